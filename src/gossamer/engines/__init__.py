@@ -1,0 +1,6 @@
+"""Where a method runs. Every engine takes the same plan and gives the same records."""
+
+from gossamer.engines.plan import Engine, Measure, Plan, Record, Snapshot
+from gossamer.engines.simulate import Simulator
+
+__all__ = ["Engine", "Measure", "Plan", "Record", "Simulator", "Snapshot"]

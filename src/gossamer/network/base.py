@@ -27,8 +27,8 @@ BoolArray = NDArray[np.bool_]
 class Links:
     """The links of one round as an edge list, each link once.
 
-    Symmetric links have a < b; directed ones go from a to b. Sorted by (a, b). `active` marks the devices that take part
-    in the round (None: all); a device that is away has no links and keeps its state.
+    Symmetric links have a < b; directed ones go from a to b. Sorted by (a, b). `active` marks the devices that take
+    part in the round (None: all); a device that is away has no links and keeps its state.
 
     >>> Links.of(3, [(2, 0), (0, 1)]).pairs.tolist()
     [[0, 1], [0, 2]]
@@ -43,7 +43,14 @@ class Links:
     @classmethod
     def of(cls, devices: int, pairs: ArrayLike | Iterable[tuple[int, int]], directed: bool = False) -> Links:
         """Links from pairs in any order; loops and repeats are dropped, devices out of range refused."""
-        array = np.asarray(pairs if isinstance(pairs, np.ndarray) else list(pairs), dtype=np.int64).reshape(-1, 2)  # type: ignore[arg-type]
+        given: Any = pairs if isinstance(pairs, np.ndarray) else list(pairs)  # type: ignore[arg-type]
+        try:
+            array = np.asarray(given) if len(given) else np.empty((0, 2), dtype=np.int64)
+        except ValueError:  # pairs of different lengths
+            array = np.empty(0)
+        if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+            raise InputError("links", given, "pairs (a, b) of whole numbers")
+        array = array.astype(np.int64)
         outside = (array < 0) | (array >= devices)
         if outside.any():
             pair = array[outside.any(axis=1)][0].tolist()
@@ -98,7 +105,7 @@ class Links:
         """As a networkx graph on 0 … devices-1."""
         import networkx
 
-        graph: Any = networkx.DiGraph() if self.directed else networkx.Graph()
+        graph: networkx.Graph[int] = networkx.DiGraph() if self.directed else networkx.Graph()
         graph.add_nodes_from(range(self.devices))
         graph.add_edges_from(self.pairs.tolist())
         return graph

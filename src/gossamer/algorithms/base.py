@@ -1,0 +1,101 @@
+"""The seam between a method and where it runs.
+
+An algorithm is written once, for a stack of models: every tensor of its state has a leading axis of the devices that this
+process holds (all of them, a shard, or one). It sees the network only through `mix` and the data only through `grad`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, Literal, Protocol
+
+from torch import Tensor
+
+from gossamer.errors import InputError
+from gossamer.network.base import Links
+from gossamer.network.weights import Weights, metropolis
+
+State = dict[str, Tensor]
+WeightRule = Callable[[Links, int, int], Weights]
+Order = Literal["combine-then-adapt", "adapt-then-combine"]
+Point = Literal["local", "aggregate"]
+
+
+class Mix(Protocol):
+    """One round's links, as an algorithm sees them."""
+
+    devices: Tensor  # the numbers of the devices in this stack
+    active: Tensor | None  # which rows take part in the round (None: all)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Σ_j a_ij·x_j for every device i of the stack: a new tensor."""
+
+    def power_mean(self, w: Tensor, p: float) -> Tensor:
+        """(Σ_j a_ij·w_j^[p])^[1/p] without overflow or underflow: a new tensor. The linear mix where p = 1."""
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The exact average over *all* devices, one row; only engines that know the whole network offer it."""
+
+
+class Gradient(Protocol):
+    """One round's data, as an algorithm sees them."""
+
+    def __call__(self, w: Tensor, step: int = 0, rows: Tensor | None = None) -> Tensor:
+        """Each device's stochastic gradient at its row of w, on its batch for this round and local step.
+
+        `rows` says which rows of the stack w holds (None: all). The next call may overwrite the result.
+        """
+
+    def loss(self, w: Tensor, step: int = 0) -> Tensor:
+        """Each device's loss at its row of w on the same batch."""
+
+
+class Algorithm(ABC):
+    """A method. Subclasses are frozen dataclasses; `weights` turns a round's links into a_ij."""
+
+    weights: ClassVar[WeightRule] = staticmethod(metropolis)  # type: ignore[assignment]
+
+    @property
+    def ends_with(self) -> Literal["step", "mix"]:
+        """What a round ends with: its models are then "after_step" or "after_mix"."""
+        return "step"
+
+    @property
+    def label(self) -> str:
+        """A short name for tables and legends."""
+        return type(self).__name__
+
+    def init(self, w0: Tensor) -> State:
+        """The state from the stacked start w0 [devices, parameters]."""
+        return {"w": w0.clone()}
+
+    @abstractmethod
+    def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
+        """One round. The tensors of `state` may be overwritten or returned."""
+
+    @abstractmethod
+    def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
+        """The models in the middle of round t: after the mix where the round ends with the step, and the other way round."""
+
+    def models(self, state: State) -> Tensor:
+        """The models [devices, parameters] that a state stands for."""
+        return state["w"]
+
+    def p_at(self, t: int) -> float:
+        """The power of the mean in round t, for the distance to the power mean."""
+        return 1.0
+
+
+def descend(w: Tensor, d: Tensor, eta: float | Tensor) -> Tensor:
+    """w − η·d, in place: the one kernel of every linear step, so that p = 1 and D-PSGD are equal bit for bit."""
+    return w.sub_(d, alpha=eta) if isinstance(eta, float) else w.sub_(eta * d)
+
+
+def check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise InputError(field, value, "one of " + ", ".join(repr(c) for c in choices))
+
+
+ORDERS = ("combine-then-adapt", "adapt-then-combine")
+POINTS = ("local", "aggregate")

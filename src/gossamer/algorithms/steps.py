@@ -1,0 +1,118 @@
+"""Step rules: how far the mirror-descent step goes.
+
+    z⁺ = w̄^[p] − rate·d,   w⁺ = (z⁺)^[1/p]
+
+A rule says what `rate` is. The paper found that this makes or breaks WPM. Every rule is written in scaled form, so that
+w̄^[p] is never formed where it would underflow. At p = 1 all but `Ratio` are w̄ − η·d, by D-PSGD's own kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gossamer.algorithms.base import check_choice, descend
+from gossamer.errors import InputError
+from gossamer.mirror import root, signed_power
+
+Rate = float | Tensor
+_BLOCK = 1 << 16  # elements worked on at once: their float64 duals stay in the cache
+
+
+class StepRule(Protocol):
+    """w⁺ from the aggregate w̄ along d; `loss` gives each device's batch loss at w̄ if the rule asks for it."""
+
+    def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    """rate = η, the same for every p and coordinate."""
+
+    def rate(self, eta: Rate, p: float) -> Rate:
+        return eta
+
+    def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor:
+        rate = self.rate(eta, p)
+        return descend(w, d, rate) if p == 1 else _blockwise(lambda w, g: _dual_step(w, g, p), w, rate * d)
+
+
+@dataclass(frozen=True)
+class Power(Constant):
+    """rate = η^(1 + p/2), the paper's rule for its η₀ (at p = 1 it gives 0.001 for η₀ = 0.01)."""
+
+    def rate(self, eta: Rate, p: float) -> Rate:
+        return eta ** (1 + p / 2)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class Matched:
+    """rate = η·p·max(|w̄|, floor)^(p−1), coordinate by coordinate: to first order the primal step is η·d for every p.
+
+    With s = max(|w̄|, floor):  w⁺ = s·((w̄/s)^[p] − η·p·d/s)^[1/p].
+    """
+
+    floor: float = 1e-2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.floor < math.inf:
+            raise InputError("floor", self.floor, "a number above 0")
+
+    def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor:
+        if p == 1:
+            return descend(w, d, eta)
+        return _blockwise(lambda w, g: self._step(w, g, p), w, eta * d)
+
+    def _step(self, w: Tensor, g: Tensor, p: float) -> Tensor:
+        s = w.abs().clamp_min_(self.floor)
+        z = signed_power((w / s).double(), p).sub_((g / s).mul_(p))
+        return root(z, p, w.dtype).mul_(s)
+
+
+@dataclass(frozen=True)
+class Safe(Matched):
+    """`Matched`, but w̄ − η·d where the sign would change: a relative step above 1/p flips a weight's sign otherwise."""
+
+    floor: float = 1e-3
+
+    def _step(self, w: Tensor, g: Tensor, p: float) -> Tensor:
+        stepped = super()._step(w, g, p)
+        return torch.where(stepped * w > 0, stepped, w - g)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """rate = η·‖w̄^[p]‖/‖d‖, or as the paper prints it η·|w̄^[p]|/|f(w̄)|: kept to show that it does not work."""
+
+    form: str = "norm"
+
+    def __post_init__(self) -> None:
+        check_choice("form", self.form, ("norm", "printed"))
+
+    def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor:
+        if self.form == "printed":  # z̄ − η·|z̄|/|f|·d = z̄·(1 − η·sgn(z̄)·d/|f|)
+            return w * signed_power(1 - eta * torch.sign(w) * d / loss()[:, None].abs(), 1 / p)
+        s = w.abs().amax(1, keepdim=True).clamp_min(torch.finfo(w.dtype).tiny)
+        z = signed_power((w / s).double(), p)
+        norm = d.norm(dim=1, keepdim=True).clamp_min(torch.finfo(w.dtype).tiny)
+        return root(z - z.norm(dim=1, keepdim=True) * (eta * d / norm), p, w.dtype) * s
+
+
+def _dual_step(w: Tensor, g: Tensor, p: float) -> Tensor:
+    """(w^[p] − g)^[1/p], scaled by the larger of |w| and |g|^(1/p), so that neither power leaves float64."""
+    q = signed_power(g.double(), 1 / p)
+    s = torch.maximum(w.abs().double(), q.abs()).clamp_min_(torch.finfo(torch.float64).tiny)
+    return (s * root(signed_power(w / s, p) - signed_power(q / s, p), p, torch.float64)).to(w.dtype)
+
+
+def _blockwise(step: Callable[[Tensor, Tensor], Tensor], w: Tensor, g: Tensor) -> Tensor:
+    """An element-by-element step, a block at a time: float64 temporaries then never leave the cache."""
+    result = torch.empty_like(w)
+    for out, w_block, g_block in zip(*(x.reshape(-1).split(_BLOCK) for x in (result, w, g)), strict=True):
+        out.copy_(step(w_block, g_block))
+    return result

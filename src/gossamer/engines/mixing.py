@@ -1,0 +1,97 @@
+"""One round's mixing for a stack that holds all devices: dense or sparse by what is faster."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gossamer.mirror import LARGEST_DUAL, SMALLEST_DUAL, PowerMap, columns_at_once, root, signed_power
+from gossamer.network.weights import Weights
+
+with warnings.catch_warnings():  # torch says once a process that its CSR tensors are in beta
+    warnings.simplefilter("ignore")
+    torch.eye(2).to_sparse_csr()
+
+
+@dataclass
+class Traffic:
+    """What was sent so far: a message is one vector from one device to one neighbour."""
+
+    messages: int = 0
+    bytes: int = 0
+
+
+@dataclass(eq=False)
+class StackedMix:
+    """`algorithms.Mix` over a stack of all devices. Rows are summed in ascending device number."""
+
+    weights: Weights
+    devices: Tensor
+    itemsize: int  # bytes of a number on the wire: that of the models
+    traffic: Traffic
+    _matrices: dict[torch.dtype, Tensor] = field(default_factory=dict)
+
+    @property
+    def active(self) -> Tensor | None:
+        return None if self.weights.active is None else torch.from_numpy(self.weights.active).to(self.devices.device)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        self._count(x)
+        return self._apply(x)
+
+    def power_mean(self, w: Tensor, p: float) -> Tensor:
+        self._count(w)
+        if p == 1:
+            return self._apply(w)
+        mirror, result = PowerMap(p), torch.empty_like(w)
+        for columns, out in zip(*(x.split(columns_at_once(len(w)), 1) for x in (w, result)), strict=True):
+            z = self._apply(mirror.to_dual(columns))
+            out.copy_(mirror.to_primal(z, w.dtype))
+            smallest, largest = torch.aminmax(z.abs())
+            if not (smallest > SMALLEST_DUAL and largest < LARGEST_DUAL):  # exact zeros, or a dual outside float64
+                beyond = ~mirror.fits(columns).all(0)
+                if beyond.any():
+                    out[:, beyond] = self._scaled_power_mean(columns[:, beyond], p)
+        return result
+
+    def _scaled_power_mean(self, w: Tensor, p: float) -> Tensor:
+        """The power mean for any magnitudes: each neighbourhood divides by its own largest |w_j| first."""
+        indptr, column, value = (torch.from_numpy(part).to(w.device) for part in self.weights.csr())
+        row = torch.repeat_interleave(torch.arange(len(w), device=w.device), indptr.diff())
+        x = w.double()[column]
+        scale = torch.zeros(w.shape, dtype=torch.float64, device=w.device)
+        scale.scatter_reduce_(0, row[:, None].expand_as(x), x.abs(), "amax")
+        scale = torch.where(scale == 0, 1.0, scale)
+        terms = signed_power(x / scale[row], p) * value.double()[:, None]
+        z = torch.zeros_like(scale).index_add_(0, row, terms)
+        return (root(z, p, torch.float64) * scale).to(w.dtype)
+
+    def mean(self, x: Tensor) -> Tensor:
+        m = len(x)  # counted as a ring all-reduce: 2·(m − 1) messages a device, of 1/m of the vector each
+        self.traffic.messages += 2 * (m - 1) * m
+        self.traffic.bytes += 2 * (m - 1) * x[0].numel() * self.itemsize
+        return x.mean(0, keepdim=True)
+
+    def _count(self, x: Tensor) -> None:
+        messages = 2 * len(self.weights.value)
+        self.traffic.messages += messages
+        self.traffic.bytes += messages * x[0].numel() * self.itemsize
+
+    def _apply(self, x: Tensor) -> Tensor:
+        return torch.mm(self._matrix(x.dtype), x.reshape(len(x), -1)).view_as(x)
+
+    def _matrix(self, dtype: torch.dtype) -> Tensor:
+        if dtype not in self._matrices:
+            m, entries = self.weights.devices, self.weights.devices + 2 * len(self.weights.value)
+            if m <= 64 or entries * 16 > m * m:  # measured: a sparse product gains below one entry in sixteen
+                matrix = torch.from_numpy(self.weights.dense()).to(self.devices.device, dtype)
+            else:
+                indptr, column, value = (torch.from_numpy(part) for part in self.weights.csr())
+                matrix = torch.sparse_csr_tensor(
+                    indptr.int(), column.int(), value.to(dtype), (m, m), device=self.devices.device, check_invariants=False
+                )
+            self._matrices[dtype] = matrix
+        return self._matrices[dtype]

@@ -1,0 +1,102 @@
+"""A plan is all that an engine needs to know; a record is what it reports. Every engine takes and gives the same."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gossamer.algorithms import Algorithm
+from gossamer.errors import InputError
+from gossamer.network.base import Network
+from gossamer.tasks import Task
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What is measured: every so many rounds (0: only at the end), where in the round, on how many test samples (0: all)."""
+
+    every: int = 10
+    at: Literal["after_step", "after_mix"] = "after_step"
+    test: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("every", "test"):
+            if getattr(self, name) < 0:
+                raise InputError(name, getattr(self, name), "a whole number of at least 0")
+        if self.at not in ("after_step", "after_mix"):
+            raise InputError("at", self.at, "\"after_step\" or \"after_mix\"")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run: what is learned, over which links, how, for how long. `threads` 0: chosen by the size of the work."""
+
+    task: Task
+    network: Network
+    algorithm: Algorithm
+    rounds: int = 200
+    seed: int = 0
+    measure: Measure = field(default_factory=Measure)
+    dtype: Literal["float32", "float64"] = "float32"
+    device: str = "cpu"
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        if self.task.devices != self.network.devices:
+            raise InputError("network.devices", self.network.devices, f"{self.task.devices}, as many as the data is split for")
+        if self.rounds < 0:
+            raise InputError("rounds", self.rounds, "a whole number of at least 0")
+        if self.network.rounds is not None and self.network.rounds < self.rounds:
+            raise InputError("rounds", self.rounds, f"at most {self.network.rounds}, the rounds that the network has")
+        if self.threads < 0:
+            raise InputError("threads", self.threads, "a whole number of at least 0")
+
+    def threads_to_use(self) -> int:
+        """One thread where the work of a round is too little to share out, else every core."""
+        if self.threads:
+            return self.threads
+        work = self.task.devices * max(1, self.task.batch) * self.task.learner.parameters
+        return 1 if work < 3e7 else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was measured after `round` rounds; one number a device, and what was sent so far by all of them."""
+
+    round: int
+    accuracy: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    distance: NDArray[np.float64]  # ‖w_i − mean‖, the arithmetic mean of the models
+    power_distance: NDArray[np.float64]  # ‖w_i − power mean‖, with the method's own p
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that a run needs to go on: tensors by name, and what was counted."""
+
+    round: int
+    messages: int
+    bytes: int
+    tensors: dict[str, Tensor]
+
+
+class Engine(Protocol):
+    """Runs a plan. `advance` goes on to a round, or stops earlier, between two rounds, when `stop` says so."""
+
+    round: int
+
+    def advance(self, until: int, stop: Callable[[], bool] = ...) -> None: ...
+
+    def record(self) -> Record: ...
+
+    def models(self) -> Tensor: ...
+
+    def snapshot(self) -> Snapshot: ...

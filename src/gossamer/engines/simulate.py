@@ -1,0 +1,149 @@
+"""The simulator: every device in one process, all models in one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gossamer.algorithms import State
+from gossamer.engines.memory import keep_freed_memory
+from gossamer.engines.mixing import StackedMix, Traffic
+from gossamer.engines.plan import Plan, Record, Snapshot
+from gossamer.errors import Diverged, InputError
+from gossamer.mirror import power_mean
+from gossamer.network.base import Links
+from gossamer.network.weights import metropolis
+from gossamer.tasks import Worker
+
+_BUFFER = "buffer/"
+
+
+@dataclass(frozen=True)
+class _Gradient:
+    """`algorithms.Gradient` of one round."""
+
+    worker: Worker
+    t: int
+
+    def __call__(self, w: Tensor, step: int = 0, rows: Tensor | None = None) -> Tensor:
+        return self.worker.gradient(w, self.t, step, rows)
+
+    def loss(self, w: Tensor, step: int = 0) -> Tensor:
+        return self.worker.loss(w, self.t, step)
+
+
+class Simulator:
+    """Runs a plan in this process. A run from a snapshot goes on bit for bit as if it had never stopped.
+
+    >>> simulator = Simulator(plan)                     # doctest: +SKIP
+    >>> simulator.advance(100)
+    >>> simulator.record().accuracy.mean()
+    0.91
+    """
+
+    def __init__(self, plan: Plan, snapshot: Snapshot | None = None) -> None:
+        keep_freed_memory()
+        torch.set_num_threads(plan.threads_to_use())
+        self.plan, self.round = plan, 0
+        self._place, self._dtype = _place(plan.device), getattr(torch, plan.dtype)
+        numbers = np.arange(plan.task.devices)
+        self._devices = torch.from_numpy(numbers).to(self._place)
+        self._worker = plan.task.worker(numbers, plan.seed, self._dtype, self._place, plan.measure.test)
+        self._traffic = Traffic()
+        self._static_mix: StackedMix | None = None
+        if snapshot is None:
+            self._state: State = plan.algorithm.init(self._worker.start())
+        else:
+            self.round = snapshot.round
+            self._traffic = Traffic(snapshot.messages, snapshot.bytes)
+            tensors = {name: x.to(self._place) for name, x in snapshot.tensors.items()}
+            self._state = {name: x for name, x in tensors.items() if not name.startswith(_BUFFER)}
+            for name, b in self._worker.buffers.items():
+                b.copy_(tensors[_BUFFER + name])
+
+    def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
+        """Run rounds up to `until`; stop between two rounds when `stop` says so."""
+        with torch.no_grad():
+            while self.round < until and not stop():
+                self._run_round(self.round)
+                self.round += 1
+
+    def _run_round(self, t: int) -> None:
+        links = self.plan.network.links(t)
+        mix = self._mix(links, t, self._traffic)
+        away = None if links.active is None else torch.from_numpy(np.flatnonzero(~links.active)).to(self._place)
+        before = {} if away is None else self._rows(away)
+        self._state = self.plan.algorithm.round(self._state, _Gradient(self._worker, t), mix, t)
+        if away is not None:  # a device that is away does nothing: its rows are as they were
+            for name, rows in before.items():
+                self._all_tensors()[name][away] = rows
+        self._check_finite(t)
+
+    def _mix(self, links: Links, t: int, traffic: Traffic) -> StackedMix:
+        rule, unchanging = self.plan.algorithm.weights, self.plan.network.period == 1
+        if unchanging and self._static_mix is not None:
+            return replace(self._static_mix, traffic=traffic)
+        itemsize = torch.empty((), dtype=self._dtype).element_size()
+        mix = StackedMix(rule(links, t, self.plan.seed), self._devices, itemsize, traffic)
+        if unchanging and rule is metropolis:  # other rules draw anew in every round
+            self._static_mix = mix
+        return mix
+
+    def _all_tensors(self) -> dict[str, Tensor]:
+        return self._state | {_BUFFER + name: b for name, b in self._worker.buffers.items()}
+
+    def _rows(self, rows: Tensor) -> dict[str, Tensor]:
+        stacked = {name: x for name, x in self._all_tensors().items() if len(x) == len(self._devices)}
+        return {name: x[rows] for name, x in stacked.items()}
+
+    def _check_finite(self, t: int) -> None:
+        for x in self._state.values():
+            # One pass: a sum is finite unless a part is not (or it overflows itself, which the second look settles).
+            if not torch.isfinite(x.sum()):
+                wrong = ~torch.isfinite(x).view(len(x), -1).all(1)
+                if wrong.any():
+                    raise Diverged(t + 1, int(self._devices[wrong.nonzero()[0, 0]]))
+
+    def models(self) -> Tensor:
+        """All models [devices, parameters], after the last round."""
+        return self.plan.algorithm.models(self._state)
+
+    def record(self) -> Record:
+        """Measure now: accuracy, loss and distances, after the step or after the mix as the plan says."""
+        plan, t = self.plan, self.round
+        with torch.no_grad():
+            if plan.measure.at == f"after_{plan.algorithm.ends_with}" or t == 0:
+                w = self.models()
+            else:  # the models in the middle of the coming round; nothing of it is counted or kept
+                mix = self._mix(plan.network.links(t), t, Traffic())
+                buffers = {name: b.clone() for name, b in self._worker.buffers.items()}
+                w = plan.algorithm.halfway(self._state, _Gradient(self._worker, t), mix, t)
+                for name, b in buffers.items():
+                    self._worker.buffers[name].copy_(b)
+            scores = self._worker.scores(w)
+            uniform = torch.full((len(w),), 1 / len(w), dtype=torch.float64, device=w.device)
+            distance = (w - w.mean(0)).norm(dim=1)
+            p = plan.algorithm.p_at(t)
+            to_power = distance if p == 1 else (w - power_mean(w, uniform, p)).norm(dim=1)
+        accuracy, loss, distance, to_power = (
+            x.double().cpu().numpy() for x in (scores.accuracy, scores.loss, distance, to_power)
+        )
+        return Record(t, accuracy, loss, distance, to_power, self._traffic.messages, self._traffic.bytes)
+
+    def snapshot(self) -> Snapshot:
+        """All that is needed to go on from here."""
+        tensors = {name: x.detach().cpu().contiguous() for name, x in self._all_tensors().items()}
+        return Snapshot(self.round, self._traffic.messages, self._traffic.bytes, tensors)
+
+
+def _place(name: str) -> torch.device:
+    try:
+        place = torch.device(name)
+        torch.empty(1, device=place)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError("device", name, "\"cpu\", or a device of torch's that this machine has") from error
+    return place

@@ -1,0 +1,178 @@
+"""Linear models in closed form: softmax regression, the linear SVM, least squares and logistic regression.
+
+A row is the weight matrix [outputs, features + 1], its last column the bias; the samples get a constant 1 once, so that a
+gradient is two batched matrix products and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gossamer.errors import InputError
+from gossamer.tasks.data import Data
+from gossamer.tasks.learner import Buffers, Learner, Scores, uniform_start
+
+_LOGITS_AT_ONCE = 1 << 22  # how many outputs an evaluation holds at a time
+
+
+class LinearLearner(Learner):
+    """outputs = W·(x, 1); a subclass gives the loss of outputs and its slope."""
+
+    def __init__(self, outputs: int, features: int, bias: bool, l2: float) -> None:
+        self.outputs, self.columns, self.bias, self.l2 = outputs, features + bias, bias, l2
+        self.shapes = {"weight": (outputs, self.columns)}
+        self._room: dict[tuple[str, int], Tensor] = {}
+
+    @abstractmethod
+    def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """∂loss/∂outputs [devices, outputs, batch], for the sum over the batch; may be written into `outputs`."""
+
+    @abstractmethod
+    def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The loss of each sample, from outputs [devices, outputs, samples]: [devices, samples]."""
+
+    def init(self, seed: int) -> Tensor:
+        return uniform_start(seed, self.parameters, max(1, self.columns - self.bias))
+
+    def features(self, x: Tensor) -> Tensor:
+        flat = x.reshape(len(x), -1)
+        return torch.cat([flat, flat.new_ones(len(flat), 1)], dim=1) if self.bias else flat.contiguous()
+
+    def unstack(self, row: Tensor) -> dict[str, Tensor]:
+        weight = super().unstack(row)["weight"]
+        return {"weight": weight[..., :-1], "bias": weight[..., -1]} if self.bias else {"weight": weight}
+
+    def _out(self, name: str, like: Tensor, *shape: int) -> Tensor:
+        """A tensor allocated once and used in every round: fresh memory costs more than the arithmetic."""
+        key = (name, shape[0])
+        if key not in self._room or self._room[key].shape != shape or self._room[key].dtype != like.dtype:
+            self._room[key] = like.new_empty(shape)
+        return self._room[key]
+
+    def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
+        m, batch = x.shape[:2]
+        outputs = self._out("outputs", w, m, self.outputs, batch)
+        torch.bmm(w.view(m, self.outputs, self.columns), x.transpose(1, 2), out=outputs)
+        slope = self._slope(outputs, y).mul_(1 / batch)
+        gradient = self._out("gradient", w, m, self.outputs, self.columns)
+        torch.bmm(slope, x, out=gradient)
+        flat = gradient.view(m, -1)
+        return flat.add_(w, alpha=self.l2) if self.l2 else flat
+
+    def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
+        outputs = torch.bmm(w.view(len(w), self.outputs, self.columns), x.transpose(1, 2))
+        return self._loss(outputs, y).mean(1) + self.l2 / 2 * (w * w).sum(1)
+
+    def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:
+        losses, accuracies = [], []
+        for some in w.split(max(1, _LOGITS_AT_ONCE // (len(x) * self.outputs))):
+            k = len(some)
+            outputs = torch.mm(some.view(k * self.outputs, self.columns), x.T).view(k, self.outputs, len(x))
+            losses.append(self._loss(outputs, y.expand(k, -1)).mean(1) + self.l2 / 2 * (some * some).sum(1))
+            accuracies.append(self._right(outputs, y).to(w.dtype).mean(1))
+        return Scores(torch.cat(losses), torch.cat(accuracies))
+
+    def _right(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return outputs.argmax(1) == y
+
+
+class _SoftmaxLearner(LinearLearner):
+    def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
+        share = torch.softmax(outputs, 1, out=outputs)  # type: ignore[call-overload]
+        minus_one = outputs.new_full((1, 1, 1), -1.0).expand(len(y), 1, y.shape[1])
+        return share.scatter_add_(1, y[:, None, :], minus_one)  # type: ignore[no-any-return]
+
+    def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return torch.logsumexp(outputs, 1) - outputs.gather(1, y[:, None, :]).squeeze(1)
+
+
+class _SvmLearner(LinearLearner):
+    def _rival(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The margin that is missing, 1 + max_{j≠y} s_j − s_y, and which j and y it is between."""
+        own = y[:, None, :]
+        rival = outputs.scatter(1, own, -math.inf).max(1, keepdim=True)
+        return 1 + rival.values - outputs.gather(1, own), rival.indices, own
+
+    def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
+        missing, rival, own = self._rival(outputs, y)
+        wrong = (missing > 0).to(outputs.dtype)
+        return outputs.zero_().scatter_add_(1, rival, wrong).scatter_add_(1, own, -wrong)
+
+    def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return self._rival(outputs, y)[0].clamp_min(0).squeeze(1)
+
+
+class _LeastSquaresLearner(LinearLearner):
+    def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return outputs.sub_(y[:, None, :])
+
+    def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return (outputs.squeeze(1) - y).square() / 2
+
+    def _right(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return outputs.new_full((len(outputs), 1), math.nan)
+
+
+class _LogisticLearner(LinearLearner):
+    def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return outputs.sigmoid_().sub_(y[:, None, :])
+
+    def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
+        margin = outputs.squeeze(1)
+        return torch.nn.functional.softplus(margin) - margin * y
+
+    def _right(self, outputs: Tensor, y: Tensor) -> Tensor:
+        return (outputs.squeeze(1) > 0) == (y > 0)
+
+
+@dataclass(frozen=True)
+class _Linear:
+    l2: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.l2 < math.inf:
+            raise InputError("l2", self.l2, "a number of at least 0")
+
+    def _classes(self, data: Data) -> int:
+        if data.classes is None:
+            raise InputError("model", type(self).__name__.lower(), "\"least-squares\", since the targets are not classes")
+        return data.classes
+
+
+@dataclass(frozen=True)
+class Softmax(_Linear):
+    """Softmax regression with a bias: the paper's LR. `l2` adds l2/2·‖w‖² to the loss."""
+
+    def learner(self, data: Data) -> Learner:
+        return _SoftmaxLearner(self._classes(data), math.prod(data.shape), True, self.l2)
+
+
+@dataclass(frozen=True)
+class Svm(_Linear):
+    """The linear SVM with the multi-class hinge of Crammer and Singer: max(0, 1 + max_{j≠y} s_j − s_y)."""
+
+    def learner(self, data: Data) -> Learner:
+        return _SvmLearner(self._classes(data), math.prod(data.shape), True, self.l2)
+
+
+@dataclass(frozen=True)
+class LinearRegression(_Linear):
+    """Least squares, ½·(⟨w, x⟩ − y)², without a bias."""
+
+    def learner(self, data: Data) -> Learner:
+        return _LeastSquaresLearner(1, math.prod(data.shape), False, self.l2)
+
+
+@dataclass(frozen=True)
+class LogisticRegression(_Linear):
+    """Two classes 0 and 1 by one row of weights, without a bias."""
+
+    def learner(self, data: Data) -> Learner:
+        if data.classes != 2:
+            raise InputError("model", "logistic", "\"softmax\", since there are not exactly two classes")
+        return _LogisticLearner(1, math.prod(data.shape), False, self.l2)

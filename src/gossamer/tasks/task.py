@@ -1,0 +1,129 @@
+"""A task: data, how it is split among the devices, and the model that is learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gossamer import draws
+from gossamer.errors import InputError
+from gossamer.tasks import splits
+from gossamer.tasks.data import Data
+from gossamer.tasks.learner import Buffers, Learner, Scores
+from gossamer.tasks.splits import Split
+
+
+class Model(Protocol):
+    """What a model's description offers: the learner for data of some shape."""
+
+    def learner(self, data: Data) -> Learner: ...
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is learned. `batch` samples a step, drawn with replacement from the device's own; 0: all of them, every step.
+
+    >>> from gossamer.tasks import Digits, Iid, Softmax
+    >>> data = Digits().load()
+    >>> Task(data, Iid().make(data.y.numpy(), devices=10, seed=0), Softmax(), batch=32).learner.parameters
+    650
+    """
+
+    data: Data
+    split: Split
+    model: Model
+    batch: int = 32
+
+    def __post_init__(self) -> None:
+        if self.batch < 0:
+            raise InputError("batch", self.batch, "a whole number of at least 1, or 0 for all of a device's samples")
+        if self.batch == 0 and len(set(self.split.sizes.tolist())) > 1:
+            raise InputError("batch", 0, "a whole number of at least 1, since devices hold different numbers of samples")
+
+    @property
+    def devices(self) -> int:
+        return self.split.devices
+
+    @property
+    def learner(self) -> Learner:
+        return self.model.learner(self.data)
+
+    def worker(self, devices: NDArray[np.int64], seed: int, dtype: torch.dtype, place: torch.device, test: int = 0) -> Worker:
+        """What trains and scores some of the devices; `test` limits the test samples (0: all)."""
+        return Worker(self, devices, seed, dtype, place, test)
+
+
+class Worker:
+    """Trains and scores the rows of the devices that it was made for, with memory that it takes once."""
+
+    def __init__(
+        self, task: Task, devices: NDArray[np.int64], seed: int, dtype: torch.dtype, place: torch.device, test: int
+    ) -> None:
+        self.learner = task.learner
+        self._split, self._batch, self._devices, self._seed = task.split, task.batch, devices, seed
+        self._place, self._dtype = place, dtype
+        self._x, self._y = self._inputs(task.data.x), self._targets(task.data.y)
+        chosen = _test_subset(len(task.data.x_test), test)
+        self._x_test, self._y_test = self._inputs(task.data.x_test[chosen]), self._targets(task.data.y_test[chosen])
+        self.buffers: Buffers = {
+            name: b.to(place, dtype if b.is_floating_point() else b.dtype).expand(len(devices), *b.shape).contiguous()
+            for name, b in self.learner.buffers().items()
+        }
+        self._room: Tensor | None = None
+
+    def _inputs(self, x: Tensor) -> Tensor:
+        return self.learner.features(x.to(self._place, self._dtype)).contiguous()
+
+    def _targets(self, y: Tensor) -> Tensor:
+        return y.to(self._place, self._dtype if y.is_floating_point() else torch.int64)
+
+    def start(self) -> Tensor:
+        """The shared start of all devices: [devices, parameters]."""
+        return self.learner.init(self._seed).to(self._place, self._dtype).expand(len(self._devices), -1).contiguous()
+
+    def _drawn(self, t: int, step: int, rows: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The batches of the rows in round t, local step `step`, and the keys of what is random in the model."""
+        devices = self._devices if rows is None else self._devices[rows.cpu().numpy()]
+        if self._batch:
+            index = splits.batch(self._split, self._seed, t, step, self._batch, devices)
+        else:
+            index = np.stack([self._split.of(int(device)) for device in devices])
+        flat = torch.from_numpy(index.reshape(-1)).to(self._place)
+        count = len(flat)
+        if self._room is None or len(self._room) < count:
+            self._room = self._x.new_empty((count, *self._x.shape[1:]))
+        x = torch.index_select(self._x, 0, flat, out=self._room[:count])
+        keys = torch.from_numpy(draws.bits(self._seed, "module", t, step, devices).view(np.int64)).to(self._place)
+        return x.view(*index.shape, *self._x.shape[1:]), self._y[flat].view(index.shape + self._y.shape[1:]), keys
+
+    def gradient(self, w: Tensor, t: int, step: int = 0, rows: Tensor | None = None) -> Tensor:
+        """Each row's stochastic gradient; the next call may overwrite the result."""
+        x, y, keys = self._drawn(t, step, rows)
+        if rows is None or not self.buffers:
+            return self.learner.gradient(w, x, y, self.buffers, keys)
+        some = {name: b[rows] for name, b in self.buffers.items()}
+        gradient = self.learner.gradient(w, x, y, some, keys)
+        for name, b in some.items():
+            self.buffers[name][rows] = b
+        return gradient
+
+    def loss(self, w: Tensor, t: int, step: int = 0) -> Tensor:
+        """Each row's loss on the same batch."""
+        x, y, keys = self._drawn(t, step, None)
+        return self.learner.loss(w, x, y, self.buffers, keys)
+
+    def scores(self, w: Tensor) -> Scores:
+        """Every row on the test samples."""
+        return self.learner.scores(w, self._x_test, self._y_test, self.buffers)
+
+
+def _test_subset(samples: int, wanted: int) -> Tensor:
+    """Which test samples are used: a fixed named choice, the same for every seed, so that runs are scored alike."""
+    if not 0 < wanted < samples:
+        return torch.arange(samples)
+    return torch.from_numpy(np.sort(draws.permutation(samples, 0, "test subset")[:wanted]))

@@ -1,0 +1,45 @@
+"""Set before torch loads: one thread, and waiting threads that do not spin."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_WAIT_POLICY"] = "passive"
+os.environ["OMP_NUM_THREADS"] = "1"
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import settings
+
+from gossamer.tasks.data import Cifar10, Data, Mnist
+from gossamer.tasks.download import ORIGINALS, cache_folder
+
+torch.set_num_threads(1)
+settings.register_profile("gossamer", deadline=None)
+settings.load_profile("gossamer")
+
+
+def _folder(name: str) -> Path:
+    folder = cache_folder() / ORIGINALS[name].folders[0]
+    if not folder.is_dir():
+        pytest.skip(f"the real {name} is not in {folder}: `gossamer data get {name}` brings it")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The cache folder with the real MNIST and CIFAR-10."""
+    return [_folder(name).parent for name in ("mnist", "cifar10")][0]
+
+
+@pytest.fixture(scope="session")
+def mnist() -> Data:
+    return Mnist(_folder("mnist")).load()
+
+
+@pytest.fixture(scope="module")
+def cifar10() -> Data:
+    """Only for as long as a module needs it: 740 MB."""
+    return Cifar10(_folder("cifar10")).load()

@@ -1,0 +1,428 @@
+"""The theory against naive loops, networkx and mpmath; and the paper's printed slips, each by a run that breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mpmath
+import networkx
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from gossamer.errors import InputError
+from gossamer.network.base import Links, Network
+from gossamer.network.weights import Weights, matching, metropolis
+from gossamer.theory import (
+    Mixing,
+    SmallestB,
+    best_rate,
+    check_assumption1,
+    claim1_gap,
+    claim2_gap,
+    consensus_bound,
+    divergence,
+    doubly_stochastic_error,
+    mixing_constants,
+    regret_bound,
+    smallest_b,
+    smallest_weight,
+)
+
+EPS = 2.0**-52
+
+
+def power(x, c):
+    return np.copysign(np.abs(x) ** c, x)
+
+
+# The executable specification: Y⁺ = P(Y - ηg), device by device in the primal, as the paper writes it.
+
+Loss = tuple[Callable[[np.ndarray], float], Callable[[np.ndarray], np.ndarray]]
+
+
+def run(y0, matrices, losses, p, eta):
+    """y_{i,t} and ȳ_t for t = 0…T, with losses[t][i] = (value, gradient) and one matrix a round."""
+    models = [np.array(y0)]
+    for P, round_losses in zip(matrices, losses, strict=True):
+        y = models[-1]
+        z = [power(power(y[i], p) - eta * gradient(y[i]), 1 / p) for i, (_, gradient) in enumerate(round_losses)]
+        models.append(
+            np.stack([power(sum(P[i, j] * power(z[j], p) for j in range(len(y))), 1 / p) for i in range(len(y))])
+        )
+    means = [power(power(y, p).mean(axis=0), 1 / p) for y in models]
+    return models, means
+
+
+def linear(g) -> Loss:
+    return (lambda x: float(g @ x), lambda x: g)
+
+
+def absolute(g, centre) -> Loss:
+    return (lambda x: float(np.abs(g * (x - centre)).sum()), lambda x: np.abs(g) * np.sign(x - centre))
+
+
+def hinge(g, offset) -> Loss:
+    return (lambda x: float(max(0.0, g @ x + offset)), lambda x: g * (g @ x + offset > 0))
+
+
+# Assumption 1 ---------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def sequences(draw, directed):
+    devices, count, is_directed = draw(st.integers(1, 6)), draw(st.integers(1, 10)), draw(directed)
+    pair = st.tuples(st.integers(0, devices - 1), st.integers(0, devices - 1))
+    return [Links.of(devices, draw(st.lists(pair, max_size=8)), is_directed) for _ in range(count)]
+
+
+def connects(rounds: list[Links]) -> bool:
+    graph = networkx.compose_all([links.to_networkx() for links in rounds])
+    return networkx.is_strongly_connected(graph) if rounds[0].directed else networkx.is_connected(graph)
+
+
+@settings(deadline=None, max_examples=200)
+@given(sequences(directed=st.booleans()))
+def test_smallest_b_is_that_of_the_definition(rounds):
+    total = len(rounds)
+    if not connects(rounds):
+        assert smallest_b(iter(rounds)) is None
+        return
+
+    def first(step):
+        return next(
+            b for b in range(1, total + 1) if all(connects(rounds[s : s + b]) for s in range(0, total - b + 1, step(b)))
+        )
+
+    assert smallest_b(iter(rounds)) == SmallestB(aligned=first(lambda b: b), sliding=first(lambda b: 1))
+
+
+def test_aligned_b_is_not_monotone():
+    """3 holds and 4 does not, since rounds 4…7 are all the same link: B is searched from 1 up, not by halving."""
+    rounds = [Links.of(3, [(1, 2) if t in (2, 3, 8) else (0, 1)]) for t in range(9)]
+    assert all(connects(rounds[k : k + 3]) for k in (0, 3, 6))
+    assert not connects(rounds[4:8])
+    assert smallest_b(rounds) == SmallestB(aligned=3, sliding=5)
+
+
+@dataclass(frozen=True)
+class Listed(Network):
+    sequence: tuple[Links, ...]
+
+    @property
+    def devices(self):
+        return self.sequence[0].devices
+
+    @property
+    def rounds(self):
+        return len(self.sequence)
+
+    def links(self, t):
+        return self.sequence[t]
+
+
+@settings(deadline=None, max_examples=100)
+@given(sequences(directed=st.just(False)), st.sampled_from([metropolis, matching]))
+def test_check_assumption1_against_dense_matrices(rounds, rule):
+    found = check_assumption1(Listed(tuple(rounds)), len(rounds), weights=rule, seed=3)
+    matrices = [rule(links, t, 3).dense() for t, links in enumerate(rounds)]
+    assert found.zeta == min(P[P > 0].min() for P in matrices)
+    assert found.error == pytest.approx(max(abs(P.sum(axis=k) - 1).max() for P in matrices for k in (0, 1)), abs=1e-15)
+    assert found.b == smallest_b([Links.of(P.shape[0], np.argwhere(P > 0)) for P in matrices])
+    assert found.holds == (found.b is not None)
+
+
+def test_weights_that_are_not_doubly_stochastic_are_found():
+    good = metropolis(Links.of(3, [(0, 1), (1, 2)]))
+    bad = Weights(3, good.a, good.b, good.value, good.own + np.array([0.0, 1e-3, 0.0]))
+    assert doubly_stochastic_error(good) <= EPS
+    assert doubly_stochastic_error(bad) == pytest.approx(1e-3)
+    assert not check_assumption1(Listed((Links.of(3, [(0, 1), (1, 2)]),)), 1, weights=lambda *_: bad).holds
+    swap = Weights(2, np.array([0]), np.array([1]), np.array([1.0]), np.zeros(2))
+    assert smallest_weight([swap]) == 0
+    assert not check_assumption1(Listed((Links.of(2, [(0, 1)]),)), 1, weights=lambda *_: swap).holds
+
+
+def test_what_assumption1_refuses():
+    with pytest.raises(InputError, match=r"rounds = 0 .*at least one round"):
+        smallest_b([])
+    with pytest.raises(InputError, match=r"rounds = 9 .*at most 1"):
+        check_assumption1(Listed((Links.of(2, [(0, 1)]),)), 9)
+
+
+# Claims 1 and 2 -------------------------------------------------------------------------------------------------------
+
+powers = st.one_of(st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0, 15.0, 101.0]), st.floats(1.0, 20.0))
+numbers = st.one_of(
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 1e4, -1e-8]),
+    st.builds(lambda s, e: s * 10.0**e, st.sampled_from([-1, 1]), st.floats(-8, 4)),
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=4), powers)
+def test_claims_hold_for_every_real_p_from_1(pairs, p):
+    a, b = np.array(pairs).T
+    largest = np.abs(pairs).max()
+    with np.errstate(over="ignore"):
+        # a power's relative error is some p·eps; where it overflows, all that is asked is no NaN and no minus
+        slack1, slack2 = 8 * p * EPS * largest**p, 8 * p * EPS * len(pairs) * largest ** (p + 1)
+    gap = claim1_gap(a, b, p)
+    assert (gap >= -slack1).all()
+    assert gap.sum() >= -len(pairs) * slack1
+    assert claim2_gap(a, b, p) >= -slack2
+    assert divergence(a, b, p) >= -slack2
+    assert (claim1_gap(a, -a, p) <= slack1).all()  # x = -y: it cannot be improved
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=3), powers)
+def test_gaps_and_divergence_against_mpmath(pairs, p):
+    def signed(x, c):
+        return mpmath.sign(x) * abs(x) ** c
+
+    with mpmath.workdps(60):
+        exact = [(mpmath.mpf(a), mpmath.mpf(b)) for a, b in pairs]
+        d = sum((abs(a) ** (p + 1) - abs(b) ** (p + 1)) / mpmath.mpf(p + 1) - signed(b, p) * (a - b) for a, b in exact)
+        gap1 = [abs(signed(a, p) - signed(b, p)) - abs(a - b) ** p / mpmath.mpf(2) ** (p - 1) for a, b in exact]
+        gap2 = d - sum(abs(a - b) ** (p + 1) for a, b in exact) / (mpmath.mpf(2) ** (p - 1) * mpmath.mpf(p + 1))
+        largest = max(abs(x) for pair in exact for x in pair)
+        a, b = np.array(pairs).T
+        # absolute errors are of the size of the largest term: 2·|largest|^(p+1) each, and p·eps for a power
+        for ours, theirs, c in [
+            (divergence(a, b, p), d, p + 1),
+            (claim2_gap(a, b, p), gap2, p + 1),
+            *zip(claim1_gap(a, b, p), gap1, [p] * len(pairs), strict=True),
+        ]:
+            assert not np.isnan(ours)
+            if abs(theirs) < mpmath.mpf("1e300") and largest**c < mpmath.mpf("1e300"):
+                assert abs(mpmath.mpf(float(ours)) - theirs) <= 16 * p * EPS * len(pairs) * largest**c + 1e-300
+
+
+def test_claims_fail_below_1_and_for_plain_even_powers():
+    for p in (0.5, 0.9):
+        assert abs(1.0**p - 0.0**p) < 2 ** (1 - p) * 1.0**p
+        with pytest.raises(InputError, match="p = "):
+            claim1_gap(1.0, 0.0, p)
+        with pytest.raises(InputError, match="p = "):
+            claim2_gap(1.0, 0.0, p)
+    x, y, p = 1.0, -1.0, 2
+    assert abs(x**p - y**p) < abs(x - y) ** p / 2 ** (p - 1)  # the plain square; the signed one gives
+    assert claim1_gap(x, y, p) == 0
+
+
+def test_even_and_large_p_stay_finite_where_the_result_is():
+    assert divergence([1e4], [1e4], 101) == 0
+    assert divergence([1e4], [0.0], 101) == np.inf  # 1e408/102 is beyond float64
+    assert divergence([1e2], [0.0], 101) == pytest.approx(1e204 / 102, rel=1e-12)
+    assert claim1_gap([1e4], [-1e4], 101).tolist() == [0.0]
+
+
+# Lemma 1 --------------------------------------------------------------------------------------------------------------
+
+
+def test_mixing_constants_without_cancellation():
+    for zeta, devices, b in [(0.1, 2, 1), (1.0, 1, 1), (1e-3, 10_000, 100), (1e-5, 100_000, 500)]:
+        with mpmath.workdps(60):
+            x = mpmath.mpf(zeta) / (4 * devices**2)
+            expected = [(1 - x) ** -2, (1 - x) ** (mpmath.mpf(1) / b), 1 - (1 - x) ** (mpmath.mpf(1) / b)]
+        assert list(mixing_constants(zeta, devices, b)) == [pytest.approx(float(e), rel=1e-14) for e in expected]
+    for bad in [(0.0, 2, 1), (1.5, 2, 1), (np.nan, 2, 1), (0.5, 0, 1), (0.5, 2, 0)]:
+        with pytest.raises(InputError):
+            mixing_constants(*bad)
+
+
+def problem(seed: int):
+    """A random start, B-connected sequence, convex G-Lipschitz losses and comparator, with what the bounds need."""
+    rng = np.random.default_rng(seed)
+    m, n, rounds = int(rng.integers(1, 6)), int(rng.integers(1, 8)), int(rng.integers(1, 30))
+    share = rng.uniform(0.1, 0.9)
+    upper = np.triu(np.ones((m, m), bool), 1)
+    links = [Links.of(m, np.argwhere(upper & (rng.random((m, m)) < share))) for _ in range(rounds)]
+    b = smallest_b(links)
+    assume(b is not None)
+    weights = [metropolis(x) for x in links]
+    mixing = mixing_constants(smallest_weight(weights), m, b.aligned)
+    G = 10 ** rng.uniform(-1, 1)
+
+    def loss() -> Loss:
+        g = rng.normal(size=n) * rng.choice([0, 1], size=n, p=[0.3, 0.7])
+        g *= G * rng.choice([1.0, rng.random()]) / max(np.linalg.norm(g), 1e-9)
+        kind = rng.integers(3)
+        return linear(g) if kind == 0 else absolute(g, rng.normal(size=n)) if kind == 1 else hinge(g, rng.normal())
+
+    losses = [[loss() for _ in range(m)] for _ in range(rounds)]
+    start = rng.normal(size=(m, n)) * rng.choice([0.0, 0.1, 1.0, 3.0])
+    return start, [w.dense() for w in weights], losses, rng.normal(size=n) * 2, {"lipschitz": G, "mixing": mixing}, rng
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, 2**32))
+def test_products_of_weights_mix_as_fast_as_the_constants_say(seed):
+    _, matrices, _, _, known, _ = problem(seed)
+    m = len(matrices[0])
+    for s in range(len(matrices)):
+        product = np.eye(m)
+        for length, P in enumerate(matrices[s:], start=1):
+            product = P @ product
+            theta, kappa, _ = known["mixing"]
+            assert np.abs(product - 1 / m).max() <= theta * kappa**length + 1e-12
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, 2**32), st.sampled_from([1, 3, 5, 15, 2, 1.5]), st.booleans())
+def test_corrected_bounds_hold_in_random_convex_runs(seed, p, mix_first):
+    start, matrices, losses, x, known, rng = problem(seed)
+    eta = 10 ** rng.uniform(-3, 0)
+    T = len(losses)
+    if mix_first:  # y_0 is then the first mix of the start, and the last round has no mix after it
+        mixed = power(matrices[0] @ power(start, p), 1 / p)
+        models, means = run(mixed, matrices[1:], losses[:-1], p, eta)
+    else:
+        models, means = run(start, matrices, losses, p, eta)
+    known |= {"p": p, "eta": eta}
+    near, near2 = (consensus_bound(start, np.arange(T + 1), euclidean=e, **known) for e in (False, True))
+    for t, (y, mean) in enumerate(zip(models, means, strict=True)):
+        away = y - mean
+        assert (np.abs(away) ** p).sum(axis=1).max() ** (1 / p) <= near[t] * (1 + 1e-9) + 1e-9
+        assert np.linalg.norm(away, axis=1).max() <= near2[t] * (1 + 1e-9) + 1e-9
+
+    def regret(point):  # point(t, i): the model at which the loss of device i is taken in round t
+        return np.mean([[f(point(t, i)) - f(x) for i, (f, _) in enumerate(row)] for t, row in enumerate(losses)])
+
+    slack = 1e-9 * (1 + known["lipschitz"])
+    assert regret(lambda t, i: models[t][i]) <= regret_bound(start, x, T, at="own", **known) + slack
+    assert regret(lambda t, i: means[t]) <= regret_bound(start, x, T, at="mean", **known) + slack
+    for j in range(len(start)):
+        assert regret(lambda t, i, j=j: models[t][j]) <= regret_bound(start, x, T, at="device", **known) + slack
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 2**32), st.sampled_from([1, 3, 15]), st.booleans())
+def test_bounds_are_their_formulas(seed, p, printed):
+    """Against the formulas of the docstrings in mpmath, round by round."""
+    start, matrices, _, x, known, rng = problem(seed)
+    eta, (m, n), T, G = 10 ** rng.uniform(-3, 0), start.shape, len(matrices), known["lipschitz"]
+    theta, kappa, gap = (mpmath.mpf(value) for value in known["mixing"])
+    Y = power(start, p)
+
+    def lemma(decay, r):
+        total = sum(mpmath.mpf(float(np.linalg.norm(row, r))) for row in Y)
+        term = m * eta * G / gap * (1 if printed else theta * mpmath.mpf(n) ** (mpmath.mpf(1) / r - 0.5))
+        return (2 ** (p - 1) * (theta * decay * total + term)) ** (mpmath.mpf(1) / p)
+
+    known |= {"p": p, "eta": eta, "printed": printed}
+    assert float(consensus_bound(start, T, **known)) == pytest.approx(float(lemma(kappa**T, 1)), rel=1e-9)
+    wide = 1 if printed else mpmath.mpf(n) ** (mpmath.mpf(1) / 2 - mpmath.mpf(1) / (2 * p))
+    root = lemma(1, 1) if printed else lemma(sum(kappa**t for t in range(T)) / T, 2) * wide
+    step = mpmath.mpf(p) / (p + 1) * G * (eta * G * 2 ** (p - 1)) ** (mpmath.mpf(1) / p) * (2 if printed else wide)
+    first = divergence(x, power(Y.mean(axis=0), 1 / p), p) / (eta * T)
+    assert regret_bound(start, x, T, **known) == pytest.approx(float(first + step + 2 * G * root), rel=1e-9)
+    if not printed:  # the mean of Lemma 1's bounds is no more than what stands for it
+        mean = consensus_bound(start, np.arange(T), euclidean=True, p=p, eta=eta, lipschitz=G, mixing=known["mixing"])
+        assert mean.mean() <= float(root) * (1 + 1e-12)
+
+
+def test_bounds_are_finite_where_the_duals_are_not():
+    known = {"p": 101, "eta": 0.01, "lipschitz": 1.0, "mixing": mixing_constants(0.1, 2, 1)}
+    assert 1e4 < consensus_bound(np.full((2, 3), 1e4), 0, **known) < 3e4
+    assert 0 < consensus_bound(np.full((2, 3), 1e-8), 0, **known) < 3
+    assert np.isfinite(regret_bound(np.full((2, 3), 1e4), np.full(3, 1e4), 10, **known))
+    flat = consensus_bound(np.zeros((2, 3)), 5, **(known | {"lipschitz": 0.0}))
+    assert flat == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"p": 0.5},
+        {"p": np.nan},
+        {"eta": 0.0},
+        {"eta": np.nan},
+        {"start": np.ones(3)},
+        {"start": [[np.nan]]},
+        {"rounds": 0},
+    ],
+)
+def test_what_the_bounds_refuse(change):
+    known = {
+        "start": np.ones((2, 3)),
+        "rounds": 5,
+        "p": 3,
+        "eta": 0.1,
+        "lipschitz": 1.0,
+        "mixing": Mixing(1.0, 0.5, 0.5),
+    } | change
+    with pytest.raises(InputError, match=next(iter(change))):
+        regret_bound(optimum=np.zeros(3), **known)
+
+
+# The printed slips ----------------------------------------------------------------------------------------------------
+
+
+def two_that_disagree(n: int):
+    """f = ±⟨g, x⟩, g = 1/√n, on two devices that hold fast to their own, p = 3, η = 0.01: how far each is off."""
+    P, g = np.array([[0.9, 0.1], [0.1, 0.9]]), np.full(n, n**-0.5)
+    models, means = run(np.zeros((2, n)), [P] * 40, [[linear(g), linear(-g)]] * 40, 3, 0.01)
+    known = {"p": 3, "eta": 0.01, "lipschitz": 1.0, "mixing": mixing_constants(0.1, 2, 1)}
+    return np.abs(models[-1] - means[-1])[0], lambda **how: consensus_bound(np.zeros((2, n)), 40, **known, **how)
+
+
+def test_lemma1_as_printed_is_broken_in_the_2_norm():
+    away, bound = two_that_disagree(1000)
+    assert np.linalg.norm(away) == pytest.approx(3.42, abs=0.005)
+    assert bound(printed=True) == pytest.approx(2.34, abs=0.005)
+    assert np.linalg.norm(away) <= bound(euclidean=True)
+
+
+def test_lemma1_as_printed_is_broken_in_the_p_norm_too():
+    """Its own norm needs more dimensions: here only the missing √n is to blame."""
+    away, bound = two_that_disagree(120_000)
+    distance = (away**3).sum() ** (1 / 3)
+    assert distance > bound(printed=True)
+    assert distance <= bound()
+    assert np.linalg.norm(away) <= bound(euclidean=True)
+
+
+def one_that_swings(p: float, n: int, eta: float, rounds: int):
+    """f = ‖x‖₁/√n on one device, started so that every step flips its sign: the regret, and what the bounds need."""
+    start = np.full((1, n), (eta / 2 * n**-0.5) ** (1 / p))
+    loss = absolute(np.full(n, n**-0.5), np.zeros(n))
+    _, means = run(start, [np.eye(1)] * rounds, [[loss]] * rounds, p, eta)
+    regret = np.mean([loss[0](y) for y in means[:-1]])
+    known = {"p": p, "eta": eta, "lipschitz": 1.0, "mixing": mixing_constants(1.0, 1, 1)}
+    return regret, lambda **how: regret_bound(start, np.zeros(n), rounds, **known, **how)
+
+
+def test_theorem1_as_printed_is_broken():
+    regret, bound = one_that_swings(p=3, n=10_000, eta=0.01, rounds=300)
+    assert regret == pytest.approx(3.68, abs=0.005)
+    assert bound(printed=True) == pytest.approx(3.61, abs=0.006)
+    assert regret <= bound(at="own")
+
+
+@pytest.mark.parametrize("p", [1, 3, 5, 15])
+@pytest.mark.parametrize("n", [1, 100])
+def test_the_step_term_has_the_right_power_of_n(p, n):
+    """Without the consensus term (one device needs none) the bound is within (p+1)/2p of a real run: exact at p = 1."""
+    rounds = 1000
+    regret, bound = one_that_swings(p, n, 0.1, rounds)
+    rest = 2 * bound(at="own") - bound(at="mean")
+    assert regret <= rest * (1 + 1e-9)
+    assert regret >= 0.995 * (p + 1) / (2 * p) * rest
+
+
+@pytest.mark.parametrize("p", [1, 3, 5, 15])
+def test_the_best_rate_gets_worse_with_p(p):
+    """The bound at its best η over T = 1e6…1e9, from a start at 0; the grid's step costs less than the tolerance."""
+    etas = np.exp(np.linspace(np.log(1e-12), np.log(1e2), 3000))
+    known = {"p": p, "lipschitz": 1.0, "mixing": mixing_constants(0.3, 4, 2)}
+    zero, optimum = np.zeros((4, 5)), np.ones(5)
+    times = [10**6, 10**9]
+    best = [[regret_bound(zero, optimum, T, eta=eta, **known) for eta in etas] for T in times]
+    assert all(0 < np.argmin(row) < len(etas) - 1 for row in best)
+    slope = np.log(min(best[1]) / min(best[0])) / np.log(times[1] / times[0])
+    assert slope == pytest.approx(best_rate(p), abs=1e-3)
+    assert best_rate(p) < best_rate(p + 1) < 0
