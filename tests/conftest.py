@@ -31,7 +31,9 @@ def _folder(name: str) -> Path:
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The cache folder with the real MNIST and CIFAR-10."""
-    return [_folder(name).parent for name in ("mnist", "cifar10")][0]
+    for name in ("mnist", "cifar10"):
+        _folder(name)
+    return cache_folder()
 
 
 @pytest.fixture(scope="session")

@@ -42,9 +42,7 @@ def test_the_loss_is_the_mean_over_devices(problem):
 def test_scipy_finds_nothing_better_than_the_optimum(problem):
     w = problem.optimum()
     assert w.shape == (problem.dimension,)
-    found = minimize(
-        lambda v: naive_loss(problem, v), np.zeros(problem.dimension), method="BFGS", options={"gtol": 1e-9}
-    )
+    found = minimize(lambda v: naive_loss(problem, v), np.zeros(problem.dimension), method="BFGS", options={"gtol": 1e-9})
     assert problem.loss(w) <= found.fun + 1e-12
     if problem.strong_convexity() > 1e-3:
         assert np.abs(w - found.x).max() < 1e-4  # BFGS stops at the noise of its finite differences
@@ -52,7 +50,6 @@ def test_scipy_finds_nothing_better_than_the_optimum(problem):
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
 def test_the_gradient_at_the_optimum_vanishes(problem):
-    # In complex arithmetic, loss(w + ih)'s imaginary part is h times the derivative, without cancellation.
     w, x = problem.optimum(), problem.load().x.numpy().astype(np.float64)
     y = problem.load().y.numpy().astype(np.float64)
     if isinstance(problem, LeastSquares):

@@ -49,9 +49,7 @@ def run(y0, matrices, losses, p, eta):
     for P, round_losses in zip(matrices, losses, strict=True):
         y = models[-1]
         z = [power(power(y[i], p) - eta * gradient(y[i]), 1 / p) for i, (_, gradient) in enumerate(round_losses)]
-        models.append(
-            np.stack([power(sum(P[i, j] * power(z[j], p) for j in range(len(y))), 1 / p) for i in range(len(y))])
-        )
+        models.append(np.stack([power(sum(P[i, j] * power(z[j], p) for j in range(len(y))), 1 / p) for i in range(len(y))]))
     means = [power(power(y, p).mean(axis=0), 1 / p) for y in models]
     return models, means
 
@@ -338,6 +336,7 @@ def test_bounds_are_finite_where_the_duals_are_not():
     "change",
     [
         {"p": 0.5},
+        {"p": 0},
         {"p": np.nan},
         {"eta": 0.0},
         {"eta": np.nan},

@@ -51,7 +51,7 @@ def bits(seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.uint64]:
 
 def uniform(seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.float64]:
     """Uniform on [0, 1), 53 bits each."""
-    return (bits(seed, purpose, *fields) >> np.uint64(11)) * 2.0**-53
+    return (bits(seed, purpose, *fields) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def below(limit: ArrayLike, seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What the user is told when something cannot be done: one sentence that names the field, the value and what would be accepted."""
+"""What the user is told when something cannot be done: one sentence naming the field, the value and what would be accepted."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Diverged(GossamerError):
     def __init__(self, round: int, device: int) -> None:
         super().__init__(
             f"the run diverged: device {device} has a value that is not finite after round {round}; "
-            "a smaller eta, a smaller p or step = \"safe\" usually mends it"
+            'a smaller eta, a smaller p or step = "safe" usually mends it'
         )
         self.round, self.device = round, device
 

@@ -304,6 +304,7 @@ def regret_bound(
     divided by m here; its free κ^(t-s) is read as 1, the most it can be.
     """
     y = _models(start)
+    _at_least_one("p", p)
     _at_least_one("rounds", rounds)
     (_, n), log_kappa = y.shape, np.log1p(-mixing.gap)
     scale = np.where(y.any(axis=0), np.abs(y).max(axis=0), 1.0)

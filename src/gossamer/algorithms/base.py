@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import ClassVar, Literal, Protocol
+from typing import Literal, Protocol
 
 from torch import Tensor
 
@@ -25,8 +25,13 @@ Point = Literal["local", "aggregate"]
 class Mix(Protocol):
     """One round's links, as an algorithm sees them."""
 
-    devices: Tensor  # the numbers of the devices in this stack
-    active: Tensor | None  # which rows take part in the round (None: all)
+    @property
+    def devices(self) -> Tensor:
+        """The numbers of the devices in this stack."""
+
+    @property
+    def active(self) -> Tensor | None:
+        """Which rows take part in the round (None: all)."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """Σ_j a_ij·x_j for every device i of the stack: a new tensor."""
@@ -52,9 +57,12 @@ class Gradient(Protocol):
 
 
 class Algorithm(ABC):
-    """A method. Subclasses are frozen dataclasses; `weights` turns a round's links into a_ij."""
+    """A method. Subclasses are frozen dataclasses."""
 
-    weights: ClassVar[WeightRule] = staticmethod(metropolis)  # type: ignore[assignment]
+    @property
+    def weights(self) -> WeightRule:
+        """How a round's links become the weights a_ij."""
+        return metropolis
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:

@@ -11,7 +11,18 @@ from typing import Literal
 
 from torch import Tensor
 
-from gossamer.algorithms.base import ORDERS, POINTS, Algorithm, Gradient, Mix, Order, Point, State, check_choice, descend
+from gossamer.algorithms.base import (
+    ORDERS,
+    POINTS,
+    Algorithm,
+    Gradient,
+    Mix,
+    Order,
+    Point,
+    State,
+    check_choice,
+    descend,
+)
 from gossamer.algorithms.schedules import Schedule, at, check_eta
 
 

@@ -47,7 +47,7 @@ class Power(Constant):
     """rate = η^(1 + p/2), the paper's rule for its η₀ (at p = 1 it gives 0.001 for η₀ = 0.01)."""
 
     def rate(self, eta: Rate, p: float) -> Rate:
-        return eta ** (1 + p / 2)  # type: ignore[no-any-return]
+        return eta ** (1 + p / 2)
 
 
 @dataclass(frozen=True)

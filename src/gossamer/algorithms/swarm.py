@@ -42,7 +42,7 @@ class SwarmSGD(Algorithm):
             raise InputError("local_steps", self.local_steps, "a whole number of at least 1")
 
     @property
-    def weights(self) -> WeightRule:  # type: ignore[override]
+    def weights(self) -> WeightRule:
         return one_pair if self.pairs == "one" else matching
 
     @property

@@ -17,7 +17,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from gossamer.algorithms.base import ORDERS, POINTS, Algorithm, Gradient, Mix, Order, Point, State, check_choice, descend
+from gossamer.algorithms.base import (
+    ORDERS,
+    POINTS,
+    Algorithm,
+    Gradient,
+    Mix,
+    Order,
+    Point,
+    State,
+    check_choice,
+    descend,
+)
 from gossamer.algorithms.schedules import Schedule, at, check_eta
 from gossamer.algorithms.steps import Constant, Power, Safe, StepRule
 from gossamer.mirror import PowerMap, check_p

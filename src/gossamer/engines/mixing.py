@@ -91,7 +91,12 @@ class StackedMix:
             else:
                 indptr, column, value = (torch.from_numpy(part) for part in self.weights.csr())
                 matrix = torch.sparse_csr_tensor(
-                    indptr.int(), column.int(), value.to(dtype), (m, m), device=self.devices.device, check_invariants=False
+                    indptr.int(),
+                    column.int(),
+                    value.to(dtype),
+                    (m, m),
+                    device=self.devices.device,
+                    check_invariants=False,
                 )
             self._matrices[dtype] = matrix
         return self._matrices[dtype]

@@ -19,18 +19,25 @@ from gossamer.tasks import Task
 
 @dataclass(frozen=True)
 class Measure:
-    """What is measured: every so many rounds (0: only at the end), where in the round, on how many test samples (0: all)."""
+    """What is measured: every so many rounds (0: only at the end), where in the round, on how many test samples (0: all).
+
+    The targets are what "rounds to a target" counts to: a mean accuracy reached, a mean loss undercut.
+    """
 
     every: int = 10
     at: Literal["after_step", "after_mix"] = "after_step"
     test: int = 0
+    accuracy_targets: tuple[float, ...] = (0.8, 0.9)
+    loss_targets: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("every", "test"):
             if getattr(self, name) < 0:
                 raise InputError(name, getattr(self, name), "a whole number of at least 0")
         if self.at not in ("after_step", "after_mix"):
-            raise InputError("at", self.at, "\"after_step\" or \"after_mix\"")
+            raise InputError("at", self.at, '"after_step" or "after_mix"')
+        if not all(0 <= target <= 1 for target in self.accuracy_targets):
+            raise InputError("accuracy_targets", self.accuracy_targets, "numbers from 0 to 1")
 
 
 @dataclass(frozen=True)

@@ -145,5 +145,5 @@ def _place(name: str) -> torch.device:
         place = torch.device(name)
         torch.empty(1, device=place)
     except (RuntimeError, AssertionError) as error:
-        raise InputError("device", name, "\"cpu\", or a device of torch's that this machine has") from error
+        raise InputError("device", name, '"cpu", or a device of torch\'s that this machine has') from error
     return place

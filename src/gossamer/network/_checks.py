@@ -41,12 +41,7 @@ def share(field: str, value: Any) -> None:
 
 def finite(field: str, value: Any, zero: bool = False) -> None:
     """A finite number above 0 (or `zero` itself)."""
-    if (
-        not isinstance(value, int | float | np.number)
-        or not math.isfinite(value)
-        or value < 0
-        or (value == 0 and not zero)
-    ):
+    if not isinstance(value, int | float | np.number) or not math.isfinite(value) or value < 0 or (value == 0 and not zero):
         raise InputError(field, value, f"a finite number {'from' if zero else 'above'} 0")
 
 

@@ -21,8 +21,8 @@ def chain(seed: int, purpose: str, t: int, ids: tuple[IntArray, ...], fail: floa
     Good turns bad with probability `fail`, bad turns good with `recover`. One uniform draw u by name for each chain and
     round moves both states at once: below both bounds the chain is bad, above both good, whatever it was before;
     between them it stays (or, where fail + recover > 1, flips). So the state of any round is found by looking back to
-    the last draw that forces it, at the latest to round 0. The chain is stationary: the state before round 0 is drawn with
-    the share fail / (fail + recover) of bad ones. Where nothing recovers that would be all, so there all begin good.
+    the last draw that forces it, at the latest to round 0. The chain is stationary: before round 0 the share
+    fail / (fail + recover) is bad. Where nothing recovers that would be all, so there all begin good.
     """
     size = len(ids[0])
     bad: BoolArray = np.zeros(size, dtype=bool)

@@ -70,9 +70,7 @@ def _batches(network: Network, rounds: int) -> Iterator[list[Any]]:
         waiting.append(rows)
         count, total = count + len(rows[0]), total + len(rows[0])
         if total > check.MAX_LINKS:
-            raise InputError(
-                "rounds", rounds, f"fewer: one file may have {check.MAX_LINKS:,} links, reached in round {t}"
-            )
+            raise InputError("rounds", rounds, f"fewer: one file may have {check.MAX_LINKS:,} links, reached in round {t}")
         if count >= _ROWS_AT_ONCE or t == rounds - 1:
             yield list(np.concatenate(waiting, axis=1).astype(np.int32))
             waiting, count = [], 0
@@ -137,9 +135,7 @@ def _read(path: Path) -> tuple[int, int, bool, tuple[IntArray, ...]]:
             schema, count = file.schema_arrow, file.metadata.num_rows
             about = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
             if (about.get("format"), about.get("version")) != (FORMAT, VERSION):
-                raise wrong(
-                    f"expected the format {FORMAT} version {VERSION} in its metadata; `save` writes such a file"
-                )
+                raise wrong(f"expected the format {FORMAT} version {VERSION} in its metadata; `save` writes such a file")
             if schema.names != list(_COLUMNS) or any(kind not in (pa.int32(), pa.int64()) for kind in schema.types):
                 raise wrong("expected the whole-number columns round, a, b")
             devices, rounds = (

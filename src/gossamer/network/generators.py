@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     import networkx
 
 
+_FEW_PAIRS = 2**20  # up to so many, a draw for each pair is cheap
+_STEPS = 100  # of mending, until a new start
+
+
 def pair_count(devices: int) -> int:
     """How many pairs of devices there are."""
     return devices * (devices - 1) // 2
@@ -113,8 +117,7 @@ def _ring(order: IntArray) -> Links:
     """The links between devices that follow each other in `order`, and between the last and the first."""
     m = len(order)
     after = np.roll(order, -1)
-    code = np.minimum(order, after) * m + np.maximum(order, after)
-    code = np.sort(code[: m if m > 2 else m - 1])  # two devices have one link, one has none
+    code = np.sort(_code(order, after, m)[: m if m > 2 else m - 1])  # two devices have one link, one has none
     return Links(m, code // m, code % m)
 
 
@@ -197,6 +200,10 @@ class Random(Redrawn):
     def _draw(self, draw: int) -> Links:
         pairs = pair_count(self.devices)
         count = math.floor(self.density * pairs + 0.5)
+        if count > 0 and 8 * count >= pairs and pairs <= _FEW_PAIRS:
+            # The pairs with the lowest draws; no two draws are equal, since a draw is a bijection of its last field.
+            key = draws.bits(self.seed, "links/random/key", draw, np.arange(pairs))
+            return _numbered(self.devices, np.flatnonzero(key <= np.partition(key, count - 1)[count - 1]))
         if 2 * count <= pairs:
             return _numbered(self.devices, self._subset(draw, count, pairs))
         return _numbered(self.devices, _others(self.devices, self._subset(draw, pairs - count, pairs)))
@@ -241,11 +248,11 @@ class ErdosRenyi(Redrawn):
         if self.probability == 1 or self.probability * pairs == 0:
             return _numbered(self.devices, np.arange(pairs if self.probability else 0))
         # The gaps between links are geometric, so only links are drawn and not all pairs (Batagelj and Brandes 2005).
-        mean = pairs * self.probability
+        mean, rate = pairs * self.probability, -math.log1p(-self.probability)
         size = int(mean + 5 * math.sqrt(mean) + 5)
         while True:
             u = draws.uniform(self.seed, "links/erdos-renyi", draw, np.arange(size))
-            gap = np.minimum(np.log1p(-u) / math.log1p(-self.probability), pairs).astype(np.int64)
+            gap = (np.minimum(-np.log1p(-u), 2 * pairs * rate) / rate).astype(np.int64)  # no number out of bounds
             number = np.cumsum(gap + 1) - 1
             if number[-1] >= pairs:
                 return _numbered(self.devices, number[: np.searchsorted(number, pairs)])
@@ -269,9 +276,7 @@ class Regular(Redrawn):
         super().__post_init__()
         check.whole("degree", self.degree, 0, self.devices - 1)
         if self.devices * self.degree % 2:
-            raise InputError(
-                "degree", self.degree, f"an even number, since the number of devices ({self.devices}) is odd"
-            )
+            raise InputError("degree", self.degree, f"an even number, since the number of devices ({self.devices}) is odd")
         check.fits("degree", self.degree, self.devices * self.degree / 2)
 
     def _draw(self, draw: int) -> Links:
@@ -295,24 +300,34 @@ class Regular(Redrawn):
     def _mend(self, u: IntArray, v: IntArray, draw: int, attempt: int) -> IntArray | None:
         """Swap ends of each loop or repeated link (a, b) with a good one (c, d), where (a, d) and (c, b) are new."""
         m = self.devices
-        for step in range(200):
-            code = np.minimum(u, v) * m + np.maximum(u, v)
-            known, first = np.unique(code, return_index=True)
-            good = np.zeros(len(u), dtype=bool)
-            good[first] = u[first] != v[first]
-            bad = np.flatnonzero(~good)
+        known, first = np.unique(_code(u, v, m), return_index=True)
+        good = np.zeros(len(u), dtype=bool)
+        good[first] = u[first] != v[first]
+        bad = np.flatnonzero(~good)
+        added = np.empty(0, dtype=np.int64)
+        for step in range(_STEPS):
             if not len(bad):
-                return number_of(known // m, known % m, m)
-            partner = draws.below(len(u), self.seed, "links/regular/partner", draw, attempt, step, bad)
+                code = np.sort(_code(u, v, m)) if step else known
+                return number_of(code // m, code % m, m)
+            partner = draws.below(len(u), self.seed, "links/regular/partner", draw, attempt * _STEPS + step, bad)
             c, d = u[partner], v[partner]
-            new = np.stack([np.minimum(u[bad], d), np.minimum(c, v[bad])]) * m
-            new += np.stack([np.maximum(u[bad], d), np.maximum(c, v[bad])])
-            at = np.minimum(np.searchsorted(known, new), len(known) - 1)
-            fine = good[partner] & ((known[at] != new) & (new // m != new % m)).all(axis=0)
+            new = np.stack([_code(u[bad], d, m), _code(c, v[bad], m)], axis=1)
+            # Links that were swapped away still count as known: that refuses a swap now and then, and saves a sort.
+            taken = (known[np.minimum(np.searchsorted(known, new), len(known) - 1)] == new) | np.isin(new, added)
+            fine = good[partner] & ~(taken | (new // m == new % m)).any(axis=1)
             # Of swaps that would use the same partner or make the same link, only the first is done.
-            fine &= _first_come(partner) & _first_come(new.T.ravel()).reshape(-1, 2).all(axis=1)
+            fine &= _first_come(partner) & _first_come(new.ravel()).reshape(-1, 2).all(axis=1)
             v[bad[fine]], v[partner[fine]] = d[fine], v[bad[fine]]
+            good[bad[fine]] = True
+            added = np.concatenate([added, new[fine].ravel()])
+            bad = bad[~fine]
         return None
+
+
+def _code(u: IntArray, v: IntArray, devices: int) -> IntArray:
+    """Links as single numbers that sort like (smaller end, larger end)."""
+    code: IntArray = np.minimum(u, v) * devices + np.maximum(u, v)
+    return code
 
 
 def _first_come(values: IntArray) -> BoolArray:

@@ -22,8 +22,8 @@ class Summary:
     """A network over its first rounds. Means are over rounds (and devices); a device that is away counts as isolated.
 
     `spectral_gap` is 1 - λ₂(E[WᵀW]), with W the Metropolis weights of a round and the mean taken over the rounds:
-    gossip alone shrinks the expected squared distance to consensus by at least this share a round (Boyd et al. 2006). 0: some
-    devices never meet. None: the links are directed, or the eigenvalue was not found.
+    gossip alone shrinks the expected squared distance to consensus by at least this share a round (Boyd et al. 2006).
+    0: some devices never meet. None: the links are directed, or the eigenvalue was not found.
     """
 
     devices: int

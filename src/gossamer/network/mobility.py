@@ -49,7 +49,7 @@ class Mobility(Network):
     height: float = 1.0
     seed: int = 0
     seconds_per_round: float = 1.0
-    _latest: list[tuple[float, FloatArray]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _latest: list[tuple[float, FloatArray]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check.devices(self.devices)
@@ -62,6 +62,7 @@ class Mobility(Network):
             raise InputError("max_speed", self.max_speed, f"a number from min_speed = {self.min_speed}")
         if self.max_speed * self.seconds_per_round > 1000 * max(self.width, self.height):
             raise InputError("max_speed", self.max_speed, "a speed that crosses the area at most 1000 times a round")
+        object.__setattr__(self, "_latest", [])
 
     def links(self, t: int) -> Links:
         return Links(self.devices, *within(self.positions(t), self.radius))

@@ -257,9 +257,7 @@ class PositionTrace(Recorded):
                 raise log.wrong(f"expected lines `t device x y`, not {' '.join(words)[:60]!r}")
             x, y = log.number_in(words[2], "the position"), log.number_in(words[3], "the position")
             if self.geographic and (abs(x) > 90 or abs(y) > 180):
-                raise log.wrong(
-                    f"latitude {x} or longitude {y} is out of range; give -90 to 90 and -180 to 180 degrees"
-                )
+                raise log.wrong(f"latitude {x} or longitude {y} is out of range; give -90 to 90 and -180 to 180 degrees")
             for column, value in zip(columns, (log.rounds_in(words[0]), x, y), strict=True):
                 column.append(value)
             device.append(log.device_in(words[1]))

@@ -58,8 +58,8 @@ def metropolis(links: Links, t: int = 0, seed: int = 0) -> Weights:
     a, b = links.a, links.b
     size = links.degrees + 1
     value = 1.0 / np.maximum(size[a], size[b])
-    given: FloatArray = np.bincount(a, value, links.devices) + np.bincount(b, value, links.devices)  # to others
-    return Weights(links.devices, a, b, value, 1.0 - given, links.active)
+    given = np.bincount(a, weights=value, minlength=links.devices) + np.bincount(b, value, links.devices)
+    return Weights(links.devices, a, b, value, (1.0 - given).astype(np.float64, copy=False), links.active)
 
 
 def one_pair(links: Links, t: int, seed: int) -> Weights:
@@ -73,8 +73,9 @@ def one_pair(links: Links, t: int, seed: int) -> Weights:
 def matching(links: Links, t: int, seed: int) -> Weights:
     """Pairs without a coordinator: a link is active if its named draw is the lowest at both of its ends.
 
-    The draw of a link is a function of (seed, t, a, b) alone. So each device finds the lowest of its own links by itself
-    and tells its neighbours; a link that both ends name is active. Equal draws (probability 2⁻⁶⁴): the lower (a, b).
+    The draw of a link is a function of (seed, t, a, b) alone. So each device finds the lowest of its own links by
+    itself and tells its neighbours; a link that both ends name is active. Equal draws (probability 2⁻⁶⁴) go to the
+    lower (a, b).
     """
     _symmetric(links)
     order = np.argsort(draws.bits(seed, "weights/matching", t, links.a, links.b), kind="stable")

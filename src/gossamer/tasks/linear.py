@@ -83,9 +83,9 @@ class LinearLearner(Learner):
 
 class _SoftmaxLearner(LinearLearner):
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
-        share = torch.softmax(outputs, 1, out=outputs)  # type: ignore[call-overload]
+        share = torch.softmax(outputs, 1, out=outputs)
         minus_one = outputs.new_full((1, 1, 1), -1.0).expand(len(y), 1, y.shape[1])
-        return share.scatter_add_(1, y[:, None, :], minus_one)  # type: ignore[no-any-return]
+        return share.scatter_add_(1, y[:, None, :], minus_one)
 
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         return torch.logsumexp(outputs, 1) - outputs.gather(1, y[:, None, :]).squeeze(1)
@@ -140,7 +140,7 @@ class _Linear:
 
     def _classes(self, data: Data) -> int:
         if data.classes is None:
-            raise InputError("model", type(self).__name__.lower(), "\"least-squares\", since the targets are not classes")
+            raise InputError("model", type(self).__name__.lower(), '"least-squares", since the targets are not classes')
         return data.classes
 
 
@@ -174,5 +174,5 @@ class LogisticRegression(_Linear):
 
     def learner(self, data: Data) -> Learner:
         if data.classes != 2:
-            raise InputError("model", "logistic", "\"softmax\", since there are not exactly two classes")
+            raise InputError("model", "logistic", '"softmax", since there are not exactly two classes')
         return _LogisticLearner(1, math.prod(data.shape), False, self.l2)

@@ -1,7 +1,7 @@
 """Any `torch.nn.Module` as a model, for a stack of devices at once through torch.func.
 
-What is mixed: the parameters. What stays with its device: the buffers, such as BatchNorm's running statistics, so that each
-device normalises by its own data (a device is also evaluated with its own). Dropout draws its masks by name, like all else.
+What is mixed: the parameters. What stays with its device: the buffers, such as BatchNorm's running statistics; a device
+normalises by its own data, and is evaluated with its own statistics. Dropout draws its masks by name, like all else.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class ModuleLearner(Learner):
         losses, fresh = vmap(one, randomness="error")(self.unstack(w), buffers, x, y, keys)
         for name, b in fresh.items():
             buffers[name].copy_(b.detach())
-        return losses  # type: ignore[no-any-return]
+        return losses
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         # Devices share nothing, so the gradient of the sum of their losses is every device's own gradient.
@@ -139,9 +139,9 @@ def _learner(module: nn.Module, data: Data, loss: Loss | None, fresh: Callable[[
 
 @dataclass(frozen=True)
 class Module:
-    """The user's own module. Its present parameters are the start; a function that makes one is called anew for each seed.
+    """The user's own module. Its present parameters are the start; a function that makes one is called for each seed.
 
-    `loss(outputs, targets)` gives one number a sample; without it, cross-entropy for classes and squared error otherwise.
+    `loss(outputs, targets)` gives one number a sample; without it: cross-entropy for classes, squared error otherwise.
 
     >>> Module(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))          # doctest: +ELLIPSIS
     Module(module=<function ...>, loss=None)

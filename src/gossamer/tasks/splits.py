@@ -181,8 +181,10 @@ class Dirichlet(SplitRule):
         rank = _ranks(labels, counts, seed)
         owner = np.empty(len(y), dtype=np.int64)
         for label, count in enumerate(counts):
-            # The cut points that the proportions make in the label's shuffled samples.
-            cuts = np.floor(np.cumsum(self._proportions(label, devices, seed)) * count + 0.5)
+            # Where the proportions cut the label's shuffled samples. Each label rounds with its own phase: with few
+            # samples a device, the same devices would else gain from every label.
+            phase = draws.uniform(seed, "split/dirichlet/phase", label)
+            cuts = np.floor(np.cumsum(self._proportions(label, devices, seed)) * count + phase)
             cuts[-1] = count
             mine = labels == label
             owner[mine] = np.searchsorted(cuts, rank[mine], side="right")
@@ -267,15 +269,8 @@ class Lists(SplitRule):
             index, offsets = arrays["index"], arrays["offsets"]
             if any(a.ndim != 1 or a.dtype.kind not in "iu" or len(a) == 0 for a in (index, offsets)):
                 raise DataError(f"{path}: index and offsets must be lists of whole numbers")
-            if (
-                offsets[0] != 0
-                or offsets[-1] != len(index)
-                or len(offsets) < 2
-                or not (offsets[1:] > offsets[:-1]).all()
-            ):
-                raise DataError(
-                    f"{path}: offsets must rise from 0 to the length of index, {len(index)}, at least 1 a device"
-                )
+            if offsets[0] != 0 or offsets[-1] != len(index) or len(offsets) < 2 or not (offsets[1:] > offsets[:-1]).all():
+                raise DataError(f"{path}: offsets must rise from 0 to the length of index, {len(index)}, at least 1 a device")
             return _checked(index, offsets, samples)
         try:
             if path.stat().st_size > MAX_HELD:

@@ -26,7 +26,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Task:
-    """What is learned. `batch` samples a step, drawn with replacement from the device's own; 0: all of them, every step.
+    """What is learned. `batch`: samples a step, drawn with replacement from the device's own; 0: all of them each time.
 
     >>> from gossamer.tasks import Digits, Iid, Softmax
     >>> data = Digits().load()

@@ -1,0 +1,168 @@
+"""The commands of `gossamer`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gossamer.study import Study
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    help="Train one model across devices that meet when they can: no server, links that come and go.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+network_app = typer.Typer(no_args_is_help=True, help="Look at a network, or save its links to a file.")
+data_app = typer.Typer(no_args_is_help=True, help="Bring data sets here, checked by their hashes.")
+app.add_typer(network_app, name="network")
+app.add_typer(data_app, name="data")
+
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value, e.g. algorithm.p=15")]
+Seed = Annotated[int | None, typer.Option(help="The seed of links, batches, split and start.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from gossamer import __version__
+
+        typer.echo(f"gossamer {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+) -> None: ...
+
+
+@app.command()
+def run(
+    spec: Annotated[Path | None, typer.Argument(help="A spec; without one, the study of the demo.")] = None,
+    set_: Set = None,
+    seed: Seed = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/NAME-METHOD-seedN.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run one method: writes a run folder, prints the result."""
+    from gossamer.cli.show import Display, say_result
+    from gossamer.study import run as run_study
+    from gossamer.study.compare import slug
+
+    study = _one(_studies(spec, set_, seed), spec)
+    folder = out or Path("runs") / f"{study.name}-{slug(study.algorithm.label)}-seed{study.seed}"
+    with Display(quiet) as display:
+        done = run_study(study, folder, resume=resume, progress=display.bar(study.algorithm.label))
+    say_result(done)
+
+
+@app.command()
+def compare(
+    specs: Annotated[list[Path] | None, typer.Argument(help="Specs; without one, the study of the demo.")] = None,
+    set_: Set = None,
+    seed: Seed = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds; results are means with 95 % intervals.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="The folder of the runs; by default runs/NAME.")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Compare methods on the same links, batches and start. Runs that are there already are not run again."""
+    from gossamer.cli.show import Display, say_comparison
+    from gossamer.study import compare as compare_studies
+    from gossamer.study.compare import labels
+
+    paths: list[Path] | list[None] = specs or [None]
+    studies = [study for path in paths for study in _studies(path, set_, seed)]
+    folder = out or Path("runs") / studies[0].name
+    width = max(map(len, labels(studies)))
+    with Display(quiet) as display:
+        methods = compare_studies(
+            studies,
+            seeds,
+            folder,
+            lambda label, seed: display.bar(f"{label:<{width}}" + (f"  seed {seed}" if seeds > 1 else "")),
+        )
+    say_comparison(methods, folder, demo=specs is None)
+
+
+@network_app.command("show")
+def network_show(
+    spec: Annotated[Path | None, typer.Argument(help="A spec, or a file of links.")] = None,
+    set_: Set = None,
+    seed: Seed = None,
+    rounds: Annotated[int | None, typer.Option(help="How many rounds to look at; by default the study's.")] = None,
+    save: Annotated[Path | None, typer.Option(help='Write the links to this file; `kind = "file"` reads it.')] = None,
+    picture: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("network.png"),
+) -> None:
+    """Density, degrees, smallest B of Assumption 1, spectral gap, and a picture."""
+    from gossamer.cli.show import say_network
+    from gossamer.errors import InputError
+    from gossamer.network import Network, Sequence
+    from gossamer.network import save as save_links
+
+    net: Network
+    if spec is not None and spec.suffix == ".parquet":
+        net, length, name = Sequence(spec), None, spec.stem
+    else:
+        study = _studies(spec, set_, seed)[0]
+        net, length, name = study.network, study.rounds, study.name
+    count = rounds if rounds is not None else (length if length is not None else net.rounds or 100)
+    if count < 1:
+        raise InputError("--rounds", count, "a whole number of at least 1")
+    say_network(net, count, picture, name)
+    if save is not None:
+        save_links(net, save, count)
+        typer.echo(f'links of {count} rounds saved to {save}: [network] kind = "file", path = "{save}" uses them')
+
+
+@data_app.command("get")
+def data_get(
+    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10")],
+    from_: Annotated[Path | None, typer.Option("--from", help="Take the files from this folder.")] = None,
+) -> None:
+    """Bring a data set into the cache, every file checked by its hash."""
+    from gossamer.tasks.download import get
+
+    typer.echo(f"{name} is in {get(name, from_)}")
+
+
+@app.command()
+def new(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("fleet.toml"),
+) -> None:
+    """Write a commented spec to start from."""
+    from gossamer.cli.template import TEMPLATE
+    from gossamer.errors import DataError
+    from gossamer.study.store import write_atomically
+
+    if path.exists():
+        raise DataError(f"{path} exists: give another name")
+    write_atomically(path, TEMPLATE.encode())
+    typer.echo(f"{path} is written; `gossamer compare {path}` runs it")
+
+
+def _studies(spec: Path | None, settings: list[str] | None, seed: int | None) -> list[Study]:
+    from gossamer.study import spec as specs
+
+    if spec is None:
+        from gossamer.cli.template import DEMO
+
+        table: dict[str, Any] = specs.parse(DEMO)
+    else:
+        table = specs.read(spec)
+    name = "demo" if spec is None else spec.stem
+    return specs.studies(specs.with_settings(table, settings or []), name, seed)
+
+
+def _one(studies: list[Study], spec: Path | None) -> Study:
+    from gossamer.errors import InputError
+
+    if len(studies) > 1 and spec is not None:
+        names = ", ".join(study.algorithm.label for study in studies)
+        raise InputError("algorithm", names, "one [algorithm]; `gossamer compare` runs several")
+    return studies[0]

@@ -1,0 +1,90 @@
+"""The study of the demo, and the spec that `gossamer new` writes."""
+
+DEMO = """
+rounds = 200
+batch = 32
+
+[data]
+kind = "digits"
+
+[split]
+kind = "one-label"
+
+[model]
+kind = "softmax"
+
+[network]
+kind = "random"
+devices = 10
+density = 0.1
+
+[[algorithm]]
+kind = "wpm"
+preset = "robust"
+p = 15
+eta = 0.05
+
+[[algorithm]]
+kind = "wpm"
+preset = "robust"
+p = 3
+eta = 0.05
+
+[[algorithm]]
+kind = "wpm"
+p = 1
+eta = 0.05
+
+[[algorithm]]
+kind = "swarm"
+eta = 0.05
+"""
+
+TEMPLATE = """# A gossamer study. Run it:  gossamer compare THIS_FILE   (with a single [algorithm] also: gossamer run THIS_FILE)
+# Any value can be changed on the way:  --set network.density=0.1 --set algorithm.p=15 --seed 3
+
+rounds = 200
+batch = 32                    # samples of a step, drawn from the device's own; 0: all of them
+seed = 0                      # of links, batches, split and start
+# dtype = "float32"           # or "float64"
+# threads = 0                 # 0: chosen by the size of the work
+
+[data]
+kind = "digits"               # digits | mnist | fashion-mnist | cifar10   (gossamer data get mnist)
+                              # arrays: path = "mine.npz" with x, y, x_test, y_test
+                              # least-squares | logistic: synthetic, with a known optimum
+
+[split]
+kind = "one-label"            # iid | one-label | labels (k = 2) | dirichlet (alpha = 0.1) | uneven (sigma = 1.0)
+                              # drawn (samples = 32, with replacement) | lists (path = "mine.json")
+
+[model]
+kind = "softmax"              # softmax | svm | mlp (hidden = [64]) | cnn (channels = [16, 32], norm = false)
+
+[network]
+kind = "random"               # random | erdos-renyi (probability) | regular (degree) | ring | random-ring | full | star
+devices = 10                  # mobility (radius) | contacts (path) | positions (path, radius) | file (path)
+density = 0.2                 # the share of possible links that are there in a round
+
+# What goes wrong on top, as many as you like:
+# [[network.faults]]
+# kind = "gilbert-elliott"    # link-failure (probability) | gilbert-elliott (fail, recover) | churn (leave, come_back)
+# fail = 0.1
+# recover = 0.5
+
+[measure]
+every = 10                    # rounds between two measurements
+at = "after_step"             # or "after_mix"
+accuracy_targets = [0.8, 0.9]
+
+[[algorithm]]                 # the weighted power mean as we recommend it; preset = "paper" is the paper's own form
+kind = "wpm"
+preset = "robust"
+p = 15                        # or p = { kind = "switch", first = 5, rounds = 20, then = 1 }
+eta = 0.05                    # or eta = { kind = "cosine", start = 0.1, rounds = 200 }
+# step = { kind = "safe", floor = 0.001 }     # constant | power | matched | safe | ratio
+
+[[algorithm]]
+kind = "dpsgd"
+eta = 0.05
+"""

@@ -1,0 +1,91 @@
+"""Compare methods: the same links, batches and start for all, over several seeds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gossamer.errors import InputError
+from gossamer.study.metrics import Interval, interval
+from gossamer.study.run import Progress, Run, run
+from gossamer.study.study import Study, load
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method's runs, one a seed."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+    def value(self, name: str) -> Interval:
+        """The mean of a number of the summary over the seeds, with its interval."""
+        return interval([run.summary[name] for run in self.runs])
+
+    def rounds_to(self, kind: str, target: str) -> Interval | None:
+        """Rounds to a target over the seeds; None unless every seed reached it."""
+        reached = [run.summary[f"rounds_to_{kind}"][target] for run in self.runs]
+        return None if None in reached else interval(reached)
+
+
+def compare(
+    studies: Sequence[Study],
+    seeds: int = 1,
+    out: Path | str | None = None,
+    progress: Callable[[str, int], Progress] = lambda label, seed: lambda done, total, record: None,
+) -> list[Method]:
+    """Run every study on every seed. In `out` each run has its folder; what is finished there is not run again.
+
+    >>> from gossamer import DPSGD, SwarmSGD
+    >>> [m.label for m in compare([Study(DPSGD(), rounds=5), Study(SwarmSGD(), rounds=5)])]
+    ['D-PSGD', 'SwarmSGD']
+    """
+    if seeds < 1:
+        raise InputError("seeds", seeds, "a whole number of at least 1")
+    _same_but_for_the_method(studies)
+    names = labels(studies)
+    data: dict[Any, Any] = {}
+    methods = []
+    for study, label in zip(studies, names, strict=True):
+        runs = []
+        for seed in range(study.seed, study.seed + seeds):
+            seeded = study.with_seed(seed)
+            if seeded.data not in data:  # loaded once, shared by all runs
+                data = {seeded.data: load(seeded.data)}
+            folder = Path(out) / f"{slug(label)}-seed{seed}" if out is not None else None
+            runs.append(run(seeded, folder, resume=True, progress=progress(label, seed), data=data[seeded.data]))
+        methods.append(Method(label, tuple(runs)))
+    return methods
+
+
+def labels(studies: Sequence[Study]) -> list[str]:
+    """A name for each method in a table; methods that share one are told apart by what differs in them."""
+    plain = [study.algorithm.label for study in studies]
+    named = [label if plain.count(label) == 1 else f"{label} ({_difference(studies, k)})" for k, label in enumerate(plain)]
+    return [label if named.count(label) == 1 else f"{label} #{k + 1}" for k, label in enumerate(named)]
+
+
+def _difference(studies: Sequence[Study], k: int) -> str:
+    own = vars(studies[k].algorithm)
+    others = [vars(s.algorithm) for s in studies if s.algorithm.label == studies[k].algorithm.label]
+    return ", ".join(f"{name}={value}" for name, value in own.items() if any(o.get(name) != value for o in others)) or "same"
+
+
+def slug(label: str) -> str:
+    """A label as a folder's name."""
+    return re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-")
+
+
+def _same_but_for_the_method(studies: Sequence[Study]) -> None:
+    """Refuse to compare what is not comparable: every field but the algorithm (and the name) must be the same."""
+    if not studies:
+        raise InputError("studies", [], "at least one study")
+    first = studies[0]
+    for other in studies[1:]:
+        alike = replace(other, algorithm=first.algorithm, name=first.name)
+        for field, value in vars(alike).items():
+            if value != getattr(first, field):
+                raise InputError(field, value, f"{getattr(first, field)!r} as in the first, so that the comparison is fair")

@@ -1,0 +1,239 @@
+"""Run a study: with progress, measurements, checkpoints, a folder; interrupted and resumed at will."""
+
+from __future__ import annotations
+
+import platform
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from gossamer.engines import Engine, Record, Simulator
+from gossamer.errors import DataError, Diverged, GossamerError
+from gossamer.study import spec
+from gossamer.study.metrics import summarise
+from gossamer.study.store import RunFolder, columns
+from gossamer.study.study import Study
+from gossamer.tasks import Data
+
+Progress = Callable[[int, int, Record | None], None]  # rounds done, rounds in all, the newest measurement
+_CHECKPOINT_SECONDS = 20.0
+_REPORT_SECONDS = 0.2
+
+
+class Interrupted(GossamerError):
+    """The user stopped the run; what is done is kept and `--resume` goes on."""
+
+    exit_code = 130
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its study, its measurements by column, and its result in short.
+
+    >>> run(Study(rounds=20)).summary["accuracy"] > 0.5
+    True
+    """
+
+    study: Study
+    metrics: dict[str, Any]
+    summary: dict[str, Any]
+    models: dict[str, Any] = field(repr=False)
+    folder: Path | None = None
+
+    @classmethod
+    def read(cls, path: Path | str) -> Run:
+        """A finished run from its folder."""
+        folder = RunFolder(Path(path))
+        summary = folder.summary()
+        if summary is None or not summary.get("finished"):
+            raise DataError(f"{path} holds no finished run")
+        study = spec.studies(spec.read(folder.path / "spec.toml"))[0]
+        return cls(study, folder.metrics(), summary, folder.models(), folder.path)
+
+
+def run(
+    study: Study,
+    out: Path | str | None = None,
+    *,
+    resume: bool = False,
+    progress: Progress = lambda done, total, record: None,
+    data: Data | None = None,
+) -> Run:
+    """Run a study to its end. With `out` everything is kept there; with `resume` a run that is there goes on.
+
+    Ctrl-C stops between two rounds, saves, and raises `Interrupted`. A run that diverges raises `Diverged`; what was
+    measured until then is kept.
+    """
+    folder, resumed = _folder(study, out, resume)
+    if folder and resumed and (folder.summary() or {}).get("finished"):
+        return Run.read(folder.path)
+    plan = study.plan(data)
+    snapshot = folder.snapshot() if folder and resumed else None
+    engine: Engine = Simulator(plan, snapshot)
+    table = _up_to(folder.metrics(), engine.round) if folder and snapshot else {}
+    measured = _Measurements(table)
+    started, saved, spent = time.perf_counter(), time.perf_counter(), 0.0
+
+    def save() -> None:
+        if folder:
+            folder.write_metrics(measured.table())
+            folder.write_snapshot(engine.snapshot())
+
+    def finish(**facts: Any) -> dict[str, Any]:
+        summary = {
+            "name": study.name,
+            "method": study.algorithm.label,
+            "seed": study.seed,
+            "finished": engine.round >= study.rounds,
+            "rounds": engine.round,
+            **(summarise(measured.table(), study.measure) if measured.table() else {}),
+            **facts,
+            "seconds": round(time.perf_counter() - started, 3),
+            "seconds_measuring": round(spent, 3),
+            "versions": versions(),
+            "command": " ".join(sys.argv),
+        }
+        if folder:
+            folder.write_summary(summary)
+        return summary
+
+    with _stop_on_signal() as stopping:
+        try:
+            for milestone in _milestones(engine.round, study.rounds, study.measure.every):
+                while engine.round < milestone and not stopping():
+                    _advance(engine, milestone, stopping)
+                    progress(engine.round, study.rounds, measured.last)
+                if stopping():
+                    break
+                if measured.newest() < engine.round or engine.round == 0:
+                    before = time.perf_counter()
+                    measured.add(engine.record())
+                    spent += time.perf_counter() - before
+                progress(engine.round, study.rounds, measured.last)
+                if time.perf_counter() - saved > _CHECKPOINT_SECONDS and engine.round < study.rounds:
+                    save()
+                    saved = time.perf_counter()
+        except Diverged as error:
+            if folder:
+                folder.write_metrics(measured.table())
+            finish(diverged={"round": error.round, "device": error.device})
+            raise
+    if engine.round < study.rounds:
+        save()
+        finish()
+        kept = f"; {folder.path} is kept, --resume goes on" if folder else ""
+        raise Interrupted(f"stopped after round {engine.round} of {study.rounds}{kept}")
+    models = plan.task.learner.unstack(engine.models().detach().cpu())
+    models = {name: part.contiguous() for name, part in models.items()}
+    if folder:
+        folder.write_metrics(measured.table())
+        folder.write_models(models)
+    summary = finish()
+    if folder:
+        folder.drop_snapshot()
+    return Run(study, {k: np.array(v) for k, v in measured.table().items()}, summary, models, folder.path if folder else None)
+
+
+def versions() -> dict[str, str]:
+    """What the numbers depend on."""
+    packages = {name: version(name) for name in ("gossamer", "torch", "numpy")}
+    return {**packages, "python": platform.python_version(), "machine": platform.machine()}
+
+
+def _folder(study: Study, out: Path | str | None, resume: bool) -> tuple[RunFolder | None, bool]:
+    """The folder to write to, and whether a run in it goes on."""
+    if out is None:
+        return None, False
+    path = Path(out)
+    if not (resume and (path / "spec.toml").exists()):
+        return RunFolder.create(path, spec.dumps(study)), False
+    folder = RunFolder(path)
+    there, wanted = spec.read(path / "spec.toml"), spec.to_table(study)
+    changed = _first_difference(there, wanted)
+    if changed:
+        name, old, new = changed
+        raise DataError(
+            f"cannot resume {path}: {name} was {old!r} and is now {new!r}; "
+            "give the spec that it was started with, or another --out"
+        )
+    return folder, True
+
+
+def _first_difference(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any] | None:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in [*old, *(k for k in new if k not in old)]:
+            found = _first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else key)
+            if found:
+                return found
+        return None
+    return None if old == new else (path, old, new)
+
+
+class _Measurements:
+    """The rows measured so far: those read from a folder, then this run's own."""
+
+    def __init__(self, table: dict[str, Any]) -> None:
+        self._rows = {name: list(values) for name, values in table.items()}
+        self.last: Record | None = None
+
+    def newest(self) -> int:
+        return int(self._rows["round"][-1]) if self._rows else -1
+
+    def add(self, record: Record) -> None:
+        self.last = record
+        for name, values in columns([record]).items():
+            self._rows.setdefault(name, []).extend(values)
+
+    def table(self) -> dict[str, Any]:
+        return self._rows
+
+
+def _up_to(table: dict[str, Any], t: int) -> dict[str, Any]:
+    """The measurements that the checkpoint has seen: metrics are written before it, and may be ahead."""
+    if not table:
+        return {}
+    kept = table["round"] <= t
+    return {name: values[kept].tolist() for name, values in table.items()}
+
+
+def _milestones(done: int, rounds: int, every: int) -> list[int]:
+    """The rounds to measure at, from where the run stands: multiples of `every`, and the last."""
+    measured = range(-(-done // every) * every, rounds, every) if every else []
+    return [*measured, rounds]
+
+
+def _advance(engine: Engine, until: int, stopping: Callable[[], bool]) -> None:
+    """Go on for as long as the progress display can wait."""
+    deadline = time.perf_counter() + _REPORT_SECONDS
+    engine.advance(until, lambda: stopping() or time.perf_counter() > deadline)
+
+
+@contextmanager
+def _stop_on_signal() -> Iterator[Callable[[], bool]]:
+    """Let Ctrl-C and SIGTERM stop the run between two rounds; a second Ctrl-C stops at once."""
+    stopped = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopped.is_set
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        stopped.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stopped.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

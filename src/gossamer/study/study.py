@@ -1,0 +1,92 @@
+"""A study: one experiment as data. From it comes the plan that an engine runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal
+
+from gossamer.algorithms import WPM, Algorithm
+from gossamer.engines import Measure, Plan
+from gossamer.errors import InputError
+from gossamer.network import Network, Random
+from gossamer.tasks import Data, Digits, Iid, Model, Softmax, Task
+from gossamer.tasks.data import Source
+from gossamer.tasks.splits import Split, SplitRule
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is run. Every part is a frozen dataclass, so that two studies are equal if they say the same.
+
+    >>> Study(algorithm=WPM.robust(p=15), network=Random(devices=10, density=0.2), rounds=100).seed
+    0
+    """
+
+    algorithm: Algorithm = field(default_factory=lambda: WPM.robust(p=3))
+    network: Network = field(default_factory=lambda: Random(devices=10, density=0.2))
+    data: Source | Data = field(default_factory=Digits)
+    split: SplitRule | Split = field(default_factory=Iid)
+    model: Model = field(default_factory=Softmax)
+    batch: int = 32
+    rounds: int = 200
+    seed: int = 0
+    measure: Measure = field(default_factory=Measure)
+    dtype: Literal["float32", "float64"] = "float32"
+    device: str = "cpu"
+    threads: int = 0
+    name: str = "study"
+
+    def __post_init__(self) -> None:
+        if not self.name or "/" in self.name or self.name.startswith("."):
+            raise InputError("name", self.name, "a name that can be a folder's")
+        if self.dtype not in ("float32", "float64"):
+            raise InputError("dtype", self.dtype, '"float32" or "float64"')
+
+    def with_seed(self, seed: int) -> Study:
+        """The same study on other links, batches, start and synthetic data: every such seed moves by the same amount."""
+        shift = seed - self.seed
+        data = _shifted(self.data, shift) if hasattr(self.data, "split") else self.data
+        return replace(self, seed=seed, network=_shifted(self.network, shift), data=data)
+
+    def plan(self, data: Data | None = None) -> Plan:
+        """What an engine needs. `data`: already loaded, so that many runs share one copy."""
+        data = data or load(self.data)
+        split = self.split
+        if hasattr(self.data, "split"):  # a synthetic problem comes with its devices' samples
+            split = self.data.split()
+        if not isinstance(split, Split):
+            labels = data.y.numpy()
+            split = split.make(labels, self.network.devices, self.seed)
+        task = Task(data, split, self.model, self.batch)
+        return Plan(
+            task,
+            self.network,
+            self.algorithm,
+            self.rounds,
+            self.seed,
+            self.measure,
+            self.dtype,
+            self.device,
+            self.threads,
+        )
+
+
+def load(data: Source | Data) -> Data:
+    """The data themselves."""
+    return data if isinstance(data, Data) else data.load()
+
+
+def _shifted(part: Any, shift: int) -> Any:
+    """A part with every `seed` in it moved."""
+    if not shift or not is_dataclass(part) or isinstance(part, type | Data):
+        return part
+    changes: dict[str, Any] = {}
+    for f in fields(part):
+        value = getattr(part, f.name)
+        if f.name == "seed" and f.init:
+            changes["seed"] = value + shift
+        elif isinstance(value, tuple):
+            changes[f.name] = tuple(_shifted(v, shift) for v in value)
+        elif is_dataclass(value) and f.init:
+            changes[f.name] = _shifted(value, shift)
+    return replace(part, **changes)

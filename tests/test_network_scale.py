@@ -1,0 +1,68 @@
+"""100,000 devices fit: one round of each network, without a dense matrix (which would take 80 GB)."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from gossamer.network import (
+    Churn,
+    ErdosRenyi,
+    GilbertElliott,
+    LinkFailure,
+    Mobility,
+    Network,
+    Random,
+    RandomRing,
+    Regular,
+    Star,
+    connected,
+    matching,
+    metropolis,
+)
+
+M = 100_000
+
+
+@pytest.mark.parametrize(
+    ("network", "links"),
+    [
+        (Random(M, density=1e-4), 499_995),
+        (ErdosRenyi(M, probability=1e-4), None),
+        (Regular(M, degree=6), 300_000),
+        (RandomRing(M), M),
+        (Star(M), M - 1),
+        (Mobility(M, radius=0.004), None),
+        (RandomRing(M) & LinkFailure(0.1) & GilbertElliott(0.02, 0.1) & Churn(0.05, 0.5), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_round_of_many_devices_fits(network: Network, links: int | None) -> None:
+    network.links(0)  # what is loaded or kept once does not count
+    tracemalloc.start()
+    try:
+        found = network.links(5)
+        weights = metropolis(found)
+        indptr, indices, values = weights.csr()
+        pairs = matching(found, 5, 0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 500e6
+    assert len(found) == links if links is not None else 10_000 < len(found) < 1_000_000
+    sums = np.add.reduceat(values, indptr[:-1])
+    assert np.abs(sums.astype(np.float32) - 1).max() < 1e-6
+    assert len(indices) == M + 2 * len(found)
+    assert np.bincount(np.concatenate([pairs.a, pairs.b])).max() == 1
+    if isinstance(network, Regular):
+        assert (found.degrees == 6).all()
+    if isinstance(network, RandomRing):
+        assert (found.degrees == 2).all()
+        assert connected(found)
+
+
+def test_erdos_renyi_of_many_devices_has_its_share() -> None:
+    pairs = M * (M - 1) / 2
+    assert abs(len(ErdosRenyi(M, 1e-4).links(3)) - pairs * 1e-4) < 5 * np.sqrt(pairs * 1e-4)

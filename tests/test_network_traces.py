@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gossamer.errors import DataError, InputError
+from gossamer.network import ContactTrace, PositionTrace, traces
+from gossamer.network._finite import Recorded
+
+with_files = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    def write(text: str) -> Path:
+        path = tmp_path / "trace.txt"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def pairs(network: Recorded, t: int) -> list[list[int]]:
+    return network.links(t).pairs.tolist()
+
+
+# Contacts
+
+
+def test_contacts(write: Callable[[str], Path]) -> None:
+    trace = ContactTrace(write("# a comment\n0 1 0\n\n0.5, 2, 1  # and one here\n1.0\t0 1\n1.9,1,0\n4 0 2\n"))
+    assert (trace.devices, trace.rounds, trace.names) == (3, 5, ("0", "1", "2"))
+    assert [pairs(trace, t) for t in range(5)] == [[[0, 1], [1, 2]], [[0, 1]], [], [], [[0, 2]]]
+
+
+def test_lines_in_any_order_and_rounds_of_any_length(write: Callable[[str], Path]) -> None:
+    trace = ContactTrace(write("0.3 0 1\n0.1 1 2\n0.0 0 2\n"), devices=5, seconds_per_round=0.1)
+    assert trace.devices == 5
+    # 0.3 / 0.1 is a little under 3 in floating point; the contact is in round 3 nevertheless.
+    assert [pairs(trace, t) for t in range(trace.rounds or 0)] == [[[0, 2]], [[1, 2]], [], [[0, 1]]]
+
+
+def test_words_are_numbered_in_sorted_order(write: Callable[[str], Path]) -> None:
+    trace = ContactTrace(write("0 robot-9 robot-10\n1 anna robot-9\n"))
+    assert trace.names == ("anna", "robot-10", "robot-9")
+    assert [pairs(trace, t) for t in (0, 1)] == [[[1, 2]], [[0, 2]]]
+
+
+def test_clock_times_with_a_start(write: Callable[[str], Path]) -> None:
+    trace = ContactTrace(write("1700000000 0 1\n1700000065 0 1\n"), start=1_700_000_000, seconds_per_round=60)
+    assert (trace.rounds, pairs(trace, 1)) == (2, [[0, 1]])
+
+
+@given(
+    contacts=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=60),
+    seconds=st.sampled_from([1.0, 2.5, 40.0]),
+)
+@with_files
+def test_contacts_against_a_plain_loop(tmp_path: Path, contacts: list[tuple[int, int, int]], seconds: float) -> None:
+    contacts = [(t, a, b) for t, a, b in contacts if a != b] or [(0, 0, 1)]
+    path = tmp_path / "trace.txt"
+    path.write_text("".join(f"{t / 4} {a} {b}\n" for t, a, b in contacts))
+    trace = ContactTrace(path, devices=7, seconds_per_round=seconds)
+    assert trace.rounds == max(math.floor(t / 4 / seconds) for t, _, _ in contacts) + 1
+    for t in range(trace.rounds):
+        wanted = {(min(a, b), max(a, b)) for time, a, b in contacts if math.floor(time / 4 / seconds) == t}
+        assert pairs(trace, t) == sorted(map(list, wanted))
+
+
+def test_symmetric(write: Callable[[str], Path]) -> None:
+    both = "0 a b\n0 b a\n1 b a\n1.5 a b\n"
+    assert ContactTrace(write(both), symmetric="require") != ContactTrace(write(both))
+    with pytest.raises(DataError, match=r"line 3: the contact c b of round 0 is not listed the other way round"):
+        ContactTrace(write("0 a b\n0 b a\n0 c b\n1 b c\n"), symmetric="require")
+
+
+# Intervals
+
+
+def test_intervals(write: Callable[[str], Path]) -> None:
+    trace = ContactTrace(
+        write("0.5 CONN 0 1 up\n1 conn 2 1 UP\n2.0 CONN 1 0 down\n2 CONN 1 2 down\n2 CONN 0 1 up\n4.2 CONN 0 2 up\n")
+    )
+    # 0-1 is up in [0.5, 2) and from 2 to the end; 1-2 in [1, 2), whose end is the edge of round 2; 0-2 from 4.2.
+    assert [pairs(trace, t) for t in range(trace.rounds or 0)] == [
+        [[0, 1]],
+        [[0, 1], [1, 2]],
+        [[0, 1]],
+        [[0, 1]],
+        [[0, 1], [0, 2]],
+    ]
+
+
+def test_a_trace_that_ends_on_an_edge_has_no_empty_round_more(write: Callable[[str], Path]) -> None:
+    assert ContactTrace(write("0 CONN a b up\n3 CONN a b down\n")).rounds == 3
+
+
+def test_a_contact_of_no_length_is_seen(write: Callable[[str], Path]) -> None:
+    assert pairs(ContactTrace(write("2 CONN a b up\n2 CONN a b down\n")), 2) == [[0, 1]]
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 9), st.sampled_from([(0, 1), (0, 2), (1, 2), (3, 0)])), min_size=1, max_size=40),
+    seconds=st.sampled_from([1.0, 2.0, 7.0]),
+)
+@with_files
+def test_intervals_against_a_plain_loop(tmp_path: Path, steps: list, seconds: float) -> None:
+    now, up, held, lines = 0.0, {}, [], []
+    for wait, pair in steps:  # each step turns one contact on or off, in quarters of a second
+        now += wait / 4
+        lines.append(f"{now} CONN {pair[0]} {pair[1]} {'down' if pair in up else 'up'}\n")
+        if pair in up:
+            held.append((pair, up.pop(pair), now))
+        else:
+            up[pair] = now
+    held += [(pair, begin, None) for pair, begin in up.items()]
+    path = tmp_path / "trace.txt"
+    path.write_text("".join(lines))
+    trace = ContactTrace(path, devices=4, seconds_per_round=seconds)
+    for t in range(trace.rounds or 0):
+        low, high = t * seconds, (t + 1) * seconds
+        wanted = {
+            tuple(sorted(pair))
+            for pair, begin, end in held
+            if low <= begin < high or (begin < high and (end is None or end > low))
+        }
+        assert pairs(trace, t) == sorted(map(list, wanted))
+
+
+# Positions
+
+
+def test_positions(write: Callable[[str], Path]) -> None:
+    trace = PositionTrace(write("0 a 0 0\n4 a 8 0\n1,b,4,0\n3,b,4,3\n"), radius=2.0)
+    assert (trace.names, trace.rounds) == (("a", "b"), 5)
+    np.testing.assert_allclose(trace.positions(2), [[4, 0], [4, 1.5]])
+    assert [trace.links(t).active.tolist() for t in range(5)] == [[True, 1 <= t <= 3] for t in range(5)]
+    assert [pairs(trace, t) for t in range(5)] == [[], [[0, 1]], [[0, 1]], [], []]
+
+
+@given(
+    fixes=st.lists(
+        st.tuples(st.integers(0, 40), st.integers(0, 4), st.integers(-9, 9), st.integers(-9, 9)),
+        min_size=1,
+        max_size=40,
+        unique_by=lambda fix: fix[:2],
+    )
+)
+@with_files
+def test_positions_against_numpy_interp(tmp_path: Path, fixes: list[tuple[int, int, int, int]]) -> None:
+    path = tmp_path / "trace.txt"
+    path.write_text("".join(f"{t / 2} {who} {x} {y}\n" for t, who, x, y in fixes))
+    trace = PositionTrace(path, radius=6.0, devices=5)
+    for t in range(trace.rounds or 0):
+        wanted = np.full((5, 2), np.nan)
+        for who in range(5):
+            own = sorted(fix for fix in fixes if fix[1] == who)
+            if own and own[0][0] / 2 <= t <= own[-1][0] / 2:
+                times = [fix[0] / 2 for fix in own]
+                wanted[who] = [np.interp(t, times, [fix[axis] for fix in own]) for axis in (2, 3)]
+        np.testing.assert_allclose(trace.positions(t), wanted, atol=1e-12)
+        links = trace.links(t)
+        assert np.array_equal(links.active, ~np.isnan(wanted[:, 0]))
+        for i in range(5):
+            for j in range(i + 1, 5):
+                apart = math.dist(wanted[i], wanted[j])
+                if not abs(apart - 6.0) < 1e-9:  # on the edge, rounding decides
+                    assert ([i, j] in links.pairs.tolist()) == (apart <= 6.0)
+
+
+def haversine(one: tuple[float, float], other: tuple[float, float]) -> float:
+    (lat, lon), (lat2, lon2) = (map(math.radians, place) for place in (one, other))
+    h = math.sin((lat2 - lat) / 2) ** 2 + math.cos(lat) * math.cos(lat2) * math.sin((lon2 - lon) / 2) ** 2
+    return 2 * traces.EARTH_RADIUS * math.asin(math.sqrt(h))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ((48.2, 16.37), (48.2009, 16.3712)),
+        ((0, 179.9999), (0, -179.9999)),
+        ((89.9999, 0), (89.9999, 180)),
+        ((0, 0), (0, 180)),
+    ],
+)
+def test_geographic_radius_is_metres(one: tuple, other: tuple, write: Callable[[str], Path]) -> None:
+    path = write(f"0 a {one[0]} {one[1]}\n0 b {other[0]} {other[1]}\n")
+    apart = haversine(one, other)
+    assert pairs(PositionTrace(path, radius=apart * 1.001, geographic=True), 0) == [[0, 1]]
+    assert pairs(PositionTrace(path, radius=apart * 0.999, geographic=True), 0) == []
+
+
+def test_geographic_moves_the_short_way_round(write: Callable[[str], Path]) -> None:
+    trace = PositionTrace(write("0 a 0 179\n2 a 0 -179\n1 b 0 180\n"), radius=10.0, geographic=True)
+    assert pairs(trace, 1) == [[0, 1]]
+
+
+# Beyond the end
+
+
+def test_beyond(write: Callable[[str], Path]) -> None:
+    path = write("0 0 1\n2 1 2\n")
+    with pytest.raises(InputError, match=r"round = 3 is not accepted: give a round from 0 to 2"):
+        ContactTrace(path).links(3)
+    repeat, empty = ContactTrace(path, beyond="repeat"), ContactTrace(path, beyond="empty")
+    assert all(repeat.links(t + 3) == repeat.links(t) for t in range(6))
+    assert (repeat.period, repeat.rounds, repeat.recorded) == (3, None, 3)
+    assert len(empty.links(3)) == 0
+    for trace in (repeat, empty):
+        with pytest.raises(InputError):
+            trace.links(-1)
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ("0 0 1\nhello\n", 2, "expected lines `t a b`"),
+        ("0 0 1\n\n# x\n1 2\n", 4, "expected lines `t a b`"),
+        ("0 0 1 7\n", 1, "expected lines"),
+        ("now 0 1\n", 1, "'now' is not a finite number"),
+        ("nan 0 1\n", 1, "not a finite number"),
+        ("inf 0 1\n", 1, "not a finite number"),
+        ("0 0 1\n-1 0 1\n", 2, "negative"),
+        ("1e9 0 1\n", 1, "past 100,000,000 rounds; set start"),
+        ("0 0 1\n0 3 3\n", 2, "device 3 is linked to itself"),
+        ("0 0 -1\n", 1, "device -1 is negative"),
+        ("0 0 99999999\n", 1, "device 99999999 is out of range"),
+        ("0 0 99999999999999999999999\n", 1, "out of range"),
+        ("0 0 1\n0 1 bob\n", 2, "all whole numbers or all words"),
+        ("0 CONN 0 1 down\n", 1, "`down` without an `up`"),
+        ("0 CONN 0 1 up\n1 CONN 1 0 up\n", 2, "up already"),
+        ("5 CONN 0 1 up\n1 CONN 1 0 down\n", 2, "before its `up` in line 1"),
+        ("0 CONN 0 1 sideways\n", 1, "expected `up` or `down`"),
+        ("0 CONN 0 1 up\n1 0 1\n", 2, "expected lines `t CONN a b up|down`"),
+        ("0 CALL 0 1 up\n", 1, "expected lines `t CONN"),
+    ],
+)
+def test_bad_contacts_name_file_and_line(text: str, line: int, what: str, write: Callable[[str], Path]) -> None:
+    path = write(text)
+    with pytest.raises(DataError) as caught:
+        ContactTrace(path)
+    assert str(caught.value).startswith(f"{path}, line {line}: ")
+    assert what in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ("0 a 1\n", 1, "expected lines `t device x y`"),
+        ("0 a 1 x\n", 1, "the position 'x' is not a finite number"),
+        ("0 a 1 inf\n", 1, "not a finite number"),
+        ("-3 a 1 1\n", 1, "negative"),
+        ("0 a 1 1\n0 a 91 0\n", 2, "latitude"),
+        ("0 a 1 181\n", 1, "longitude"),
+    ],
+)
+def test_bad_positions_name_file_and_line(text: str, line: int, what: str, write: Callable[[str], Path]) -> None:
+    path = write(text)
+    with pytest.raises(DataError) as caught:
+        PositionTrace(path, radius=1.0, geographic=True)
+    assert str(caught.value).startswith(f"{path}, line {line}: ")
+    assert what in str(caught.value)
+
+
+def test_more_devices_than_asked_for(write: Callable[[str], Path]) -> None:
+    with pytest.raises(DataError, match=r"line 2: device 5 is out of range; devices are numbered 0 to 4"):
+        ContactTrace(write("0 0 1\n1 5 1\n"), devices=5)
+    with pytest.raises(InputError, match=r"devices = 7 is not accepted: give 2, the number of devices that"):
+        ContactTrace(write("0 anna bob\n"), devices=7)
+
+
+def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "trace.txt"
+    with pytest.raises(DataError, match="cannot be read"):
+        ContactTrace(path)
+    with pytest.raises(DataError, match="cannot be read"):
+        ContactTrace(tmp_path)
+    path.write_text("# nothing\n")
+    with pytest.raises(DataError, match="has no lines with devices"):
+        ContactTrace(path)
+    path.write_bytes(b"0 0 1\n\xff\xfe\x00")
+    with pytest.raises(DataError, match="not UTF-8"):
+        ContactTrace(path)
+    monkeypatch.setattr(traces, "MAX_BYTES", 5)
+    with pytest.raises(DataError, match="a trace may have 5"):
+        ContactTrace(path)
+
+
+@pytest.mark.parametrize(
+    ("field", "options"),
+    [
+        ("beyond", {"beyond": "loop"}),
+        ("format", {"format": "xml"}),
+        ("symmetric", {"symmetric": "no"}),
+        ("symmetric", {"symmetric": "require"}),
+        ("devices", {"devices": -1}),
+        ("seconds_per_round", {"seconds_per_round": 0}),
+        ("start", {"start": math.nan}),
+    ],
+)
+def test_bad_options(field: str, options: dict, write: Callable[[str], Path]) -> None:
+    with pytest.raises(InputError) as caught:
+        ContactTrace(write("0 CONN 0 1 up\n"), **options)
+    assert caught.value.field == field
+
+
+def test_format_can_be_said(write: Callable[[str], Path]) -> None:
+    with pytest.raises(DataError, match="expected lines `t a b`"):
+        ContactTrace(write("0 CONN 0 1 up\n"), format="contacts")
+
+
+@given(text=st.text(alphabet="01 2-,#.\nCONupdwe\t", max_size=60))
+@with_files
+def test_any_text_is_read_or_refused_clearly(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "trace.txt"
+    path.write_text(text)
+    for make in (ContactTrace, lambda path: PositionTrace(path, radius=1.0)):
+        try:
+            trace = make(path)
+        except DataError:
+            continue
+        trace.links(0)
+        trace.links(trace.recorded - 1)

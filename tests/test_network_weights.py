@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import math
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from gossamer import draws
+from gossamer.errors import InputError
+from gossamer.network import Full, Links, Ring, matching, metropolis, one_pair
+
+
+@st.composite
+def some_links(draw: st.DrawFn) -> Links:
+    m = draw(st.integers(1, 14))
+    device = st.integers(0, m - 1)
+    return Links.of(m, draw(st.lists(st.tuples(device, device), max_size=40)))
+
+
+@given(links=some_links())
+@settings(deadline=None, max_examples=100)
+def test_metropolis_is_the_formula(links: Links) -> None:
+    graph = links.to_networkx()
+    wanted = np.zeros((links.devices, links.devices))
+    for i, j in graph.edges():
+        wanted[i, j] = wanted[j, i] = min(1 / (graph.degree(i) + 1), 1 / (graph.degree(j) + 1))
+    for i in range(links.devices):
+        wanted[i, i] = 1 - wanted[i].sum()
+    np.testing.assert_allclose(metropolis(links).dense(), wanted, atol=1e-15)
+
+
+@given(links=some_links())
+@settings(deadline=None, max_examples=100)
+def test_csr_is_the_dense_matrix_with_ascending_columns(links: Links) -> None:
+    weights = metropolis(links)
+    indptr, indices, values = weights.csr()
+    matrix = csr_array((values, indices, indptr), shape=(links.devices, links.devices))
+    assert np.array_equal(matrix.toarray(), weights.dense())
+    assert len(values) == links.devices + 2 * len(links)  # the diagonal is always there
+    for row in range(links.devices):
+        assert (np.diff(indices[indptr[row] : indptr[row + 1]]) > 0).all()
+
+
+@given(links=some_links(), t=st.integers(0, 1000), seed=st.integers(0, 1000))
+@settings(deadline=None, max_examples=100)
+def test_one_pair(links: Links, t: int, seed: int) -> None:
+    weights = one_pair(links, t, seed)
+    assert weights.active is not None
+    assert weights.active.sum() == (2 if len(links) else 0)
+    if len(links):
+        pair = np.flatnonzero(weights.active).tolist()
+        assert pair in links.pairs.tolist()
+        assert weights.dense()[pair[0], pair[1]] == weights.dense()[pair[0], pair[0]] == 0.5
+
+
+def test_one_pair_takes_each_link_as_often() -> None:
+    links, rounds = Ring(6).links(0), 3000
+    count = sum(np.bincount(one_pair(links, t, 0).a * 6 + one_pair(links, t, 0).b, minlength=36) for t in range(rounds))
+    often = count[links.a * 6 + links.b]
+    assert often.sum() == rounds
+    assert np.abs(often - rounds / 6).max() < 5 * math.sqrt(rounds * 5 / 36)
+
+
+@given(links=some_links(), t=st.integers(0, 1000), seed=st.integers(0, 1000))
+@settings(deadline=None, max_examples=100)
+def test_matching_is_what_each_device_finds_alone(links: Links, t: int, seed: int) -> None:
+    def draw(pair: list[int]) -> tuple[int, list[int]]:
+        return int(draws.bits(seed, "weights/matching", t, *pair)), pair
+
+    pairs = links.pairs.tolist()
+    wanted = [p for p in pairs if all(draw(p) <= draw(q) for q in pairs if set(p) & set(q))]
+    weights = matching(links, t, seed)
+    assert np.stack([weights.a, weights.b], axis=1).tolist() == wanted
+    assert nx.is_matching(links.to_networkx(), {tuple(p) for p in wanted})
+    assert bool(wanted) == bool(pairs)  # the lowest of all is always active
+    assert np.array_equal(np.flatnonzero(weights.active), np.unique(np.array(wanted, dtype=int)))
+    assert (weights.value == 0.5).all()
+
+
+def test_matching_changes_with_the_round_and_the_seed() -> None:
+    links = Full(20).links(0)
+    found = [matching(links, t, seed).a.tolist() for t in range(3) for seed in range(3)]
+    assert len({tuple(f) for f in found}) == 9
+
+
+def test_equal_draws_still_give_a_matching(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draws, "bits", lambda seed, purpose, t, a, b: np.zeros(len(a), dtype=np.uint64))
+    weights = matching(Full(5).links(0), 0, 0)
+    assert (weights.a.tolist(), weights.b.tolist()) == ([0], [1])
+
+
+def test_who_is_away_stays_away() -> None:
+    links = Ring(4).links(0)
+    away = np.array([True, True, True, False])
+    here = links.keep(away[links.a] & away[links.b], away)
+    assert np.array_equal(metropolis(here).active, away)
+    assert not matching(here, 0, 0).active[3]
+
+
+@pytest.mark.parametrize("scheme", [metropolis, one_pair, matching])
+def test_directed_links_are_refused(scheme) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError) as caught:
+        scheme(Links.of(3, [(0, 1), (2, 1)], directed=True), 0, 0)
+    assert caught.value.field == "network"
