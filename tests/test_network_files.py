@@ -94,7 +94,7 @@ def test_a_handmade_file_is_read(tmp_path: Path) -> None:
         ("out of range", lambda path: write(path, [], rounds=None)),
         ("out of range", lambda path: write(path, [], directed="maybe")),
         ("columns round, a, b", lambda path: write(path, [(0, 0, 1)], kind=pa.float64())),
-        ("a value is missing", lambda path: write(path, [(0, 0, None)])),
+        ("a row or a value is missing", lambda path: write(path, [(0, 0, None)])),
         ("device 4 is out of range", lambda path: write(path, [(0, 0, 4)])),
         ("device -1 is out of range", lambda path: write(path, [(0, -1, 2)])),
         ("round 3 is out of range", lambda path: write(path, [(3, 0, 1)])),

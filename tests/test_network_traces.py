@@ -232,6 +232,7 @@ def test_beyond(write: Callable[[str], Path]) -> None:
         ("0 0 1\n-1 0 1\n", 2, "negative"),
         ("1e9 0 1\n", 1, "past 100,000,000 rounds; set start"),
         ("0 0 1\n0 3 3\n", 2, "device 3 is linked to itself"),
+        ("0 7 007\n", 1, "device 7 is linked to itself"),
         ("0 0 -1\n", 1, "device -1 is negative"),
         ("0 0 99999999\n", 1, "device 99999999 is out of range"),
         ("0 0 99999999999999999999999\n", 1, "out of range"),

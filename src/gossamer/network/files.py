@@ -149,8 +149,8 @@ def _read(path: Path) -> tuple[int, int, bool, tuple[IntArray, ...]]:
         raise DataError(f"{path} does not exist; `save` writes such a file") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise wrong(f"it is not Parquet, or broken or truncated ({str(error).splitlines()[0]})") from error
-    if any(table[name].null_count for name in _COLUMNS):
-        raise wrong("a value is missing")
+    if len(table) != count or any(table[name].null_count for name in _COLUMNS):
+        raise wrong("a row or a value is missing")
     t, a, b = columns = tuple(table[name].to_numpy() for name in _COLUMNS)
     for name, column, limit in (("round", t, rounds), ("device", a, devices), ("device", b, devices)):
         outside = (column < 0) | (column >= limit)

@@ -75,6 +75,8 @@ class _Log:
 
     def device_in(self, word: str) -> int:
         """The device's number in the order of appearance; `names` gives the final ones."""
+        if word[0] == "0" and word.isdecimal():
+            word = word.lstrip("0") or "0"  # 007 and 7 are one device
         known = self.number.get(word)
         if known is not None:
             return known
