@@ -19,34 +19,48 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_C1, _C2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
-_GOLDEN, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(33)
+_C1, _C2, _GOLDEN = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0x9E3779B97F4A7C15
+_SHIFT, _MASK = np.uint64(33), 2**64 - 1
 
 
 @lru_cache(maxsize=4096)
-def _key(seed: int, purpose: str) -> np.uint64:
+def _key(seed: int, purpose: str) -> int:
     digest = hashlib.blake2b(f"{seed}/{purpose}".encode(), digest_size=8).digest()
-    return np.uint64(int.from_bytes(digest, "little"))
+    return int.from_bytes(digest, "little")
 
 
 def _mixed(h: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """MurmurHash3's finaliser, in place: every bit of the input moves every bit of the output."""
     h ^= h >> _SHIFT
-    h *= _C1
+    h *= np.uint64(_C1)
     h ^= h >> _SHIFT
-    h *= _C2
+    h *= np.uint64(_C2)
     h ^= h >> _SHIFT
     return h
 
 
+def _mixed_int(h: int) -> int:
+    """The same of one number."""
+    h = ((h ^ (h >> 33)) * _C1) & _MASK
+    h = ((h ^ (h >> 33)) * _C2) & _MASK
+    return h ^ (h >> 33)
+
+
 def bits(seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.uint64]:
     """64 random bits for every combination of the broadcast fields (whole numbers, negative ones too)."""
-    h = np.array(_key(int(seed), purpose), dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for field in fields:
-            step = np.asarray(field).astype(np.int64).view(np.uint64) * _GOLDEN + _GOLDEN
+    plain = 0  # leading plain numbers are hashed as such, without the cost of arrays
+    number = _key(int(seed), purpose)
+    for field in fields:
+        if not isinstance(field, int):
+            break
+        number = _mixed_int(number ^ ((field * _GOLDEN + _GOLDEN) & _MASK))
+        plain += 1
+    h = np.array(number if fields else _mixed_int(number), dtype=np.uint64)
+    with np.errstate(over="ignore"):  # NumPy warns of scalars that wrap around, though not of arrays
+        for field in fields[plain:]:
+            step = np.asarray(field).astype(np.int64).view(np.uint64) * np.uint64(_GOLDEN) + np.uint64(_GOLDEN)
             h = _mixed(np.atleast_1d(h ^ step)).reshape(np.broadcast_shapes(h.shape, step.shape))
-        return h if fields else _mixed(np.atleast_1d(h)).reshape(())
+    return h
 
 
 def uniform(seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from gossamer.algorithms.schedules import Schedule, at, check_eta
 
 @dataclass(frozen=True)
 class AllReduce(Algorithm):
-    """w⁺ = (1/m)·Σ_j (w − η·d_j), whatever the links: plain SGD with the batches of all devices.
+    """w⁺ = (1/m)·Σ_j (w_j − η·d_j), whatever the links: plain SGD with the batches of all devices that are here.
 
     >>> AllReduce(eta=0.01)
     AllReduce(eta=0.01)

@@ -36,11 +36,14 @@ class Mix(Protocol):
     def __call__(self, x: Tensor) -> Tensor:
         """Σ_j a_ij·x_j for every device i of the stack: a new tensor."""
 
+    def exactly(self, x: Tensor) -> Tensor:
+        """The same, summed in float64: for what a root or the like would make of the order of a sum."""
+
     def power_mean(self, w: Tensor, p: float) -> Tensor:
         """(Σ_j a_ij·w_j^[p])^[1/p] without overflow or underflow: a new tensor. The linear mix where p = 1."""
 
     def mean(self, x: Tensor) -> Tensor:
-        """The exact average over *all* devices, one row; only engines that know the whole network offer it."""
+        """The exact average over *all* devices that are here, one row; only engines that know the whole network offer it."""
 
 
 class Gradient(Protocol):

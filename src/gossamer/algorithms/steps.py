@@ -18,10 +18,9 @@ from torch import Tensor
 
 from gossamer.algorithms.base import check_choice, descend
 from gossamer.errors import InputError
-from gossamer.mirror import root, signed_power
+from gossamer.mirror import blockwise, root, short_root, signed_power
 
 Rate = float | Tensor
-_BLOCK = 1 << 16  # elements worked on at once: their float64 duals stay in the cache
 
 
 class StepRule(Protocol):
@@ -39,7 +38,7 @@ class Constant:
 
     def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor:
         rate = self.rate(eta, p)
-        return descend(w, d, rate) if p == 1 else _blockwise(lambda w, g: _dual_step(w, g, p), w, rate * d)
+        return descend(w, d, rate) if p == 1 else blockwise(lambda w, g: _dual_step(w, g, p), w, w, rate * d.double())
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Power(Constant):
     """rate = η^(1 + p/2), the paper's rule for its η₀ (at p = 1 it gives 0.001 for η₀ = 0.01)."""
 
     def rate(self, eta: Rate, p: float) -> Rate:
-        return eta ** (1 + p / 2)
+        return (eta if isinstance(eta, float) else eta.double()) ** (1 + p / 2)  # beyond float32 for large p
 
 
 @dataclass(frozen=True)
@@ -66,12 +65,20 @@ class Matched:
     def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor:
         if p == 1:
             return descend(w, d, eta)
-        return _blockwise(lambda w, g: self._step(w, g, p), w, eta * d)
+        return blockwise(lambda w, g: self._step(w, g, p), w, w, eta * d)
 
     def _step(self, w: Tensor, g: Tensor, p: float) -> Tensor:
         s = w.abs().clamp_min_(self.floor)
-        z = signed_power((w / s).double(), p).sub_((g / s).mul_(p))
-        return root(z, p, w.dtype).mul_(s)
+        if w.dtype == torch.float64:  # no direction, no move: (w/s)^[p] may be too small even for float64
+            return torch.where(g == 0, w, root(signed_power(w / s, p).sub_(g / s, alpha=p), p).mul_(s))
+        # float32 is as good, but for what it cannot hold: powers below 1e-36 are cut there (denormal numbers are very
+        # slow), and where no gradient hides that, the step is taken in float64
+        z = signed_power((w.abs() / s).clamp_min_(1e-36 ** (1 / p)), p).mul_(w.sign()).sub_(g / s, alpha=p)
+        stepped = short_root(z, p).mul_(s)
+        if not z.abs_().amin().item() > 1e-30:
+            lost = (~(z > 1e-30)).nonzero(as_tuple=True)
+            stepped[lost] = Matched._step(self, w[lost].double(), g[lost].double(), p).float()
+        return stepped
 
 
 @dataclass(frozen=True)
@@ -108,11 +115,3 @@ def _dual_step(w: Tensor, g: Tensor, p: float) -> Tensor:
     q = signed_power(g.double(), 1 / p)
     s = torch.maximum(w.abs().double(), q.abs()).clamp_min_(torch.finfo(torch.float64).tiny)
     return (s * root(signed_power(w / s, p) - signed_power(q / s, p), p, torch.float64)).to(w.dtype)
-
-
-def _blockwise(step: Callable[[Tensor, Tensor], Tensor], w: Tensor, g: Tensor) -> Tensor:
-    """An element-by-element step, a block at a time: float64 temporaries then never leave the cache."""
-    result = torch.empty_like(w)
-    for out, w_block, g_block in zip(*(x.reshape(-1).split(_BLOCK) for x in (result, w, g)), strict=True):
-        out.copy_(step(w_block, g_block))
-    return result

@@ -30,8 +30,8 @@ from gossamer.algorithms.base import (
     descend,
 )
 from gossamer.algorithms.schedules import Schedule, at, check_eta
-from gossamer.algorithms.steps import Constant, Power, Safe, StepRule
-from gossamer.mirror import PowerMap, check_p
+from gossamer.algorithms.steps import Constant, Power, Ratio, Safe, StepRule
+from gossamer.mirror import PowerMap, check_p, inside_float32, short_root
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class WPM(Algorithm):
         return f"WPM p={self.p:g}" if not callable(self.p) else "WPM p(t)"
 
     def init(self, w0: Tensor) -> State:
-        if self.p == 1:
+        if self.p == 1 and not isinstance(self.step, Ratio):  # every other rule is then linear: an anchor changes nothing
             return {"w": w0.clone()}
         return self._settled({"w": torch.zeros_like(w0) if self.anchor else w0.clone(), "start": w0[:1].clone()})
 
@@ -91,7 +91,10 @@ class WPM(Algorithm):
             x_mean = M(x)
             d = grad(model(x if self.gradient_at == "local" else x_mean))
             x_next = S(x_mean, d)
-        return self._settled({**state, name: x_next})
+        # A device that is away keeps its rows, so that the form of a state changes only while all are here.
+        all_here = mix.active is None or bool(mix.active.all())
+        state = {**state, name: x_next}
+        return self._settled(state) if all_here else state
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
         _, x, M, S, model = self._space(state, grad, mix, t)
@@ -107,11 +110,14 @@ class WPM(Algorithm):
     # is linear in the dual: the state is then z = w^[p], WPM is plain gossip on z, and a round needs a single root.
 
     def _settled(self, state: State) -> State:
-        """The state in the dual, where the step rule is linear there and float64 can hold it."""
-        if "z" in state or callable(self.p) or self.p == 1 or not isinstance(self.step, Constant):
+        """The state in the dual, where the step rule is linear there and the numbers can hold it: float64, then float32."""
+        if callable(self.p) or self.p == 1 or not isinstance(self.step, Constant):
             return state
-        w, mirror = state["w"], PowerMap(self.p)
-        return {"z": mirror.to_dual(w), "start": state["start"]} if mirror.fits(w).all() else state
+        mirror, start = PowerMap(self.p), state["start"]
+        if "w" in state:
+            return {"z": mirror.to_dual(state["w"]), "start": start} if mirror.fits(state["w"]).all() else state
+        z = state["z"]
+        return {"z": z.float(), "start": start} if z.dtype != start.dtype and inside_float32(z) else state
 
     def _model(self, state: State, x: Tensor) -> Tensor:
         """The model that a point x of the state's space stands for."""
@@ -120,7 +126,7 @@ class WPM(Algorithm):
             return x
         if "z" in state:
             assert not callable(self.p)
-            x = PowerMap(self.p).to_primal(x, start.dtype)
+            x = short_root(x, self.p) if x.dtype == torch.float32 else PowerMap(self.p).to_primal(x, start.dtype)
         return x + start if self.anchor else x
 
     def _space(self, state: State, grad: Gradient, mix: Mix, t: int) -> _Space:
@@ -134,7 +140,7 @@ class WPM(Algorithm):
         if "z" in state:
             assert isinstance(self.step, Constant)
             rate = self.step.rate(η, p)
-            return "z", state["z"], mix, lambda z, d: descend(z, d, rate), model
+            return "z", state["z"], mix.exactly, lambda z, d: descend(z, d, rate), model
         return (
             "w",
             state["w"],

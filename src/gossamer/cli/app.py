@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=True,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     help="Train one model across devices that meet when they can: no server, links that come and go.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-network_app = typer.Typer(no_args_is_help=True, help="Look at a network, or save its links to a file.")
-data_app = typer.Typer(no_args_is_help=True, help="Bring data sets here, checked by their hashes.")
+network_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at a network, or save its links to a file.")
+data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Bring data sets here, checked by their hashes.")
 app.add_typer(network_app, name="network")
 app.add_typer(data_app, name="data")
 
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value, e.g. algorithm.p=15")]
-Seed = Annotated[int | None, typer.Option(help="The seed of links, batches, split and start.")]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value, e.g. algorithm.p=15.")]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="The seed of links, batches, split and start.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
 
 
@@ -43,11 +43,11 @@ def _main(
 
 @app.command()
 def run(
-    spec: Annotated[Path | None, typer.Argument(help="A spec; without one, the study of the demo.")] = None,
+    spec: Annotated[Path | None, typer.Argument(metavar="SPEC", help="A spec; without one, the study of the demo.")] = None,
     set_: Set = None,
     seed: Seed = None,
-    out: Annotated[Path | None, typer.Option(help="The run folder; by default runs/NAME-METHOD-seedN.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run stopped.")] = False,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="The run folder; else runs/NAME-METHOD-seedN.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in this folder stopped.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Run one method: writes a run folder, prints the result."""
@@ -55,7 +55,7 @@ def run(
     from gossamer.study import run as run_study
     from gossamer.study.compare import slug
 
-    study = _one(_studies(spec, set_, seed), spec)
+    study = _one(_studies(spec, set_, seed, methods=1), spec)
     folder = out or Path("runs") / f"{study.name}-{slug(study.algorithm.label)}-seed{study.seed}"
     with Display(quiet) as display:
         done = run_study(study, folder, resume=resume, progress=display.bar(study.algorithm.label))
@@ -64,14 +64,19 @@ def run(
 
 @app.command()
 def compare(
-    specs: Annotated[list[Path] | None, typer.Argument(help="Specs; without one, the study of the demo.")] = None,
+    specs: Annotated[
+        list[Path] | None, typer.Argument(metavar="SPEC", help="Specs; without one, the study of the demo.")
+    ] = None,
     set_: Set = None,
     seed: Seed = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds; results are means with 95 % intervals.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="The folder of the runs; by default runs/NAME.")] = None,
+    seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds; results are means with 95 % intervals.")] = 1,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the runs; else runs/NAME.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compare methods on the same links, batches and start. Runs that are there already are not run again."""
+    """Compare methods on the same links, batches and start.
+
+    Runs that are there already are not run again; those that were stopped go on.
+    """
     from gossamer.cli.show import Display, say_comparison
     from gossamer.study import compare as compare_studies
     from gossamer.study.compare import labels
@@ -79,25 +84,24 @@ def compare(
     paths: list[Path] | list[None] = specs or [None]
     studies = [study for path in paths for study in _studies(path, set_, seed)]
     folder = out or Path("runs") / studies[0].name
-    width = max(map(len, labels(studies)))
+    width, first = max(map(len, labels(studies))), studies[0].seed
     with Display(quiet) as display:
         methods = compare_studies(
-            studies,
-            seeds,
-            folder,
-            lambda label, seed: display.bar(f"{label:<{width}}" + (f"  seed {seed}" if seeds > 1 else "")),
+            studies, seeds, folder, lambda label, seed: display.bar(f"{label:<{width}}", seed - first, seeds)
         )
-    say_comparison(methods, folder, demo=specs is None)
+    say_comparison(methods, folder, demo=not specs)
 
 
 @network_app.command("show")
 def network_show(
-    spec: Annotated[Path | None, typer.Argument(help="A spec, or a file of links.")] = None,
+    spec: Annotated[Path | None, typer.Argument(metavar="SPEC", help="A spec, or a .parquet file of links.")] = None,
     set_: Set = None,
     seed: Seed = None,
-    rounds: Annotated[int | None, typer.Option(help="How many rounds to look at; by default the study's.")] = None,
-    save: Annotated[Path | None, typer.Option(help='Write the links to this file; `kind = "file"` reads it.')] = None,
-    picture: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("network.png"),
+    rounds: Annotated[int | None, typer.Option(metavar="N", help="How many rounds to look at; else the study's.")] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help='Write the links to this file; a network of kind "file" reads it.')
+    ] = None,
+    picture: Annotated[Path, typer.Option(metavar="FILE", help="Where the picture goes.")] = Path("network.png"),
 ) -> None:
     """Density, degrees, smallest B of Assumption 1, spectral gap, and a picture."""
     from gossamer.cli.show import say_network
@@ -107,33 +111,40 @@ def network_show(
 
     net: Network
     if spec is not None and spec.suffix == ".parquet":
-        net, length, name = Sequence(spec), None, spec.stem
+        net, name = Sequence(spec), spec.stem
+        count = rounds if rounds is not None else net.recorded
     else:
         study = _studies(spec, set_, seed)[0]
-        net, length, name = study.network, study.rounds, study.name
-    count = rounds if rounds is not None else (length if length is not None else net.rounds or 100)
-    if count < 1:
-        raise InputError("--rounds", count, "a whole number of at least 1")
-    say_network(net, count, picture, name)
+        net, name = study.network, study.name
+        count = rounds if rounds is not None else study.rounds
+    if count < 1 or (net.rounds is not None and count > net.rounds):
+        most = "" if net.rounds is None else f" and at most {net.rounds}, which is what the network has"
+        raise InputError("rounds", count, f"a whole number of at least 1{most}")
     if save is not None:
         save_links(net, save, count)
-        typer.echo(f'links of {count} rounds saved to {save}: [network] kind = "file", path = "{save}" uses them')
+    say_network(net, count, picture, name)
+    if save is not None:
+        typer.echo(f'links: {save}   (use them by [network] kind = "file", path = "{save}")')
 
 
 @data_app.command("get")
 def data_get(
-    name: Annotated[str, typer.Argument(help="mnist, fashion-mnist or cifar10")],
-    from_: Annotated[Path | None, typer.Option("--from", help="Take the files from this folder.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="mnist, fashion-mnist or cifar10.")],
+    from_: Annotated[Path | None, typer.Option("--from", metavar="DIR", help="Take the files from this folder.")] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Bring a data set into the cache, every file checked by its hash."""
+    from gossamer.cli.show import Downloads
     from gossamer.tasks.download import get
 
-    typer.echo(f"{name} is in {get(name, from_)}")
+    with Downloads(quiet) as progress:
+        folder = get(name, from_, progress=progress)
+    typer.echo(f"{name} is in {folder}")
 
 
 @app.command()
 def new(
-    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("fleet.toml"),
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("fleet.toml"),
 ) -> None:
     """Write a commented spec to start from."""
     from gossamer.cli.template import TEMPLATE
@@ -146,13 +157,15 @@ def new(
     typer.echo(f"{path} is written; `gossamer compare {path}` runs it")
 
 
-def _studies(spec: Path | None, settings: list[str] | None, seed: int | None) -> list[Study]:
+def _studies(spec: Path | None, settings: list[str] | None, seed: int | None, methods: int | None = None) -> list[Study]:
+    """The studies of a spec, or the demo's with its first few methods."""
     from gossamer.study import spec as specs
 
     if spec is None:
         from gossamer.cli.template import DEMO
 
         table: dict[str, Any] = specs.parse(DEMO)
+        table["algorithm"] = table["algorithm"][:methods]
     else:
         table = specs.read(spec)
     name = "demo" if spec is None else spec.stem
@@ -162,7 +175,7 @@ def _studies(spec: Path | None, settings: list[str] | None, seed: int | None) ->
 def _one(studies: list[Study], spec: Path | None) -> Study:
     from gossamer.errors import InputError
 
-    if len(studies) > 1 and spec is not None:
+    if len(studies) > 1:
         names = ", ".join(study.algorithm.label for study in studies)
         raise InputError("algorithm", names, "one [algorithm]; `gossamer compare` runs several")
     return studies[0]

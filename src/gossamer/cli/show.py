@@ -9,7 +9,16 @@ from types import TracebackType
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from gossamer.engines import Record
 from gossamer.network import Network
@@ -19,11 +28,12 @@ _LINE_SECONDS = 5.0
 
 
 class Display:
-    """A progress bar a run in a terminal; a plain line now and then elsewhere; nothing if quiet."""
+    """A progress bar for each method in a terminal; a plain line now and then elsewhere; nothing if quiet."""
 
     def __init__(self, quiet: bool) -> None:
         self._console = Console(stderr=True)
         self._quiet, self._bars = quiet, self._console.is_terminal and not quiet
+        self._tasks: dict[str, TaskID] = {}
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=28),
@@ -42,32 +52,67 @@ class Display:
         if self._bars:
             self._progress.stop()
 
-    def bar(self, label: str) -> Callable[[int, int, Record | None], None]:
-        """A new bar; call it with rounds done, rounds in all, and the newest measurement."""
+    def bar(self, label: str, part: int = 0, parts: int = 1) -> Callable[[int, int, Record | None], None]:
+        """A bar for one of the runs that share a label; call it with rounds done, rounds in all, the newest measurement."""
         if self._quiet:
             return lambda done, total, record: None
         if self._bars:
-            task = self._progress.add_task(label, total=None, now="")
+            if label not in self._tasks:
+                self._tasks[label] = self._progress.add_task(label, total=None, now="")
+            task = self._tasks[label]
 
             def move(done: int, total: int, record: Record | None) -> None:
-                self._progress.update(task, total=total, completed=done, now=_now(record))
+                self._progress.update(task, total=parts * total, completed=part * total + done, now=_now(record, done == total))
 
             return move
+        if parts > 1:
+            label = f"{label}  {part + 1} of {parts}"
         said = time.monotonic()
 
         def line(done: int, total: int, record: Record | None) -> None:
             nonlocal said
-            finished = record is not None and record.round == total
+            finished = done == total and (record is None or record.round == total)
             if finished or time.monotonic() - said > _LINE_SECONDS:
                 said = time.monotonic()
-                self._console.print(f"{label}  round {done}/{total}  {_now(record)}".rstrip(), highlight=False)
+                self._console.print(f"{label}  round {done}/{total}  {_now(record, finished)}".rstrip(), highlight=False)
 
         return line
 
 
-def _now(record: Record | None) -> str:
+class Downloads:
+    """A bar for each file that is downloaded, in a terminal; a plain line elsewhere; nothing if quiet."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._console = Console(stderr=True)
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=28),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            console=self._console,
+            disable=quiet or not self._console.is_terminal,
+        )
+        self._plain = not quiet and not self._console.is_terminal
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Downloads:
+        self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._bars.stop()
+
+    def __call__(self, file: str, done: int, total: int) -> None:
+        if file not in self._tasks:
+            self._tasks[file] = self._bars.add_task(file, total=total)
+            if self._plain:
+                self._console.print(f"{file}  {total / 1e6:.1f} MB", highlight=False)
+        self._bars.update(self._tasks[file], completed=done)
+
+
+def _now(record: Record | None, finished: bool = False) -> str:
     if record is None:
-        return ""
+        return "done before" if finished else ""
     score = f"loss {record.loss.mean():.3f}" if record.accuracy[0] != record.accuracy[0] else f"{record.accuracy.mean():.1%}"
     return f"{score}  distance {record.distance.mean():.3f}"
 
@@ -89,10 +134,10 @@ def say_comparison(methods: Sequence[Method], folder: Path, demo: bool) -> None:
     from gossamer.report.figures import curves
     from gossamer.report.tables import comparison
 
-    console, first = _console(), methods[0].runs[0]
-    console.print(comparison(methods, _title(first, len(methods[0].runs))))
+    console, title = _console(), _title(methods[0].runs[0], len(methods[0].runs))
     picture = folder / "curves.png"
-    curves(methods, picture, _title(first, len(methods[0].runs)))
+    curves(methods, picture, title)
+    console.print(comparison(methods, title))
     console.print(f"runs: {folder}   curves: {picture}", highlight=False)
     if demo:
         console.print(_NEXT, highlight=False)
@@ -100,10 +145,10 @@ def say_comparison(methods: Sequence[Method], folder: Path, demo: bool) -> None:
 
 _NEXT = """
 Next:
-  gossamer compare --seeds 5                         the same over five seeds, with intervals
-  gossamer run --set algorithm.p=5 --out runs/p5     one method, another p
-  gossamer network show                              the links that they met over
-  gossamer new fleet.toml                            a commented spec of your own"""
+  gossamer compare --seeds 5          the same over five seeds, with intervals
+  gossamer run --set algorithm.p=5    one method, another p
+  gossamer network show               the links that they met over
+  gossamer new fleet.toml             a commented spec of your own"""
 
 
 def say_network(net: Network, rounds: int, picture: Path, name: str) -> None:
@@ -115,11 +160,12 @@ def say_network(net: Network, rounds: int, picture: Path, name: str) -> None:
     from gossamer.theory import check_assumption1
 
     facts, assumption = summary(net, rounds), check_assumption1(net, rounds)
-    table = Table(title=f"{name}: {net.devices} devices, {rounds} rounds", show_header=False, title_justify="left")
+    title = f"{name}: {net.devices} devices, {rounds} rounds"
+    table = Table(title=title, show_header=False, title_justify="left", title_style="bold")
     for label, value in network_facts(facts, assumption):
         table.add_row(label, value)
+    network(net, rounds, picture, title)
     _console().print(table)
-    network(net, rounds, picture, f"{name}: {net.devices} devices, {rounds} rounds")
     _console().print(f"picture: {picture}", highlight=False)
 
 

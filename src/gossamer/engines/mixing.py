@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from gossamer.mirror import LARGEST_DUAL, SMALLEST_DUAL, PowerMap, columns_at_once, root, signed_power
+from gossamer.mirror import PowerMap, columns_at_once, root, signed_power
 from gossamer.network.weights import Weights
 
 with warnings.catch_warnings():  # torch says once a process that its CSR tensors are in beta
@@ -32,6 +32,7 @@ class StackedMix:
     devices: Tensor
     itemsize: int  # bytes of a number on the wire: that of the models
     traffic: Traffic
+    mixed: Tensor | None = None  # what went into the last mix: shows where a value that is not finite came from
     _matrices: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     @property
@@ -42,6 +43,15 @@ class StackedMix:
         self._count(x)
         return self._apply(x)
 
+    def exactly(self, x: Tensor) -> Tensor:
+        self._count(x)
+        if x.dtype == torch.float64:
+            return self._apply(x)
+        result = torch.empty_like(x)
+        for columns, out in zip(*(part.split(columns_at_once(len(x)), 1) for part in (x, result)), strict=True):
+            out.copy_(self._apply(columns.double()))
+        return result
+
     def power_mean(self, w: Tensor, p: float) -> Tensor:
         self._count(w)
         if p == 1:
@@ -49,9 +59,11 @@ class StackedMix:
         mirror, result = PowerMap(p), torch.empty_like(w)
         for columns, out in zip(*(x.split(columns_at_once(len(w)), 1) for x in (w, result)), strict=True):
             z = self._apply(mirror.to_dual(columns))
-            out.copy_(mirror.to_primal(z, w.dtype))
-            smallest, largest = torch.aminmax(z.abs())
-            if not (smallest > SMALLEST_DUAL and largest < LARGEST_DUAL):  # exact zeros, or a dual outside float64
+            out.copy_(root(z, p, w.dtype))
+            magnitude = out.abs()
+            if not (
+                magnitude.amin().item() > mirror.smallest and magnitude.amax().item() < mirror.largest
+            ):  # exact zeros, or a dual outside float64
                 beyond = ~mirror.fits(columns).all(0)
                 if beyond.any():
                     out[:, beyond] = self._scaled_power_mean(columns[:, beyond], p)
@@ -70,12 +82,15 @@ class StackedMix:
         return (root(z, p, torch.float64) * scale).to(w.dtype)
 
     def mean(self, x: Tensor) -> Tensor:
-        m = len(x)  # counted as a ring all-reduce: 2·(m − 1) messages a device, of 1/m of the vector each
+        self.mixed = x
+        here = x if self.active is None else x[self.active]
+        m = len(here)  # counted as a ring all-reduce: 2·(m − 1) messages a device, of 1/m of the vector each
         self.traffic.messages += 2 * (m - 1) * m
-        self.traffic.bytes += 2 * (m - 1) * x[0].numel() * self.itemsize
-        return x.mean(0, keepdim=True)
+        self.traffic.bytes += 2 * max(m - 1, 0) * x[0].numel() * self.itemsize
+        return here.mean(0, keepdim=True)
 
     def _count(self, x: Tensor) -> None:
+        self.mixed = x
         messages = 2 * len(self.weights.value)
         self.traffic.messages += messages
         self.traffic.bytes += messages * x[0].numel() * self.itemsize

@@ -59,8 +59,11 @@ class Plan:
             raise InputError("network.devices", self.network.devices, f"{self.task.devices}, as many as the data is split for")
         if self.rounds < 0:
             raise InputError("rounds", self.rounds, "a whole number of at least 0")
-        if self.network.rounds is not None and self.network.rounds < self.rounds:
-            raise InputError("rounds", self.rounds, f"at most {self.network.rounds}, the rounds that the network has")
+        # In the middle of a round means in the middle of the coming one: the last measurement needs the links of one more.
+        within = self.measure.at != f"after_{self.algorithm.ends_with}"
+        if self.network.rounds is not None and self.network.rounds < self.rounds + within:
+            reason = f"the rounds that the network has{', less one to measure in' if within else ''}"
+            raise InputError("rounds", self.rounds, f"at most {self.network.rounds - within}, {reason}")
         if self.threads < 0:
             raise InputError("threads", self.threads, "a whole number of at least 0")
 

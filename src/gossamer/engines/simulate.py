@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -60,7 +61,7 @@ class Simulator:
         else:
             self.round = snapshot.round
             self._traffic = Traffic(snapshot.messages, snapshot.bytes)
-            tensors = {name: x.to(self._place) for name, x in snapshot.tensors.items()}
+            tensors = {name: x.to(self._place, copy=True) for name, x in snapshot.tensors.items()}
             self._state = {name: x for name, x in tensors.items() if not name.startswith(_BUFFER)}
             for name, b in self._worker.buffers.items():
                 b.copy_(tensors[_BUFFER + name])
@@ -75,13 +76,14 @@ class Simulator:
     def _run_round(self, t: int) -> None:
         links = self.plan.network.links(t)
         mix = self._mix(links, t, self._traffic)
-        away = None if links.active is None else torch.from_numpy(np.flatnonzero(~links.active)).to(self._place)
+        active = links.active
+        away = None if active is None or active.all() else torch.from_numpy(np.flatnonzero(~active)).to(self._place)
         before = {} if away is None else self._rows(away)
         self._state = self.plan.algorithm.round(self._state, _Gradient(self._worker, t), mix, t)
         if away is not None:  # a device that is away does nothing: its rows are as they were
             for name, rows in before.items():
                 self._all_tensors()[name][away] = rows
-        self._check_finite(t)
+        self._check_finite(t, mix)
 
     def _mix(self, links: Links, t: int, traffic: Traffic) -> StackedMix:
         rule, unchanging = self.plan.algorithm.weights, self.plan.network.period == 1
@@ -90,23 +92,27 @@ class Simulator:
         itemsize = torch.empty((), dtype=self._dtype).element_size()
         mix = StackedMix(rule(links, t, self.plan.seed), self._devices, itemsize, traffic)
         if unchanging and rule is metropolis:  # other rules draw anew in every round
-            self._static_mix = mix
+            self._static_mix = replace(mix)
         return mix
 
     def _all_tensors(self) -> dict[str, Tensor]:
         return self._state | {_BUFFER + name: b for name, b in self._worker.buffers.items()}
 
     def _rows(self, rows: Tensor) -> dict[str, Tensor]:
-        stacked = {name: x for name, x in self._all_tensors().items() if len(x) == len(self._devices)}
-        return {name: x[rows] for name, x in stacked.items()}
+        return {name: x[rows] for name, x in self._stacked(self._all_tensors()).items()}
 
-    def _check_finite(self, t: int) -> None:
-        for x in self._state.values():
+    def _stacked(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Those with a row a device; a tensor of a single row is shared by all and never changes."""
+        return {name: x for name, x in tensors.items() if len(x) == len(self._devices)}
+
+    def _check_finite(self, t: int, mix: StackedMix) -> None:
+        for x in self._stacked(self._state).values():
             # One pass: a sum is finite unless a part is not (or it overflows itself, which the second look settles).
-            if not torch.isfinite(x.sum()):
-                wrong = ~torch.isfinite(x).view(len(x), -1).all(1)
-                if wrong.any():
-                    raise Diverged(t + 1, int(self._devices[wrong.nonzero()[0, 0]]))
+            if not math.isfinite(x.sum().item()):
+                for suspect in (x if mix.mixed is None else mix.mixed, x):  # in the mix it spreads to those who are sound
+                    wrong = ~torch.isfinite(suspect).view(len(x), -1).all(1)
+                    if wrong.any():
+                        raise Diverged(t + 1, int(self._devices[wrong.nonzero()[0, 0]]))
 
     def models(self) -> Tensor:
         """All models [devices, parameters], after the last round."""
@@ -119,11 +125,15 @@ class Simulator:
             if plan.measure.at == f"after_{plan.algorithm.ends_with}" or t == 0:
                 w = self.models()
             else:  # the models in the middle of the coming round; nothing of it is counted or kept
-                mix = self._mix(plan.network.links(t), t, Traffic())
+                links = plan.network.links(t)
+                mix = self._mix(links, t, Traffic())
                 buffers = {name: b.clone() for name, b in self._worker.buffers.items()}
                 w = plan.algorithm.halfway(self._state, _Gradient(self._worker, t), mix, t)
                 for name, b in buffers.items():
                     self._worker.buffers[name].copy_(b)
+                if links.active is not None:
+                    here = torch.from_numpy(links.active).to(self._place)
+                    w = torch.where(here[:, None], w, self.models())
             scores = self._worker.scores(w)
             uniform = torch.full((len(w),), 1 / len(w), dtype=torch.float64, device=w.device)
             distance = (w - w.mean(0)).norm(dim=1)
@@ -136,7 +146,8 @@ class Simulator:
 
     def snapshot(self) -> Snapshot:
         """All that is needed to go on from here."""
-        tensors = {name: x.detach().cpu().contiguous() for name, x in self._all_tensors().items()}
+        # copies: the coming rounds may overwrite the state
+        tensors = {name: x.detach().to("cpu", copy=True).contiguous() for name, x in self._all_tensors().items()}
         return Snapshot(self.round, self._traffic.messages, self._traffic.bytes, tensors)
 
 

@@ -135,7 +135,9 @@ def _read(path: Path) -> tuple[int, int, bool, tuple[IntArray, ...]]:
             schema, count = file.schema_arrow, file.metadata.num_rows
             about = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
             if (about.get("format"), about.get("version")) != (FORMAT, VERSION):
-                raise wrong(f"expected the format {FORMAT} version {VERSION} in its metadata; `save` writes such a file")
+                raise wrong(
+                    f"expected the format {FORMAT} version {VERSION} in its metadata; `gossamer network show --save` writes such a file"
+                )
             if schema.names != list(_COLUMNS) or any(kind not in (pa.int32(), pa.int64()) for kind in schema.types):
                 raise wrong("expected the whole-number columns round, a, b")
             devices, rounds = (
@@ -146,7 +148,7 @@ def _read(path: Path) -> tuple[int, int, bool, tuple[IntArray, ...]]:
                 raise wrong("devices, rounds, directed or the number of rows is missing or out of range")
             table = file.read()
     except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist; `save` writes such a file") from error
+        raise DataError(f"{path} does not exist; `gossamer network show --save` writes such a file") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise wrong(f"it is not Parquet, or broken or truncated ({str(error).splitlines()[0]})") from error
     if len(table) != count or any(table[name].null_count for name in _COLUMNS):

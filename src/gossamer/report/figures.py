@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from gossamer.errors import DataError
 from gossamer.network import Network
 from gossamer.study import Method, interval
+from gossamer.study.store import write_atomically
 
 # Okabe and Ito's colours: told apart by everyone; dashes tell them apart in grey.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -95,9 +97,11 @@ def _figure(panels: int) -> tuple[Any, Any]:
 def _save(figure: Any, path: Path) -> None:
     from matplotlib import pyplot as plt
 
+    content = io.BytesIO()
     try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}") from None
+        figure.savefig(content, dpi=150, format=path.suffix[1:].lower() or "png")
+    except ValueError as error:  # a format that matplotlib does not have; it says which it has
+        raise DataError(f"cannot write {path}: {error}") from None
     finally:
         plt.close(figure)
+    write_atomically(path, content.getvalue())

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gossamer.errors import InputError
+from gossamer.errors import Diverged, InputError
+from gossamer.study import spec
 from gossamer.study.metrics import Interval, interval
-from gossamer.study.run import Progress, Run, run
+from gossamer.study.run import Interrupted, Progress, Run, run
 from gossamer.study.study import Study, load
 
 
@@ -56,9 +58,20 @@ def compare(
             if seeded.data not in data:  # loaded once, shared by all runs
                 data = {seeded.data: load(seeded.data)}
             folder = Path(out) / f"{slug(label)}-seed{seed}" if out is not None else None
-            runs.append(run(seeded, folder, resume=True, progress=progress(label, seed), data=data[seeded.data]))
+            with _named(label, seed):
+                runs.append(run(seeded, folder, resume=True, progress=progress(label, seed), data=data[seeded.data]))
         methods.append(Method(label, tuple(runs)))
     return methods
+
+
+@contextmanager
+def _named(label: str, seed: int) -> Iterator[None]:
+    """Say which of the runs it was that stopped."""
+    try:
+        yield
+    except (Diverged, Interrupted) as error:
+        error.args = (f"{label}, seed {seed}: {error}",)
+        raise
 
 
 def labels(studies: Sequence[Study]) -> list[str]:
@@ -86,6 +99,8 @@ def _same_but_for_the_method(studies: Sequence[Study]) -> None:
     first = studies[0]
     for other in studies[1:]:
         alike = replace(other, algorithm=first.algorithm, name=first.name)
-        for field, value in vars(alike).items():
-            if value != getattr(first, field):
-                raise InputError(field, value, f"{getattr(first, field)!r} as in the first, so that the comparison is fair")
+        for name, value in vars(alike).items():
+            if value != getattr(first, name):
+                wanted, given = (spec.to_table(study).get(name) for study in (first, alike))
+                field, wanted, given = spec.difference(wanted, given, name) or (name, getattr(first, name), value)
+                raise InputError(field, given, f"{wanted!r} as in the first study, so that the comparison is fair")

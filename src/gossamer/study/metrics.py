@@ -41,9 +41,9 @@ def summarise(table: dict[str, Any], measure: Measure) -> dict[str, Any]:
 
 
 def _number(value: Any) -> int | float | None:
-    """A plain number for JSON; what could not be measured (NaN) is null."""
+    """A plain number for JSON; what could not be measured (NaN), or is too large to be, is null."""
     number = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(number, float) and math.isnan(number) else number
+    return number if isinstance(number, int) or math.isfinite(number) else None
 
 
 @dataclass(frozen=True)

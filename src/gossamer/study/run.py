@@ -51,13 +51,13 @@ class Run:
     folder: Path | None = None
 
     @classmethod
-    def read(cls, path: Path | str) -> Run:
-        """A finished run from its folder."""
+    def read(cls, path: Path | str, study: Study | None = None) -> Run:
+        """A finished run from its folder. `study`: what was run, where it was made in Python and no spec can say it."""
         folder = RunFolder(Path(path))
         summary = folder.summary()
         if summary is None or not summary.get("finished"):
             raise DataError(f"{path} holds no finished run")
-        study = spec.studies(spec.read(folder.path / "spec.toml"))[0]
+        study = study or spec.studies(spec.read(folder.path / "spec.toml"))[0]
         return cls(study, folder.metrics(), summary, folder.models(), folder.path)
 
 
@@ -74,14 +74,19 @@ def run(
     Ctrl-C stops between two rounds, saves, and raises `Interrupted`. A run that diverges raises `Diverged`; what was
     measured until then is kept.
     """
-    folder, resumed = _folder(study, out, resume)
-    if folder and resumed and (folder.summary() or {}).get("finished"):
-        return Run.read(folder.path)
+    folder = None if out is None else RunFolder(Path(out))
+    resumed = folder is not None and _goes_on(folder, study, resume)
+    if folder and resumed:
+        if (folder.summary() or {}).get("finished"):
+            progress(study.rounds, study.rounds, None)
+            return Run.read(folder.path, study)
+        folder.sweep()
     plan = study.plan(data)
     snapshot = folder.snapshot() if folder and resumed else None
     engine: Engine = Simulator(plan, snapshot)
-    table = _up_to(folder.metrics(), engine.round) if folder and snapshot else {}
-    measured = _Measurements(table)
+    measured = _Measurements(_up_to(folder.metrics(), engine.round) if folder and snapshot else {})
+    if folder and not resumed:  # only now: what cannot be run leaves nothing behind
+        folder.create(spec.dumps(study))
     started, saved, spent = time.perf_counter(), time.perf_counter(), 0.0
 
     def save() -> None:
@@ -113,11 +118,11 @@ def run(
                 while engine.round < milestone and not stopping():
                     _advance(engine, milestone, stopping)
                     progress(engine.round, study.rounds, measured.last)
-                if stopping():
+                if engine.round < milestone:
                     break
-                if measured.newest() < engine.round or engine.round == 0:
+                if measured.newest() < engine.round:
                     before = time.perf_counter()
-                    measured.add(engine.record())
+                    measured.add(_finite(engine.record()))
                     spent += time.perf_counter() - before
                 progress(engine.round, study.rounds, measured.last)
                 if time.perf_counter() - saved > _CHECKPOINT_SECONDS and engine.round < study.rounds:
@@ -131,7 +136,7 @@ def run(
     if engine.round < study.rounds:
         save()
         finish()
-        kept = f"; {folder.path} is kept, --resume goes on" if folder else ""
+        kept = f"; {folder.path} is kept and --resume goes on" if folder else ""
         raise Interrupted(f"stopped after round {engine.round} of {study.rounds}{kept}")
     models = plan.task.learner.unstack(engine.models().detach().cpu())
     models = {name: part.contiguous() for name, part in models.items()}
@@ -150,33 +155,20 @@ def versions() -> dict[str, str]:
     return {**packages, "python": platform.python_version(), "machine": platform.machine()}
 
 
-def _folder(study: Study, out: Path | str | None, resume: bool) -> tuple[RunFolder | None, bool]:
-    """The folder to write to, and whether a run in it goes on."""
-    if out is None:
-        return None, False
-    path = Path(out)
-    if not (resume and (path / "spec.toml").exists()):
-        return RunFolder.create(path, spec.dumps(study)), False
-    folder = RunFolder(path)
-    there, wanted = spec.read(path / "spec.toml"), spec.to_table(study)
-    changed = _first_difference(there, wanted)
+def _goes_on(folder: RunFolder, study: Study, resume: bool) -> bool:
+    """Whether the run in this folder goes on; refuses a folder that is there otherwise, and another study's."""
+    if not (resume and folder.has("spec.toml")):
+        folder.check_new()
+        return False
+    changed = spec.difference(spec.read(folder.path / "spec.toml"), spec.to_table(study))
     if changed:
         name, old, new = changed
+        was, now = (f"{value!r}" if value is not None else "not set" for value in (old, new))
         raise DataError(
-            f"cannot resume {path}: {name} was {old!r} and is now {new!r}; "
+            f"cannot go on with {folder.path}: {name} was {was} and is now {now}; "
             "give the spec that it was started with, or another --out"
         )
-    return folder, True
-
-
-def _first_difference(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any] | None:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in [*old, *(k for k in new if k not in old)]:
-            found = _first_difference(old.get(key), new.get(key), f"{path}.{key}" if path else key)
-            if found:
-                return found
-        return None
-    return None if old == new else (path, old, new)
+    return True
 
 
 class _Measurements:
@@ -198,10 +190,16 @@ class _Measurements:
         return self._rows
 
 
+def _finite(record: Record) -> Record:
+    """Refuse a loss that is not finite: models can be too large to be of use long before they are infinite."""
+    wrong = ~np.isfinite(record.loss)
+    if wrong.any():
+        raise Diverged(record.round, int(np.argmax(wrong)))
+    return record
+
+
 def _up_to(table: dict[str, Any], t: int) -> dict[str, Any]:
     """The measurements that the checkpoint has seen: metrics are written before it, and may be ahead."""
-    if not table:
-        return {}
     kept = table["round"] <= t
     return {name: values[kept].tolist() for name, values in table.items()}
 

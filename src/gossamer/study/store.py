@@ -1,15 +1,16 @@
 """A run folder: what was run, what came out, and what is needed to go on. Nothing in it is ever unpickled.
 
 spec.toml             the whole study, every default written out
-metrics.parquet       one row a measurement
+metrics.parquet       one row a measurement, with checksums
 summary.json          the result in short, with versions, seed and command
 models.safetensors    every device's final model
-checkpoint.safetensors   while the run is unfinished: its state
+checkpoint.safetensors   while the run is unfinished: its state, with a checksum
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import tempfile
@@ -19,10 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from gossamer.engines import Record, Snapshot
 from gossamer.errors import DataError
 
+_PART = ".part"  # how the name of a file ends while it is being written
 _PER_DEVICE_LIMIT = 1000  # devices up to which every device's accuracy is kept in the metrics
 
 
@@ -38,7 +41,7 @@ def _said(action: str, path: Path) -> Iterator[None]:
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file whole or not at all: to a temporary name in the same folder, then renamed."""
     with _said("write", path):
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -58,24 +61,33 @@ class RunFolder:
 
     path: Path
 
-    @classmethod
-    def create(cls, path: Path, spec: str) -> RunFolder:
-        """A new folder with its spec; refuses one that is there."""
-        if path.exists():
-            raise DataError(f"{path} exists: go on with it by --resume, or give another name by --out")
-        with _said("make the folder", path):
-            path.mkdir(parents=True)
-        folder = cls(path)
-        write_atomically(path / "spec.toml", spec.encode())
-        return folder
-
-    @property
-    def spec(self) -> str:
-        return self._read("spec.toml").decode()
-
-    def _read(self, name: str) -> bytes:
+    def has(self, name: str) -> bool:
         with _said("read", self.path / name):
-            return (self.path / name).read_bytes()
+            return (self.path / name).exists()
+
+    def check_new(self) -> None:
+        """Refuse a folder that is there."""
+        if self.has("spec.toml"):
+            raise DataError(f"{self.path} exists: go on with it by --resume, or give another name by --out")
+        if self.has(""):
+            raise DataError(f"{self.path} exists and holds no run: give another name by --out")
+
+    def create(self, spec: str) -> None:
+        """Make the folder with its spec, or nothing."""
+        with _said("make the folder", self.path):
+            self.path.mkdir(parents=True)
+        try:
+            write_atomically(self.path / "spec.toml", spec.encode())
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+            raise
+
+    def sweep(self) -> None:
+        """Remove what a killed process left half-written."""
+        with _said("clear", self.path):
+            for file in self.path.glob(f".*{_PART}"):
+                file.unlink()
 
     # -- metrics and summary ---------------------------------------------------------------------------------------
 
@@ -84,7 +96,7 @@ class RunFolder:
         import pyarrow.parquet as pq
 
         sink = pa.BufferOutputStream()
-        pq.write_table(pa.table(columns), sink)
+        pq.write_table(pa.table(columns), sink, write_page_checksum=True)
         write_atomically(self.path / "metrics.parquet", sink.getvalue().to_pybytes())
 
     def metrics(self) -> dict[str, Any]:
@@ -93,10 +105,10 @@ class RunFolder:
         import pyarrow.parquet as pq
 
         path = self.path / "metrics.parquet"
-        if not path.exists():
-            return {}
         try:
-            table = pq.read_table(path)
+            table = pq.read_table(path, page_checksum_verification=True)
+        except FileNotFoundError:
+            raise DataError(f"{path} is missing: the run cannot be read or go on; start it again with another --out") from None
         except (pa.ArrowException, OSError) as error:
             raise DataError(f"{path} is not a whole Parquet file: {str(error).splitlines()[0]}") from None
         return {name: np.array(table[name].to_pylist()) for name in table.column_names}
@@ -106,13 +118,17 @@ class RunFolder:
 
     def summary(self) -> dict[str, Any] | None:
         """The summary of a run, or None while there is none."""
-        if not (self.path / "summary.json").exists():
+        path = self.path / "summary.json"
+        if not self.has(path.name):
             return None
         try:
-            loaded = json.loads(self._read("summary.json"))
-        except ValueError:
-            raise DataError(f"{self.path / 'summary.json'} is not JSON") from None
-        return dict(loaded)
+            with _said("read", path):
+                loaded = json.loads(path.read_bytes())
+        except (ValueError, RecursionError):
+            loaded = None
+        if not isinstance(loaded, dict):
+            raise DataError(f"{path} is not a summary in JSON: delete it, and --resume goes on from the last checkpoint")
+        return loaded
 
     # -- state -----------------------------------------------------------------------------------------------------
 
@@ -120,7 +136,7 @@ class RunFolder:
         from safetensors.torch import save
 
         counted = {"round": snapshot.round, "messages": snapshot.messages, "bytes": snapshot.bytes}
-        metadata = {key: str(value) for key, value in counted.items()}
+        metadata = {key: str(value) for key, value in counted.items()} | {"checksum": _checksum(snapshot)}
         write_atomically(self.path / "checkpoint.safetensors", save(snapshot.tensors, metadata))
 
     def snapshot(self) -> Snapshot | None:
@@ -128,19 +144,24 @@ class RunFolder:
         from safetensors import SafetensorError, safe_open
 
         path = self.path / "checkpoint.safetensors"
-        if not path.exists():
+        if not self.has(path.name):
             return None
         try:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata()
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             round_, messages, sent = (int(metadata[key]) for key in ("round", "messages", "bytes"))
-            return Snapshot(round_, messages, sent, tensors)
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{path} is not a whole checkpoint: {error}") from None
+            snapshot = Snapshot(round_, messages, sent, tensors)
+            if metadata["checksum"] != _checksum(snapshot):
+                raise ValueError("its checksum does not fit")
+            return snapshot
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+            raise DataError(f"{path} is not a whole checkpoint ({why}): delete it, and --resume begins again") from None
 
     def drop_snapshot(self) -> None:
-        (self.path / "checkpoint.safetensors").unlink(missing_ok=True)
+        with _said("remove", self.path / "checkpoint.safetensors"):
+            (self.path / "checkpoint.safetensors").unlink(missing_ok=True)
 
     def write_models(self, parts: dict[str, Any]) -> None:
         from safetensors.torch import save
@@ -156,8 +177,17 @@ class RunFolder:
             return dict(load_file(self.path / "models.safetensors"))
         except FileNotFoundError:
             raise DataError(f"{self.path} has no models: the run is not finished") from None
-        except SafetensorError as error:
+        except (SafetensorError, OSError) as error:
             raise DataError(f"{self.path / 'models.safetensors'} is not whole: {error}") from None
+
+
+def _checksum(snapshot: Snapshot) -> str:
+    """Of everything in a checkpoint: a single wrong bit would go on as a run of its own."""
+    digest = hashlib.blake2b(f"{snapshot.round} {snapshot.messages} {snapshot.bytes}".encode(), digest_size=16)
+    for name, x in sorted(snapshot.tensors.items()):
+        digest.update(f"{name} {x.dtype} {list(x.shape)}".encode())
+        digest.update(x.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 def columns(records: list[Record]) -> dict[str, Any]:

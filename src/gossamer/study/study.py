@@ -55,8 +55,10 @@ class Study:
         if hasattr(self.data, "split"):  # a synthetic problem comes with its devices' samples
             split = self.data.split()
         if not isinstance(split, Split):
-            labels = data.y.numpy()
-            split = split.make(labels, self.network.devices, self.seed)
+            try:
+                split = split.make(data.y.numpy(), self.network.devices, self.seed)
+            except InputError as error:
+                raise error.under("network" if error.field == "devices" else "split") from None
         task = Task(data, split, self.model, self.batch)
         return Plan(
             task,
@@ -73,7 +75,10 @@ class Study:
 
 def load(data: Source | Data) -> Data:
     """The data themselves."""
-    return data if isinstance(data, Data) else data.load()
+    try:
+        return data if isinstance(data, Data) else data.load()
+    except InputError as error:
+        raise error.under("data") from None
 
 
 def _shifted(part: Any, shift: int) -> Any:
@@ -83,10 +88,12 @@ def _shifted(part: Any, shift: int) -> Any:
     changes: dict[str, Any] = {}
     for f in fields(part):
         value = getattr(part, f.name)
-        if f.name == "seed" and f.init:
+        if not f.init:
+            continue
+        if f.name == "seed":
             changes["seed"] = value + shift
-        elif isinstance(value, tuple):
+        elif isinstance(value, tuple) and any(map(is_dataclass, value)):
             changes[f.name] = tuple(_shifted(v, shift) for v in value)
-        elif is_dataclass(value) and f.init:
+        elif is_dataclass(value):
             changes[f.name] = _shifted(value, shift)
-    return replace(part, **changes)
+    return replace(part, **changes) if changes else part

@@ -26,7 +26,7 @@ class LinearLearner(Learner):
     def __init__(self, outputs: int, features: int, bias: bool, l2: float) -> None:
         self.outputs, self.columns, self.bias, self.l2 = outputs, features + bias, bias, l2
         self.shapes = {"weight": (outputs, self.columns)}
-        self._room: dict[tuple[str, int], Tensor] = {}
+        self._room: dict[str, Tensor] = {}
 
     @abstractmethod
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
@@ -48,11 +48,11 @@ class LinearLearner(Learner):
         return {"weight": weight[..., :-1], "bias": weight[..., -1]} if self.bias else {"weight": weight}
 
     def _out(self, name: str, like: Tensor, *shape: int) -> Tensor:
-        """A tensor allocated once and used in every round: fresh memory costs more than the arithmetic."""
-        key = (name, shape[0])
-        if key not in self._room or self._room[key].shape != shape or self._room[key].dtype != like.dtype:
-            self._room[key] = like.new_empty(shape)
-        return self._room[key]
+        """A part of memory taken once and used in every round: fresh memory costs more than the arithmetic."""
+        room, size = self._room.get(name), math.prod(shape)
+        if room is None or len(room) < size or (room.dtype, room.device) != (like.dtype, like.device):
+            room = self._room[name] = like.new_empty(size)
+        return room[:size].view(shape)
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         m, batch = x.shape[:2]
@@ -83,7 +83,10 @@ class LinearLearner(Learner):
 
 class _SoftmaxLearner(LinearLearner):
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
-        share = torch.softmax(outputs, 1, out=outputs)
+        # A softmax that stops at e⁻⁷⁰: below, shares would be denormal numbers, which cost a product three times its time
+        outputs -= outputs.amax(1, keepdim=True)
+        share = outputs.clamp_min_(-70).exp_()
+        share /= share.sum(1, keepdim=True)
         minus_one = outputs.new_full((1, 1, 1), -1.0).expand(len(y), 1, y.shape[1])
         return share.scatter_add_(1, y[:, None, :], minus_one)
 
@@ -124,7 +127,7 @@ class _LogisticLearner(LinearLearner):
 
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         margin = outputs.squeeze(1)
-        return torch.nn.functional.softplus(margin) - margin * y
+        return -torch.nn.functional.logsigmoid(-margin) - margin * y
 
     def _right(self, outputs: Tensor, y: Tensor) -> Tensor:
         return (outputs.squeeze(1) > 0) == (y > 0)
@@ -165,6 +168,10 @@ class LinearRegression(_Linear):
     """Least squares, ½·(⟨w, x⟩ − y)², without a bias."""
 
     def learner(self, data: Data) -> Learner:
+        if data.y.dim() != 1:
+            raise InputError(
+                "model", "least-squares", f"a module: each target has shape {list(data.y.shape[1:])}, not one number"
+            )
         return _LeastSquaresLearner(1, math.prod(data.shape), False, self.l2)
 
 

@@ -1,19 +1,23 @@
 """Any `torch.nn.Module` as a model, for a stack of devices at once through torch.func.
 
-What is mixed: the parameters. What stays with its device: the buffers, such as BatchNorm's running statistics; a device
-normalises by its own data, and is evaluated with its own statistics. Dropout draws its masks by name, like all else.
+What is mixed: the parameters that are trained. What stays with its device: the buffers, such as BatchNorm's running
+statistics; a device normalises by its own data, and is evaluated with its own statistics. Frozen parameters
+(requires_grad = False) are constants, one copy for all devices. Dropout draws its masks by name, like all else.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from gossamer import draws
 from gossamer.errors import InputError
@@ -21,107 +25,204 @@ from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-_OUTPUTS_AT_ONCE = 1 << 24  # numbers that one evaluation pass may put through a module
+_NUMBERS_AT_ONCE = 1 << 24  # numbers that one evaluation pass may put through a module
 
 
-class NamedDropout(nn.Module):
-    """Dropout whose mask is a hash of (the device's key, this layer, the element): the same on every engine."""
+class _NamedDropout(TorchFunctionMode):
+    """Every dropout of a forward pass, be it a layer or F.dropout, by name: the same on every engine.
 
-    key: Tensor
+    A mask is a hash of (the device's key, which dropout of the pass it is, the element). Without a key none may be drawn.
+    """
 
-    def __init__(self, p: float, layer: int, channels: bool) -> None:
+    def __init__(self, key: Tensor | None) -> None:
         super().__init__()
-        self.p, self.layer, self.channels = p, layer, channels
-        self.register_buffer("key", torch.zeros((), dtype=torch.int64), persistent=False)
+        self.key, self.drawn = key, 0
 
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.training or self.p == 0:
-            return x
-        shape = x.shape[:2] + (1,) * (x.dim() - 2) if self.channels else x.shape
-        h = torch.arange(torch.Size(shape).numel(), device=x.device).reshape(shape)
-        h = h * -7046029254386353131 + self.key + self.layer * 0x632BE59BD9B4E019  # int64 wraps around, as a hash wants
-        for factor in (-49064778989728563, -4265267296055464877):
-            h = (h ^ ((h >> 33) & 0x7FFFFFFF)) * factor
-        kept = ((h >> 33) & 0x7FFFFFFF) * 2.0**-31 >= self.p
-        return x * kept / (1 - self.p)
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function is F.dropout:
+            return self._dropout(False, *args, **kwargs)
+        if function in (F.dropout1d, F.dropout2d, F.dropout3d):
+            return self._dropout(True, *args, **kwargs)
+        return function(*args, **kwargs)
+
+    def _dropout(self, channels: bool, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+        if not training or p == 0:
+            return input
+        if self.key is None:
+            raise InputError("module", "F.dropout in evaluation", "F.dropout(x, p, training=self.training)")
+        shape = torch.Size((*input.shape[:2], *(1 for _ in input.shape[2:]))) if channels else input.shape
+        element = torch.arange(shape.numel(), device=input.device).view(shape)
+        h = _mixed(element * -7046029254386353131 + _mixed(self.key + self.drawn))  # int64 wraps around, as a hash wants
+        self.drawn += 1
+        kept = ((h >> 33) & 0x7FFFFFFF) >= int(p * 2.0**31)
+        scale = kept.to(input.dtype) / max(1 - p, 2.0**-31)
+        return input.mul_(scale) if inplace else input * scale
 
 
-def _with_named_dropout(module: nn.Module) -> nn.Module:
-    """A copy of the module in which every dropout layer draws by name."""
-    channelwise = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
-    copied = copy.deepcopy(module)
-    layer = 0
-    for parent in list(copied.modules()):
-        for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
-                setattr(parent, name, NamedDropout(child.p, layer, isinstance(child, channelwise)))
-                layer += 1
-            elif isinstance(child, nn.AlphaDropout | nn.FeatureAlphaDropout | nn.RReLU):
-                raise InputError("module", type(child).__name__, "Dropout layers only: this one cannot draw by name")
-    return copied
+def _mixed(h: Tensor) -> Tensor:
+    """MurmurHash3's finaliser, as in `draws`; the mask makes >> a shift of unsigned bits."""
+    for factor in (-49064778989728563, -4265267296055464877):
+        h = (h ^ ((h >> 33) & 0x7FFFFFFF)) * factor
+    return h ^ ((h >> 33) & 0x7FFFFFFF)
+
+
+def _stacked(one: Callable[..., Any], *stacks: Tensor | dict[str, Tensor]) -> Any:
+    """one(…) for all devices at once."""
+    return vmap(one, randomness="error")(*stacks)
+
+
+def _in_turn(one: Callable[..., Any], *stacks: Tensor | dict[str, Tensor]) -> Any:
+    """one(…) for a device at a time, for modules that cannot run stacked; `one` gives a tuple of tensors and dicts."""
+    flat = [x for stack in stacks for x in (stack.values() if isinstance(stack, dict) else [stack])]
+    results = [
+        one(*({name: x[i] for name, x in stack.items()} if isinstance(stack, dict) else stack[i] for stack in stacks))
+        for i in range(len(flat[0]))
+    ]
+    return tuple(
+        {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
+        if isinstance(parts[0], dict)
+        else torch.stack(parts)
+        for parts in zip(*results, strict=True)
+    )
+
+
+def _places(module: nn.Module) -> dict[str, str]:
+    """The name of what is in each place of a module: tied weights are one tensor in two places.
+
+    functional_call could tie them itself, but then leaves a layer that is registered under two names in disorder.
+    """
+    first: dict[int, str] = {}
+    places = {}
+    for prefix, part in module.named_modules():  # each layer once, under its first name
+        tensors = (
+            *part.named_parameters(recurse=False, remove_duplicate=False),
+            *part.named_buffers(recurse=False, remove_duplicate=False),
+        )
+        for name, tensor in tensors:
+            place = f"{prefix}.{name}" if prefix else name
+            places[place] = first.setdefault(id(tensor), place)
+    return places
 
 
 class ModuleLearner(Learner):
     """A module and a loss of (outputs, targets) that gives one number a sample."""
 
-    def __init__(self, module: nn.Module, loss: Loss, classifies: bool, fresh: Callable[[int], nn.Module] | None) -> None:
-        self.module, self._per_sample, self._classifies = _with_named_dropout(module), loss, classifies
-        self._fresh = fresh
-        self._start = {name: p.detach().clone() for name, p in self.module.named_parameters()}
-        if not self._start:
-            raise InputError("module", type(module).__name__, "a module with parameters")
+    def __init__(self, module: nn.Module, loss: Loss, data: Data, fresh: Callable[[int], nn.Module] | None) -> None:
+        self._name = type(module).__name__
+        if any(nn.parameter.is_lazy(part) for part in (*module.parameters(), *module.buffers())):
+            raise InputError("module", self._name, "a module whose lazy layers have run once, so that their shapes are known")
+        self.module, self._per_sample, self._classes, self._fresh = copy.deepcopy(module), loss, data.classes, fresh
+        self._start = {name: p.detach().clone() for name, p in self.module.named_parameters() if p.requires_grad}
+        if not self._start or any(p.is_complex() for p in self._start.values()):
+            raise InputError("module", self._name, "a module with parameters to train, all of them real numbers")
         self.shapes = {name: tuple(p.shape) for name, p in self._start.items()}
-        self._keys = [name for name, _ in self.module.named_buffers() if name.rpartition(".")[2] == "key"]
+        self._places = _places(self.module)
+        self._for_each = _stacked
+        try:
+            self._try(data)
+        except InputError:  # recurrent layers, `.item()` and branches on the data cannot run stacked
+            self._for_each = _in_turn
+            self._try(data)
+
+    def _try(self, data: Data) -> None:
+        """Train and score once, so that what cannot be done is refused now and not in the first round."""
+        x, y = data.x[[0, -1]], data.y[[0, -1]]  # two samples, since BatchNorm takes no single one
+        w = torch.cat([p.reshape(-1) for p in self._start.values()])[None].to(x.dtype)
+        buffers = {name: (b.to(x.dtype) if b.is_floating_point() else b)[None] for name, b in self.buffers().items()}
+        before = torch.random.get_rng_state()
+        self.gradient(w, x[None], y[None], buffers, torch.zeros(1, dtype=torch.int64))
+        self.scores(w, x, y, buffers)
+        if not torch.equal(before, torch.random.get_rng_state()):
+            torch.random.set_rng_state(before)
+            accepted = "a module whose only randomness is Dropout (layers or F.dropout): other draws cannot be made by name"
+            raise InputError("module", self._name, accepted)
+
+    @contextmanager
+    def _told(self, shape: torch.Size) -> Iterator[None]:
+        """Whatever goes wrong inside the module, in one sentence."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, InputError | MemoryError) or "allocate" in str(error):  # torch's way to say it
+                raise
+            said = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InputError(
+                "module", self._name, f"one that runs on a batch of shape {list(shape)}; torch says: {said}"
+            ) from error
 
     def init(self, seed: int) -> Tensor:
         start = dict(self._fresh(seed).named_parameters()) if self._fresh else self._start
         return torch.cat([start[name].detach().reshape(-1) for name in self.shapes])
 
     def buffers(self) -> Buffers:
-        return {name: b.detach().clone() for name, b in self.module.named_buffers() if name not in self._keys}
+        return {name: b.detach().clone() for name, b in self.module.named_buffers()}
+
+    def _forward(
+        self, parameters: dict[str, Tensor], buffers: Buffers, x: Tensor, key: Tensor | None
+    ) -> tuple[Tensor, Buffers]:
+        """One device's outputs, and its buffers after the pass."""
+        # A module updates its buffers in place (on copies, since vmap must not see the stack change under it), or puts
+        # new ones there, which functional_call writes back to the one dict that it is given.
+        own = parameters | {name: b.clone() for name, b in buffers.items()}
+        state = {place: own[name] for place, name in self._places.items() if name in own}
+        with _NamedDropout(key):
+            outputs = functional_call(self.module, state, (x,), tie_weights=False)
+        return outputs, {name: state[name].detach() for name in buffers}
+
+    def _judged(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The loss of each sample."""
+        if self._classes is not None and (outputs.dim() != 2 or outputs.shape[1] < self._classes):
+            accepted = f"outputs of shape [batch, {self._classes}], one for each class"
+            raise InputError("module", f"{self._name} with outputs {list(outputs.shape)}", accepted)
+        losses = self._per_sample(outputs, y)
+        if losses.shape != y.shape[:1]:
+            raise InputError("loss", f"shape {list(losses.shape)}", 'one number a sample, shape [batch] (reduction="none")')
+        return losses
 
     def _losses(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         """Each device's mean batch loss; the running statistics in `buffers` are brought up to date on the way."""
-        self.module.train()
 
         def one(parameters: dict[str, Tensor], own: Buffers, x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Buffers]:
-            # A module updates its buffers in place: on copies, since vmap must not see the stack change under it.
-            own = {name: b.clone() for name, b in own.items()}
-            outputs = functional_call(self.module, (parameters, own, dict.fromkeys(self._keys, key)), (x,))
-            return self._per_sample(outputs, y).mean(), own
+            outputs, own = self._forward(parameters, own, x, key)
+            return self._judged(outputs, y).mean(), own
 
-        losses, fresh = vmap(one, randomness="error")(self.unstack(w), buffers, x, y, keys)
-        for name, b in fresh.items():
-            buffers[name].copy_(b.detach())
+        self.module.to(w.device, w.dtype).train()  # the frozen parameters are the module's own
+        losses, after = self._for_each(one, self.unstack(w), buffers, x, y, keys)
+        for name, b in after.items():
+            buffers[name].copy_(b)
         return losses
 
     def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         # Devices share nothing, so the gradient of the sum of their losses is every device's own gradient.
         w = w.detach().requires_grad_()
-        with torch.enable_grad():
+        with self._told(x.shape[1:]), torch.enable_grad():
             total = self._losses(w, x, y, buffers, keys).sum()
-        return torch.autograd.grad(total, w)[0]
+            return torch.autograd.grad(total, w)[0]
 
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
-        with torch.no_grad():
+        with self._told(x.shape[1:]), torch.no_grad():
             return self._losses(w, x, y, {name: b.clone() for name, b in buffers.items()}, keys)
 
     def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:
-        self.module.eval()
-        keys = {name: torch.zeros((), dtype=torch.int64, device=w.device) for name in self._keys}
-
-        def one(parameters: dict[str, Tensor], own: Buffers, x: Tensor) -> Any:
-            return functional_call(self.module, (parameters, own, keys), (x,))
-
+        self.module.to(w.device, w.dtype).eval()
+        at_once = max(1, _NUMBERS_AT_ONCE // (len(w) * max(1, x[0].numel() * 4)))
         loss, right = w.new_zeros(len(w)), w.new_zeros(len(w))
-        at_once = max(1, _OUTPUTS_AT_ONCE // (len(w) * max(1, x[0].numel() * 4)))
-        with torch.no_grad():
+        with self._told(x.shape), torch.no_grad():
             for some_x, some_y in zip(x.split(at_once), y.split(at_once), strict=True):
-                outputs = vmap(one, in_dims=(0, 0, None))(self.unstack(w), buffers, some_x)
-                loss += vmap(self._per_sample, in_dims=(0, None))(outputs, some_y).reshape(len(w), -1).sum(1)
-                if self._classifies:
-                    right += (outputs.argmax(-1) == some_y).sum(1)
-        return Scores(loss / len(x), right / len(x) if self._classifies else torch.full_like(loss, torch.nan))
+                some_loss, some_right = self._for_each(self._scorer(some_x, some_y), self.unstack(w), buffers)
+                loss += some_loss
+                right += some_right
+        return Scores(loss / len(x), right / len(x))
+
+    def _scorer(self, x: Tensor, y: Tensor) -> Callable[[dict[str, Tensor], Buffers], tuple[Tensor, Tensor]]:
+        def one(parameters: dict[str, Tensor], own: Buffers) -> tuple[Tensor, Tensor]:
+            outputs, _ = self._forward(parameters, own, x, None)
+            losses = self._judged(outputs, y)
+            right = outputs.argmax(-1) == y if self._classes is not None else torch.full_like(losses, torch.nan)
+            return losses.sum(), right.sum()
+
+        return one
 
 
 def _cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
@@ -134,14 +235,16 @@ def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:
 
 def _learner(module: nn.Module, data: Data, loss: Loss | None, fresh: Callable[[int], nn.Module] | None) -> Learner:
     default = _squared_error if data.classes is None else _cross_entropy
-    return ModuleLearner(module, loss or default, data.classes is not None, fresh)
+    return ModuleLearner(module, loss or default, data, fresh)
 
 
 @dataclass(frozen=True)
 class Module:
     """The user's own module. Its present parameters are the start; a function that makes one is called for each seed.
 
-    `loss(outputs, targets)` gives one number a sample; without it: cross-entropy for classes, squared error otherwise.
+    A module gets a batch [batch, …] and gives outputs [batch, classes], or as many numbers as the target has. The
+    `loss(outputs, targets)` is one number a sample; without it: cross-entropy for classes, else half the squared error.
+    Buffers and frozen parameters start as in the module that is given or made first, whatever the seed.
 
     >>> Module(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))          # doctest: +ELLIPSIS
     Module(module=<function ...>, loss=None)
@@ -149,6 +252,10 @@ class Module:
 
     module: nn.Module | Callable[[], nn.Module]
     loss: Loss | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.module):
+            raise InputError("module", self.module, "a torch.nn.Module, or a function that makes one")
 
     def learner(self, data: Data) -> Learner:
         if isinstance(self.module, nn.Module):
@@ -161,7 +268,10 @@ def _seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
     """Make a module with torch's own generator at a named seed, and leave that generator as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(draws.subseed(seed, "start"))
-        return make()
+        made = make()
+    if not isinstance(made, nn.Module):
+        raise InputError("module", made, "a function that makes a torch.nn.Module")
+    return made
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import heapq
 import json
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -52,11 +53,11 @@ class Split:
         return self.index[self.offsets[device] : self.offsets[device + 1]]
 
 
-def batch(split: Split, seed: int, t: int, step: int, size: int, devices: IntArray) -> IntArray:
+def batch(split: Split, seed: int, t: int | IntArray, step: int, size: int, devices: IntArray) -> IntArray:
     """The sample numbers [len(devices), size] of the batches of step `step` of round t.
 
     Drawn from each device's own samples, uniformly and with replacement, by name: a device's batch is the same whoever
-    else is asked for.
+    else is asked for. Several rounds at once: t as [rounds, 1, 1].
 
         batch(split, seed=0, t=5, step=0, size=128, devices=np.arange(split.devices))
     """
@@ -295,8 +296,8 @@ def _check_devices(devices: int, samples: int) -> None:
 def _labels(rule: SplitRule, y: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Each sample's label, numbered 0 … C-1 among those that occur, and the count of each."""
     if y.dtype.kind not in "iu":
-        accepted = "iid, uneven, drawn or lists, since the targets are numbers and not labels"
-        raise InputError("split", type(rule).__name__, accepted)
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(rule).__name__).lower()  # as a spec has it
+        raise InputError("kind", kind, "'iid', 'uneven', 'drawn' or 'lists', since the targets are numbers and not labels")
     _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
     return labels.reshape(-1).astype(np.int64), counts.astype(np.int64)
 

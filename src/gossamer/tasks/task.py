@@ -17,6 +17,8 @@ from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.splits import Split
 
+_DRAWN_AT_ONCE = 1 << 15
+
 
 class Model(Protocol):
     """What a model's description offers: the learner for data of some shape."""
@@ -44,6 +46,9 @@ class Task:
             raise InputError("batch", self.batch, "a whole number of at least 1, or 0 for all of a device's samples")
         if self.batch == 0 and len(set(self.split.sizes.tolist())) > 1:
             raise InputError("batch", 0, "a whole number of at least 1, since devices hold different numbers of samples")
+        last = int(self.split.index.max())
+        if last >= self.data.samples:
+            raise InputError("split", f"sample {last}", f"sample numbers from 0 to {self.data.samples - 1}")
 
     @property
     def devices(self) -> int:
@@ -75,6 +80,7 @@ class Worker:
             for name, b in self.learner.buffers().items()
         }
         self._room: Tensor | None = None
+        self._drawn_ahead: dict[tuple[int, int], NDArray[np.int64]] = {}
 
     def _inputs(self, x: Tensor) -> Tensor:
         return self.learner.features(x.to(self._place, self._dtype)).contiguous()
@@ -89,17 +95,27 @@ class Worker:
     def _drawn(self, t: int, step: int, rows: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """The batches of the rows in round t, local step `step`, and the keys of what is random in the model."""
         devices = self._devices if rows is None else self._devices[rows.cpu().numpy()]
-        if self._batch:
-            index = splits.batch(self._split, self._seed, t, step, self._batch, devices)
-        else:
-            index = np.stack([self._split.of(int(device)) for device in devices])
+        index = self._index(t, step, devices, ahead=rows is None)
         flat = torch.from_numpy(index.reshape(-1)).to(self._place)
         count = len(flat)
         if self._room is None or len(self._room) < count:
             self._room = self._x.new_empty((count, *self._x.shape[1:]))
         x = torch.index_select(self._x, 0, flat, out=self._room[:count])
+        y = torch.index_select(self._y, 0, flat)
         keys = torch.from_numpy(draws.bits(self._seed, "module", t, step, devices).view(np.int64)).to(self._place)
-        return x.view(*index.shape, *self._x.shape[1:]), self._y[flat].view(index.shape + self._y.shape[1:]), keys
+        return x.view(*index.shape, *self._x.shape[1:]), y.view(index.shape + self._y.shape[1:]), keys
+
+    def _index(self, t: int, step: int, devices: NDArray[np.int64], ahead: bool) -> NDArray[np.int64]:
+        """The samples of each device's batch. A few rounds are drawn at once: a draw is by name, so when does not matter."""
+        if not self._batch:
+            return np.stack([self._split.of(int(device)) for device in devices])
+        if not ahead:
+            return splits.batch(self._split, self._seed, t, step, self._batch, devices)
+        if (t, step) not in self._drawn_ahead:
+            rounds = t + np.arange(max(1, _DRAWN_AT_ONCE // (len(devices) * self._batch)))
+            drawn = splits.batch(self._split, self._seed, rounds[:, None, None], step, self._batch, devices)
+            self._drawn_ahead = {(int(r), step): index for r, index in zip(rounds, drawn, strict=True)}
+        return self._drawn_ahead[t, step]
 
     def gradient(self, w: Tensor, t: int, step: int = 0, rows: Tensor | None = None) -> Tensor:
         """Each row's stochastic gradient; the next call may overwrite the result."""

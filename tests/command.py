@@ -1,0 +1,62 @@
+"""The command `gossamer` as tests run it: in this process, which is quick, or as a process of its own, which is real."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from gossamer.cli import main
+
+REAL = [sys.executable, "-m", "gossamer"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+def gossamer(*words: object) -> Result:
+    """Run the command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), mock.patch.object(sys, "argv", ["gossamer", *map(str, words)]):
+        try:
+            main()
+        except SystemExit as end:
+            return Result(int(end.code or 0), out.getvalue(), err.getvalue())
+
+
+def real(*words: object, env: Mapping[str, str] | None = None, **options: object) -> Result:
+    """Run the command as a process of its own."""
+    done = subprocess.run(
+        [*REAL, *map(str, words)], capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=120, **options
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def files(folder: Path | str = ".") -> dict[str, bytes]:
+    """Every file below a folder, so that a test can say that nothing was lost or left behind."""
+    return {str(path): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()} | {
+        str(path): b"a folder" for path in Path(folder).rglob("*") if path.is_dir()
+    }
+
+
+def assert_refused(result: Result, *parts: str, code: int = 2) -> None:
+    """One sentence on standard error that has these parts, nothing on standard output, the right exit code."""
+    assert result.err.startswith("gossamer: "), result.err
+    assert result.err.count("\n") == 1, result.err
+    assert "Traceback" not in result.err
+    assert result.out == ""
+    for part in parts:
+        assert part in result.err, f"{part!r} is not in {result.err!r}"
+    assert result.code == code

@@ -1,0 +1,711 @@
+"""Models against oracles: closed forms against autograd on losses written anew, modules against plain loops of modules."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gossamer import draws
+from gossamer.errors import InputError
+from gossamer.tasks import (
+    Cnn,
+    Data,
+    Learner,
+    LinearRegression,
+    LogisticRegression,
+    Mlp,
+    Module,
+    Softmax,
+    Svm,
+    from_arrays,
+    linear,
+    modules,
+)
+
+NO_KEYS = torch.zeros(0, dtype=torch.int64)
+
+
+def data(classes: int | None = 3, shape: tuple[int, ...] = (5,), samples: int = 40, seed: int = 0) -> Data:
+    """Small data with every class in it; without classes, a number to regress on."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(samples, *shape, generator=generator)
+    y = torch.arange(samples) % classes if classes else torch.randn(samples, generator=generator)
+    return Data(x, y, x[:20], y[:20], "test", classes)
+
+
+@dataclass
+class Batch:
+    """Models, batches and keys of a stack of devices, in float64."""
+
+    w: Tensor
+    x: Tensor
+    y: Tensor
+    keys: Tensor
+
+    @classmethod
+    def of(cls, learner: Learner, source: Data, devices: int = 3, batch: int = 8, seed: int = 0, spread: float = 1.0) -> Batch:
+        generator = torch.Generator().manual_seed(seed)
+        w = learner.init(seed).double() + spread * torch.randn(devices, learner.parameters, generator=generator).double()
+        index = torch.randint(source.samples, (devices, batch), generator=generator)
+        keys = torch.randint(-(2**62), 2**62, (devices,), generator=generator)
+        return cls(w, learner.features(source.x.double())[index], _typed(source.y)[index], keys)
+
+    def gradient(self, learner: Learner, buffers: dict[str, Tensor] | None = None) -> Tensor:
+        return learner.gradient(self.w, self.x, self.y, {} if buffers is None else buffers, self.keys).clone()
+
+    def loss(self, learner: Learner, buffers: dict[str, Tensor] | None = None) -> Tensor:
+        return learner.loss(self.w, self.x, self.y, {} if buffers is None else buffers, self.keys)
+
+
+def _typed(y: Tensor) -> Tensor:
+    return y.double() if y.is_floating_point() else y
+
+
+def buffers_of(learner: Learner, devices: int) -> dict[str, Tensor]:
+    """A stack of every device's buffers, in float64."""
+    return {
+        name: (b.double() if b.is_floating_point() else b).expand(devices, *b.shape).clone()
+        for name, b in learner.buffers().items()
+    }
+
+
+# -- closed forms ------------------------------------------------------------------------------------------------------
+
+
+def softmax_loss(outputs: Tensor, label: int) -> Tensor:
+    return -torch.log(torch.exp(outputs[label]) / torch.exp(outputs).sum())
+
+
+def hinge_loss(outputs: Tensor, label: int) -> Tensor:
+    rivals = [outputs[j] for j in range(len(outputs)) if j != label]
+    return torch.stack([torch.zeros_like(outputs[0]), *(1 + rival - outputs[label] for rival in rivals)]).max()
+
+
+def squared_loss(outputs: Tensor, target: float) -> Tensor:
+    return 0.5 * (outputs[0] - target) ** 2
+
+
+def logistic_loss(outputs: Tensor, label: int) -> Tensor:
+    return torch.log(1 + torch.exp(-outputs[0] if label else outputs[0]))
+
+
+# each model, the loss of one sample's outputs, the classes of its data, and whether it has a bias
+CLOSED = {
+    "softmax": (Softmax, softmax_loss, 4, True),
+    "svm": (Svm, hinge_loss, 4, True),
+    "least-squares": (LinearRegression, squared_loss, None, False),
+    "logistic": (LogisticRegression, logistic_loss, 2, False),
+}
+
+
+def naive(w: Tensor, x: Tensor, y: Tensor, loss: Callable[..., Tensor], bias: bool, l2: float) -> Tensor:
+    """One device's mean loss, sample by sample: w [outputs, columns], x [batch, features] without the constant 1."""
+    weight, constant = (w[:, :-1], w[:, -1]) if bias else (w, 0.0)
+    losses = [loss(weight @ sample + constant, target.item()) for sample, target in zip(x, y, strict=True)]
+    return torch.stack(losses).mean() + l2 / 2 * (w**2).sum()
+
+
+@settings(max_examples=15)
+@given(
+    st.sampled_from(sorted(CLOSED)),
+    st.sampled_from([0.0, 0.3]),
+    st.integers(1, 4),
+    st.integers(1, 9),
+    st.integers(1, 6),
+    st.integers(0, 99),
+)
+def test_closed_form_equals_autograd(kind: str, l2: float, devices: int, batch: int, features: int, seed: int) -> None:
+    model, loss, classes, bias = CLOSED[kind]
+    source = data(classes, (features,), seed=seed)
+    learner = model(l2).learner(source)
+    stack = Batch.of(learner, source, devices, batch, seed)
+    gradient, losses = stack.gradient(learner), stack.loss(learner)
+    for i in range(devices):
+        w = stack.w[i].view(-1, features + bias).clone().requires_grad_()
+        expected = naive(w, stack.x[i, :, :features], stack.y[i], loss, bias, l2)
+        expected.backward()
+        # twelve digits: the order of a few dozen float64 additions
+        torch.testing.assert_close(losses[i], expected.detach(), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(gradient[i], w.grad.reshape(-1), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", sorted(CLOSED))
+def test_a_device_alone_equals_its_row_in_a_stack(kind: str) -> None:
+    model, _, classes, _ = CLOSED[kind]
+    source = data(classes)
+    learner = model(0.1).learner(source)
+    stack = Batch.of(learner, source, devices=5)
+    together, losses = stack.gradient(learner), stack.loss(learner)
+    for rows in ([3], [0, 4], [4, 2, 1]):  # of several sizes, in the same memory
+        some = Batch(stack.w[rows], stack.x[rows], stack.y[rows], stack.keys[rows])
+        torch.testing.assert_close(some.gradient(learner), together[rows], rtol=1e-13, atol=1e-14)
+        torch.testing.assert_close(some.loss(learner), losses[rows], rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", sorted(CLOSED))
+def test_scores_equal_a_loop_over_the_samples(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, loss, classes, bias = CLOSED[kind]
+    source = data(classes)
+    learner = model(0.2).learner(source)
+    w = Batch.of(learner, source, devices=5).w
+    x, y = learner.features(source.x_test.double()), _typed(source.y_test)
+    scores = learner.scores(w, x, y, {})
+    for i in range(5):
+        rows = w[i].view(-1, 5 + bias)
+        expected = naive(rows, x[:, :5], y, loss, bias, 0.2)
+        torch.testing.assert_close(scores.loss[i], expected, rtol=1e-12, atol=1e-12)
+        if classes is None:
+            assert scores.accuracy[i].isnan()
+            continue
+        outputs = (x[:, :5] @ rows[:, :5].T + (rows[:, -1] if bias else 0)).tolist()
+        chosen = [int(o[0] > 0) if kind == "logistic" else int(np.argmax(o)) for o in outputs]
+        right = sum(label == target for label, target in zip(chosen, y.tolist(), strict=True))
+        assert scores.accuracy[i].item() == pytest.approx(right / len(y), abs=1e-15)
+    for limit in (1, 2 * len(x) * learner.shapes["weight"][0]):  # one device at a time, two at a time
+        monkeypatch.setattr(linear, "_LOGITS_AT_ONCE", limit)
+        again = learner.scores(w, x, y, {})
+        torch.testing.assert_close(again.loss, scores.loss, rtol=1e-13, atol=1e-14)
+        torch.testing.assert_close(again.accuracy, scores.accuracy, rtol=0, atol=0, equal_nan=True)
+
+
+def test_losses_and_gradients_are_finite_far_out() -> None:
+    for kind, (model, _, classes, _) in CLOSED.items():
+        source = data(classes)
+        learner = model().learner(source)
+        for scale in (1e4, -1e4):
+            stack = Batch.of(learner, source)
+            stack.w = stack.w * scale
+            assert stack.gradient(learner).isfinite().all(), kind
+            assert stack.loss(learner).isfinite().all(), kind
+
+
+def test_logistic_loss_is_exact_where_the_answer_is_nearly_sure() -> None:
+    learner = LogisticRegression().learner(data(2, (1,)))
+    x, y = torch.ones(1, 1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.int64)
+    assert learner.loss(torch.tensor([[30.0]]).double(), x, y, {}, NO_KEYS).item() == pytest.approx(math.log1p(math.exp(-30)))
+    loss = learner.loss(torch.tensor([[30.0]]).double(), x, y * 0, {}, NO_KEYS).item()
+    assert loss == pytest.approx(30 + math.exp(-30), rel=1e-16)
+
+
+def test_start_is_uniform_and_by_name() -> None:
+    learner = Softmax().learner(data(10, (1, 28, 28)))
+    start = learner.init(0)
+    assert start.shape == (7850,)
+    assert torch.equal(start, learner.init(0))
+    assert (start != learner.init(1)).all()
+    assert start.abs().max() <= 1 / 28
+    # a uniform variable on ±a has variance a²/3; its empirical quantiles are within 3/√n of the line
+    assert start.var().item() == pytest.approx((1 / 28) ** 2 / 3, rel=0.05)
+    ideal = (torch.arange(7850) + 0.5) / 7850 * 2 - 1
+    assert (start.sort().values * 28 - ideal).abs().max() < 2 * 1.5 / math.sqrt(7850)
+
+
+def test_unstack_gives_names_and_shapes() -> None:
+    source = data(3, (2, 2))
+    learner = Softmax().learner(source)
+    assert learner.parameters == 3 * 5
+    row = torch.arange(15.0)
+    parts = learner.unstack(torch.stack([row, row + 100]))
+    assert {name: tuple(p.shape) for name, p in parts.items()} == {"weight": (2, 3, 4), "bias": (2, 3)}
+    # outputs from the parts are outputs from the row
+    x = learner.features(source.x)
+    torch.testing.assert_close(source.x.flatten(1) @ parts["weight"][1].T + parts["bias"][1], x @ (row + 100).view(3, 5).T)
+    assert list(LogisticRegression().learner(data(2)).unstack(torch.zeros(5))) == ["weight"]
+    named = Mlp((4,)).learner(source).unstack(torch.zeros(7, Mlp((4,)).learner(source).parameters))
+    assert {name: tuple(p.shape) for name, p in named.items()} == {
+        "1.weight": (7, 4, 4),
+        "1.bias": (7, 4),
+        "3.weight": (7, 3, 4),
+        "3.bias": (7, 3),
+    }
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Softmax(-1.0), "l2"),
+        (lambda: Svm(math.nan), "l2"),
+        (lambda: Softmax().learner(data(None)), "model"),
+        (lambda: LogisticRegression().learner(data(3)), "model"),
+        (lambda: LinearRegression().learner(from_arrays(np.eye(3), np.eye(3), np.eye(3), np.eye(3))), "model"),
+        (lambda: Mlp(()), "hidden"),
+        (lambda: Mlp((0,)), "hidden"),
+        (lambda: Mlp(dropout=1.0), "dropout"),
+        (lambda: Cnn((0, 3)), "channels"),
+        (lambda: Cnn().learner(data(3)), "model"),
+        (lambda: Module("resnet"), "module"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_is_refused(make: Callable[[], object], field: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        make()
+    assert refusal.value.field == field
+
+
+# -- modules -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_linear_module_equals_the_closed_form() -> None:
+    source = data(4, (2, 3))
+    closed = Softmax().learner(source)
+    module = Module(nn.Sequential(nn.Flatten(), nn.Linear(6, 4))).learner(source)
+    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
+        stack = Batch.of(closed, source, devices=4)
+        w, x = stack.w.to(dtype), stack.x.to(dtype)
+        parts = closed.unstack(w)
+        w_module = torch.cat([parts["weight"].reshape(4, -1), parts["bias"]], 1)
+        images = x[..., :6].reshape(4, -1, 2, 3)
+        expected = closed.unstack(closed.gradient(w, x, stack.y, {}, stack.keys).clone())
+        found = module.unstack(module.gradient(w_module, images, stack.y, {}, stack.keys))
+        torch.testing.assert_close(found["1.weight"], expected["weight"], rtol=tolerance, atol=tolerance)
+        torch.testing.assert_close(found["1.bias"], expected["bias"], rtol=tolerance, atol=tolerance)
+        losses = module.loss(w_module, images, stack.y, {}, stack.keys), closed.loss(w, x, stack.y, {}, stack.keys)
+        torch.testing.assert_close(*losses, rtol=tolerance, atol=tolerance)
+        x_test = source.x_test.to(dtype)
+        one, other = (
+            closed.scores(w, closed.features(x_test), source.y_test, {}),
+            module.scores(w_module, x_test, source.y_test, {}),
+        )
+        torch.testing.assert_close(one.loss, other.loss, rtol=tolerance, atol=tolerance)
+        assert torch.equal(one.accuracy, other.accuracy)
+
+
+class Tokens(nn.Module):
+    """Embedding, tied weights: the same table reads the words and scores them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(6, 4)
+        self.norm = nn.LayerNorm(4)
+        self.head = nn.Linear(4, 6, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.norm(self.table(x.abs().clamp(max=2).mul(2).long()).mean(1)))
+
+
+class Remembers(nn.Module):
+    """Buffers of its own: one is put anew, one is counted up in place, one is only read and is called key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(5, 3)
+        self.register_buffer("average", torch.zeros(5))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("key", torch.linspace(0, 1, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.average = 0.9 * self.average + 0.1 * x.mean(0)
+        self.calls.add_(1)
+        return self.layer((x - self.average) * self.key)
+
+
+class Recurrent(nn.Module):
+    """Cannot run stacked: torch's recurrent layers have no rule for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(2, 4, batch_first=True)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.gru(x)[0][:, -1])
+
+
+class Branches(nn.Module):
+    """Cannot run stacked either: what is computed depends on the data."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other, self.norm = nn.Linear(5, 3), nn.Linear(5, 3), nn.BatchNorm1d(3, momentum=None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.one(x) if x.sum() > 0 else self.other(x) * x.max().item())
+
+
+class Shared(nn.Module):
+    """One layer under two names, applied twice; one parameter under two names of its layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(5, 5)
+        self.second, self.last = self.first, nn.Linear(5, 3)
+        self.last.offset = self.last.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.tanh(self.second(torch.tanh(self.first(x))))) + self.last.offset
+
+
+IMAGE = (3, 4, 4)
+MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int | None]] = {
+    "mlp": (lambda: nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3)), (5,), 3),
+    "regression": (lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 1)), (5,), None),
+    "cnn": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 3)), IMAGE, 3),
+    "layer norm": (lambda: nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 3)), (5,), 3),
+    "group norm": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(16, 3)), IMAGE, 3),
+    "batch norm": (lambda: nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 3)), (5,), 3),
+    "batch norm 2d": (
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, momentum=0.3), nn.Flatten(), nn.Linear(16, 3)),
+        IMAGE,
+        3,
+    ),
+    "tied": (Tokens, (7,), 6),
+    "shared": (Shared, (5,), 3),
+    "own buffers": (Remembers, (5,), 3),
+    "recurrent": (Recurrent, (6, 2), 3),
+    "branches": (Branches, (5,), 3),
+}
+
+
+def plain_modules(learner: Learner, make: Callable[[], nn.Module], w: Tensor) -> list[nn.Module]:
+    """What a user would write: one module a device, with its row of w as parameters."""
+    copies = [copy.deepcopy(make()).double() for _ in w]
+    for module, row in zip(copies, w, strict=True):
+        for name, part in learner.unstack(row).items():
+            module.get_parameter(name).data.copy_(part)
+    return copies
+
+
+def plain_loss(module: nn.Module, x: Tensor, y: Tensor, classes: int | None) -> Tensor:
+    outputs = module(x)
+    return F.cross_entropy(outputs, y) if classes else 0.5 * ((outputs[:, 0] - y) ** 2).mean()
+
+
+@pytest.mark.parametrize("kind", MODULES)
+def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gradients, losses, buffers and scores over several steps: to 1e-10, since both sum in another order."""
+    make, shape, classes = MODULES[kind]
+    torch.manual_seed(0)
+    module = make()
+    before = copy.deepcopy(module.state_dict())
+    source = data(classes, shape)
+    learner = Module(module).learner(source)
+    buffers = buffers_of(learner, 3)
+    w = Batch.of(learner, source, spread=0.3).w
+    plain = plain_modules(learner, lambda: module, w)
+    for step in range(4):
+        stack = Batch.of(learner, source, seed=step)
+        stack.w = w
+        losses, gradient = stack.loss(learner, buffers), stack.gradient(learner, buffers)
+        for i, own in enumerate(plain):
+            own.train().zero_grad()
+            loss = plain_loss(own, stack.x[i], stack.y[i], classes)
+            loss.backward()
+            slopes = [p.grad if p.grad is not None else torch.zeros_like(p) for p in own.parameters()]
+            torch.testing.assert_close(losses[i], loss.detach(), rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(gradient[i], torch.cat([g.reshape(-1) for g in slopes]), rtol=1e-10, atol=1e-12)
+            for name, b in own.named_buffers():
+                torch.testing.assert_close(buffers[name][i], b, rtol=1e-10, atol=1e-12)
+            for p, g in zip(own.parameters(), slopes, strict=True):
+                p.data -= 0.1 * g
+        w = w - 0.1 * gradient
+    kept = copy.deepcopy(buffers)
+    scores = learner.scores(w, source.x_test.double(), _typed(source.y_test), buffers)
+    assert all(torch.equal(kept[name], b) for name, b in buffers.items())  # to look changes nothing
+    for i, own in enumerate(plain):
+        own.eval()
+        expected = plain_loss(own, source.x_test.double(), _typed(source.y_test), classes)
+        torch.testing.assert_close(scores.loss[i], expected.detach(), rtol=1e-10, atol=1e-12)
+        if classes:
+            right = (own(source.x_test.double()).argmax(1) == source.y_test).double().mean()
+            torch.testing.assert_close(scores.accuracy[i], right)
+        else:
+            assert scores.accuracy[i].isnan()
+    monkeypatch.setattr(modules, "_NUMBERS_AT_ONCE", 3 * 3 * 4 * math.prod(shape))  # three samples at a time
+    if kind != "branches":  # whose answer depends on the whole batch
+        again = learner.scores(w, source.x_test.double(), _typed(source.y_test), buffers)
+        torch.testing.assert_close(again.loss, scores.loss, rtol=1e-10, atol=1e-12)
+        torch.testing.assert_close(again.accuracy, scores.accuracy, rtol=0, atol=1e-12, equal_nan=True)
+    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())  # the user's own is as it was
+    assert module.training
+
+
+def test_batch_norm_keeps_each_device_by_itself() -> None:
+    source = data(3)
+    learner = Module(lambda: nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3))).learner(source)
+    assert sorted(learner.buffers()) == ["0.num_batches_tracked", "0.running_mean", "0.running_var"]
+    assert sorted(learner.shapes) == ["0.bias", "0.weight", "1.bias", "1.weight"]  # the statistics are not mixed
+    stack, buffers = Batch.of(learner, source), buffers_of(learner, 3)
+    stack.x[1] += 10
+    stack.gradient(learner, buffers)
+    stack.gradient(learner, buffers)
+    assert buffers["0.num_batches_tracked"].tolist() == [2, 2, 2]
+    assert (buffers["0.running_mean"][1] > 1).all()
+    assert (buffers["0.running_mean"][[0, 2]] < 1).all()
+    # a device is scored with its own statistics: the same model, other buffers, other scores
+    same = stack.w[:1].expand(3, -1)
+    loss = learner.scores(same, source.x_test.double(), source.y_test, buffers).loss
+    assert len(set(loss.tolist())) == 3
+
+
+# -- dropout -----------------------------------------------------------------------------------------------------------
+
+
+class Masks(nn.Module):
+    """Its gradient is its masks: a parameter for each element of `layers` applications of `drop` to ones."""
+
+    def __init__(self, drop: Callable[[nn.Module, Tensor], Tensor], layers: int, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(layers, *shape))
+        self.drop, self.layer = drop, nn.Dropout(0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        dropped = [self.drop(self, scale.expand(len(x), *scale.shape)) for scale in self.scale]
+        return torch.stack(dropped, 1).flatten(1)
+
+
+def masks(
+    drop: Callable[[nn.Module, Tensor], Tensor], keys: Tensor, layers: int = 1, shape: tuple[int, ...] = (4000,), p: float = 0.5
+) -> Tensor:
+    """What is kept, as 0 and 1: [devices, layers, …shape]."""
+    source = data(None, (1,))
+    learner = Module(Masks(drop, layers, shape), loss=lambda outputs, y: outputs.sum(1)).learner(source)
+    w = learner.init(0).double().expand(len(keys), -1)
+    one = torch.ones(len(keys), 1, 1, dtype=torch.float64)
+    found = learner.gradient(w, one, one[..., 0], {}, keys) * (1 - p)
+    assert torch.isin(found, torch.tensor([0.0, 1.0], dtype=torch.float64)).all()
+    torch.testing.assert_close(
+        learner.loss(w, one, one[..., 0], {}, keys) * (1 - p), found.sum(1)
+    )  # the loss has the same masks
+    plain = learner.scores(w, one[0], one[0, :, 0], {}).loss
+    torch.testing.assert_close(plain, torch.full_like(plain, math.prod((layers, *shape))))  # and evaluation has none
+    return found.view(len(keys), layers, *shape)
+
+
+KEYS = torch.from_numpy(draws.bits(0, "keys", np.arange(4)).view(np.int64))
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_dropout_keeps_the_right_share(p: float) -> None:
+    kept = masks(lambda own, x: F.dropout(x, p, own.training), KEYS, layers=3, p=p)
+    # 4,000 elements a mask: five standard deviations
+    assert ((kept.mean(-1) - (1 - p)).abs() < 5 * math.sqrt(p * (1 - p) / 4000)).all()
+    # no mask tells anything of another, nor an element of its neighbour
+    rows = (kept - kept.mean(-1, keepdim=True)).reshape(12, -1)
+    rows = rows / rows.norm(dim=1, keepdim=True)
+    assert ((rows @ rows.T).fill_diagonal_(0).abs() < 5 / math.sqrt(4000)).all()
+    assert ((rows[:, 1:] * rows[:, :-1]).sum(1).abs() < 5 / math.sqrt(4000)).all()
+
+
+def test_dropout_is_by_name() -> None:
+    layer = masks(lambda own, x: own.layer(x), KEYS, layers=3)
+    assert torch.equal(layer, masks(lambda own, x: own.layer(x), KEYS, layers=3))
+    assert torch.equal(layer[[2]], masks(lambda own, x: own.layer(x), KEYS[[2]], layers=3))  # alone as in a stack
+    assert torch.equal(layer, masks(lambda own, x: F.dropout(x, 0.5, own.training), KEYS, layers=3))
+    assert torch.equal(layer, masks(lambda own, x: F.dropout(x.clone(), training=own.training, inplace=True), KEYS, layers=3))
+    in_turn = masks(lambda own, x: own.layer(x) * (x.max().item() > 0), KEYS, layers=3)
+    assert torch.equal(layer, in_turn)  # a module that cannot run stacked has the same masks
+    flat = layer.reshape(12, -1)
+    assert all((flat[i] != flat[j]).any() for i in range(12) for j in range(i))  # every device and every layer has its own
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape"), [(nn.Dropout1d, (64, 5)), (nn.Dropout2d, (64, 2, 3)), (nn.Dropout3d, (64, 2, 1, 2))]
+)
+def test_channelwise_dropout_drops_whole_channels(kind: type[nn.Module], shape: tuple[int, ...]) -> None:
+    channel = kind(0.5)
+
+    def drop(own: nn.Module, x: Tensor) -> Tensor:
+        return channel.train(own.training)(x)
+
+    kept = masks(drop, KEYS, layers=2, shape=shape).flatten(3)
+    assert torch.equal(kept, kept[..., :1].expand_as(kept))
+    assert 0.3 < kept.mean() < 0.7
+
+
+def test_a_layer_under_two_names_drops_in_both() -> None:
+    drop = nn.Dropout(0.5)
+    module = nn.Sequential(nn.Linear(5, 40), drop, nn.Linear(40, 40), drop, nn.Linear(40, 3))
+    source = data(3)
+    learner = Module(module).learner(source)
+    stack = Batch.of(learner, source)
+    assert torch.equal(stack.gradient(learner), stack.gradient(learner))
+    first, stack.keys = stack.gradient(learner), stack.keys + 1
+    assert (first != stack.gradient(learner)).any()
+    assert all(layer.p == 0.5 for layer in module if isinstance(layer, nn.Dropout))  # the user's module is as it was
+
+
+def test_dropping_everything_gives_zeros() -> None:
+    source = data(3)
+    learner = Module(nn.Sequential(nn.Dropout(1.0), nn.Linear(5, 3))).learner(source)
+    stack = Batch.of(learner, source)
+    gradient = learner.unstack(stack.gradient(learner))
+    assert (gradient["1.weight"] == 0).all()
+    assert gradient["1.bias"].isfinite().all()
+
+
+class Calls(nn.Module):
+    """A linear layer and whatever is done to its outputs."""
+
+    def __init__(self, then: Callable[[nn.Module, Tensor], Tensor], outputs: int = 3) -> None:
+        super().__init__()
+        self.layer, self.then = nn.Linear(5, outputs), then
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.then(self, self.layer(x))
+
+
+def lazy() -> nn.Module:
+    return nn.Sequential(nn.LazyLinear(3))
+
+
+def complex_numbers() -> nn.Module:
+    module = Calls(lambda own, x: x)
+    module.phase = nn.Parameter(torch.ones(2, dtype=torch.complex64))
+    return module
+
+
+def all_frozen() -> nn.Module:
+    return nn.Linear(5, 3).requires_grad_(False)
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "functional dropout in evaluation": (lambda: Calls(lambda own, x: F.dropout(x)), "training=self.training"),
+    "alpha dropout": (lambda: nn.Sequential(nn.Linear(5, 3), nn.AlphaDropout()), "only randomness is Dropout"),
+    "noise": (lambda: Calls(lambda own, x: x + torch.randn(3)), "only randomness is Dropout"),
+    "noise of the batch": (lambda: Calls(lambda own, x: x + torch.rand_like(x)), "only randomness is Dropout"),
+    "noise in turn": (
+        lambda: Calls(lambda own, x: torch.bernoulli(x.sigmoid()) * x.max().item()),
+        "only randomness is Dropout",
+    ),
+    "no parameters": (nn.Flatten, "parameters to train"),
+    "all frozen": (all_frozen, "parameters to train"),
+    "complex": (complex_numbers, "real numbers"),
+    "lazy": (lazy, "lazy layers have run once"),
+    "another shape": (lambda: nn.Linear(4, 3), r"batch of shape \[2, 5\]; torch says: mat1 and mat2"),
+    "too few outputs": (lambda: nn.Linear(5, 2), r"\[batch, 3\]"),
+    "outputs of another shape": (lambda: Calls(lambda own, x: x[:, :, None]), r"\[batch, 3\]"),
+    "not a tensor": (lambda: Calls(lambda own, x: (x, x)), "torch says"),
+    "its own mistake": (lambda: Calls(lambda own, x: own.missing(x)), "torch says: 'Calls' object has no attribute 'missing'"),
+    "not a module": (lambda: None, "a function that makes a torch.nn.Module"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_modules_that_cannot_be_trained_are_refused_in_one_sentence(kind: str) -> None:
+    make, sentence = REFUSED[kind]
+    state = torch.random.get_rng_state()
+    with pytest.raises(InputError, match=sentence) as refusal:
+        Module(make).learner(data(3))  # type: ignore[arg-type]
+    assert "\n" not in str(refusal.value)
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_batches_that_a_module_cannot_take_are_refused() -> None:
+    source = data(3)
+    learner = Module(nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3))).learner(source)
+    stack = Batch.of(learner, source, batch=1)
+    with pytest.raises(InputError, match=r"batch of shape \[1, 5\]; torch says: Expected more than 1 value"):
+        stack.gradient(learner, buffers_of(learner, 3))
+
+
+# -- losses, starts, frozen parameters ---------------------------------------------------------------------------------
+
+
+def test_a_loss_of_the_users_own() -> None:
+    source = data(3)
+
+    def focal(outputs: Tensor, y: Tensor) -> Tensor:
+        share = outputs.softmax(1).gather(1, y[:, None])[:, 0]
+        return -((1 - share) ** 2) * share.log()
+
+    module = nn.Linear(5, 3)
+    learner = Module(module, loss=focal).learner(source)
+    stack = Batch.of(learner, source)
+    gradient = stack.gradient(learner)
+    for i, own in enumerate(plain_modules(learner, lambda: module, stack.w)):
+        focal(own(stack.x[i]), stack.y[i]).mean().backward()
+        expected = torch.cat([p.grad.reshape(-1) for p in own.parameters()])
+        torch.testing.assert_close(gradient[i], expected, rtol=1e-10, atol=1e-12)
+    with pytest.raises(InputError) as refusal:
+        Module(nn.Linear(5, 3), loss=nn.CrossEntropyLoss()).learner(source)
+    assert refusal.value.field == "loss"
+
+
+def test_regression_on_several_targets() -> None:
+    x, y = torch.randn(30, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60.0).view(30, 2) / 60
+    source = from_arrays(x, y, x, y)
+    module = nn.Linear(5, 2)
+    learner = Module(module).learner(source)
+    scores = learner.scores(learner.init(0)[None], source.x_test, source.y_test, {})
+    expected = ((module(x) - y) ** 2).sum(1).mean() / 2
+    torch.testing.assert_close(scores.loss[0], expected.detach())
+
+
+def test_a_module_is_its_own_start_and_a_function_is_called_for_each_seed() -> None:
+    source = data(3)
+    module = nn.Linear(5, 3)
+    given = Module(module).learner(source)
+    own = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+    assert torch.equal(given.init(0), own)
+    assert torch.equal(given.init(7), own)
+    with torch.no_grad():
+        module.weight.zero_()
+    assert torch.equal(given.init(0), own)  # a copy, whatever becomes of the user's
+
+    class Net(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(5, 3)
+
+    state = torch.random.get_rng_state()
+    for make in (lambda: nn.Linear(5, 3), Net):
+        made = Module(make).learner(source)
+        assert torch.equal(made.init(3), Module(make).learner(source).init(3))
+        assert (made.init(3) != made.init(4)).all()
+    assert torch.equal(state, torch.random.get_rng_state())  # and torch's own generator is left alone
+
+
+class Backbone(nn.Module):
+    """Random features that are not trained, and a number that cannot be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Linear(5, 8).requires_grad_(False)
+        self.shift = nn.Parameter(torch.tensor(2), requires_grad=False)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.features(x)) + self.shift)
+
+
+def test_frozen_parameters_are_constants() -> None:
+    source = data(3)
+    learner = Module(Backbone).learner(source)
+    assert list(learner.shapes) == ["head.weight", "head.bias"]
+    assert learner.buffers() == {}
+    stack = Batch.of(learner, source)
+    frozen = copy.deepcopy(learner.module.features).double()  # type: ignore[attr-defined]
+    for dtype in (torch.float64, torch.float32, torch.float64):  # casting to and fro loses nothing: they were float32
+        gradient = learner.gradient(stack.w.to(dtype), stack.x.to(dtype), stack.y, {}, stack.keys)
+        assert gradient.dtype == dtype
+    for i in range(3):
+        head = nn.Linear(8, 3).double()
+        for name, part in learner.unstack(stack.w[i]).items():
+            head.get_parameter(name.removeprefix("head.")).data.copy_(part)
+        F.cross_entropy(head(torch.tanh(frozen(stack.x[i])) + 2), stack.y[i]).backward()
+        expected = torch.cat([p.grad.reshape(-1) for p in head.parameters()])
+        torch.testing.assert_close(gradient[i], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_cnn_and_mlp_are_what_they_say() -> None:
+    source = data(3, IMAGE)
+    cnn = Cnn((4, 5), norm=True).learner(source)
+    assert sorted(cnn.buffers()) == [f"{k}.{b}" for k in (1, 5) for b in ("num_batches_tracked", "running_mean", "running_var")]
+    assert cnn.parameters == (3 * 9 + 1) * 4 + 8 + (4 * 9 + 1) * 5 + 10 + (5 + 1) * 3
+    assert Cnn((4, 5)).learner(source).buffers() == {}
+    mlp = Mlp((7, 6), dropout=0.5).learner(source)
+    assert mlp.parameters == 49 * 7 + 8 * 6 + 7 * 3
+    stack = Batch.of(mlp, source)
+    first, stack.keys = stack.gradient(mlp), stack.keys + 1
+    assert (first != stack.gradient(mlp)).any()

@@ -1,0 +1,233 @@
+"""Every step rule against its formula, read element by element in mpmath."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import mpmath
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from mpmath import mpf
+from torch import Tensor
+
+from gossamer.algorithms import Constant, Matched, Power, Ratio, Safe
+from gossamer.algorithms.steps import StepRule
+from gossamer.errors import InputError
+
+DTYPES = st.sampled_from([torch.float32, torch.float64])
+POWERS = st.one_of(st.sampled_from([1, 2, 3, 2.5, 15, 31, 101]), st.floats(1, 101)).map(float)
+RULES: list[StepRule] = [Constant(), Power(), Matched(), Matched(1e-3), Safe(), Safe(0.1)]
+
+
+@pytest.fixture(autouse=True)
+def _digits() -> Iterator[None]:
+    with mpmath.workdps(50):
+        yield
+
+
+def no_loss() -> Tensor:
+    raise AssertionError("this rule has no use for the loss")
+
+
+def signed(lowest: float, highest: float) -> st.SearchStrategy[float]:
+    """Any sign, any order of magnitude from 10^lowest to 10^highest, or zero."""
+    size = st.floats(lowest, highest).map(lambda exponent: 10.0**exponent)
+    return st.one_of(size, size.map(lambda x: -x), st.just(0.0))
+
+
+@st.composite
+def points(draw: st.DrawFn, lowest: float = -8, dtypes: st.SearchStrategy[torch.dtype] = DTYPES) -> tuple[Tensor, Tensor]:
+    """Models w̄ and directions d [devices, parameters]."""
+    m, n, dtype = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(dtypes)
+    w = draw(st.lists(signed(lowest, 4), min_size=m * n, max_size=m * n))
+    d = draw(st.lists(signed(-8, 3), min_size=m * n, max_size=m * n))
+    return torch.tensor(w, dtype=dtype).reshape(m, n), torch.tensor(d, dtype=dtype).reshape(m, n)
+
+
+ETAS = st.floats(-4, 0).map(lambda exponent: 10.0**exponent)
+
+
+def power(x: mpf, c: float | mpf) -> mpf:
+    return mpmath.sign(x) * mpmath.power(abs(x), mpf(c)) if x else mpf(0)
+
+
+def exact_rate(rule: StepRule, w: mpf, eta: mpf, p: mpf) -> mpf:
+    """What DESIGN.md calls the rate of a coordinate."""
+    match rule:
+        case Matched(floor):
+            return eta * p * max(abs(w), mpf(floor)) ** (p - 1)
+        case Power():
+            return eta ** (1 + p / 2)
+        case Constant():
+            return eta
+    raise AssertionError(rule)
+
+
+def eps(x: Tensor) -> float:
+    return torch.finfo(x.dtype).eps
+
+
+def near(got: float, exact: mpf, size: mpf, p: float, eps: float) -> bool:
+    """The dual accuracy of the power mean: |got^[p] − exact| <= 8·p·eps·(the sizes that were added)."""
+    return abs(power(mpf(got), p) - exact) <= 8 * p * eps * size
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+@given(points(), ETAS, POWERS)
+@settings(max_examples=120)
+@example((torch.tensor([[1e-8, 0.0]]), torch.tensor([[0.0, 0.0]])), 0.01, 101.0)  # no direction, no move
+@example((torch.tensor([[1e4, -1e4]]), torch.tensor([[1e3, 1e3]])), 1.0, 101.0)
+@example((torch.tensor([[1e-8, -1e-8]]).double(), torch.tensor([[1e3, 1e3]]).double()), 1.0, 101.0)
+def test_a_rule_is_its_formula(rule: StepRule, point: tuple[Tensor, Tensor], eta: float, p: float) -> None:
+    """w⁺ = (w̄^[p] − rate·d)^[1/p]; `Safe` takes w̄ − η·d where that would change the sign."""
+    w, d = point
+    result = rule(w.clone(), d.clone(), eta, p, no_loss)
+    assert result.dtype == w.dtype
+    assert result.isfinite().all()
+    for got, w_i, d_i in zip(*(x.flatten().tolist() for x in (result, w, d)), strict=True):
+        x, g, step = mpf(w_i), mpf(d_i), mpf(eta) * mpf(d_i)
+        term = exact_rate(rule, x, mpf(eta), mpf(p)) * g
+        exact, size = power(x, p) - term, abs(power(x, p)) + abs(term)
+        by_the_mirror = near(got, exact, size, p, eps(w))
+        if isinstance(rule, Safe) and p > 1:
+            by_the_gradient = abs(mpf(got) - (x - step)) <= 2 * eps(w) * (abs(x) + abs(step))
+            if abs(exact) > 8 * p * eps(w) * size:  # otherwise rounding decides on which side of zero it is
+                assert by_the_mirror if exact * x > 0 else by_the_gradient
+            else:
+                assert by_the_mirror or by_the_gradient
+        else:
+            assert by_the_mirror
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+@given(points(), ETAS)
+@settings(max_examples=30)
+def test_an_eta_a_device(rule: StepRule, point: tuple[Tensor, Tensor], eta: float) -> None:
+    """η [devices, 1] is every device's own."""
+    w, d = point
+    etas = torch.tensor([[eta * (i + 1)] for i in range(len(w))], dtype=w.dtype)
+    for p in (1.0, 3.0):
+        together = rule(w.clone(), d, etas, p, no_loss)
+        for i in range(len(w)):
+            alone = rule(w[i : i + 1].clone(), d[i : i + 1], etas[i : i + 1], p, no_loss)
+            assert torch.equal(together[i : i + 1], alone)
+
+
+@pytest.mark.parametrize("rule", [Constant(), Matched(), Safe()], ids=repr)
+@given(points(), ETAS)
+@settings(max_examples=50)
+def test_p_1_is_the_plain_step_bit_for_bit(rule: StepRule, point: tuple[Tensor, Tensor], eta: float) -> None:
+    w, d = point
+    assert torch.equal(rule(w.clone(), d, eta, 1.0, no_loss), torch.sub(w, d, alpha=eta))
+    etas = torch.full((len(w), 1), eta, dtype=w.dtype)
+    assert torch.equal(rule(w.clone(), d, etas, 1.0, no_loss), w - etas * d)
+
+
+@given(points(), ETAS)
+@settings(max_examples=30)
+def test_p_1_of_the_papers_rule(point: tuple[Tensor, Tensor], eta: float) -> None:
+    """η₀^1.5: 0.001 for the 0.01 that the paper also prints."""
+    w, d = point
+    assert torch.equal(Power()(w.clone(), d, eta, 1.0, no_loss), torch.sub(w, d, alpha=eta**1.5))
+    assert Power().rate(0.01, 1) == pytest.approx(0.001, rel=1e-14)
+
+
+@given(points(), ETAS, POWERS)
+@settings(max_examples=200)
+def test_safe_never_changes_a_sign_that_the_plain_step_keeps(point: tuple[Tensor, Tensor], eta: float, p: float) -> None:
+    w, d = point
+    plain = torch.sub(w, d, alpha=eta) if p == 1 else w - eta * d
+    result = Safe()(w.clone(), d, eta, p, no_loss)
+    changed = (result * w.sign() < 0) | ((result == 0) & (w != 0))
+    assert ((plain * w.sign() <= 0) | ~changed).all()
+
+
+@given(st.floats(-2, 4), st.floats(-3, -0.5), st.booleans(), st.booleans(), POWERS)
+@settings(max_examples=200)
+def test_to_first_order_matched_is_the_plain_step(size: float, share: float, up: bool, positive: bool, p: float) -> None:
+    """Above the floor and for η·p·|d| ≪ |w̄|, w⁺ is w̄ − η·d but for a second-order term (p − 1)/2·(η·d)²/|w̄|."""
+    w = torch.tensor([[10.0**size if positive else -(10.0**size)]], dtype=torch.float64)
+    d = (w.abs() / p) * 10.0**share * (1 if up else -1)
+    result, plain = Matched(1e-2)(w.clone(), d, 1.0, p, no_loss), w - d
+    second = (p - 1) / 2 * d.square() / w.abs()
+    assert ((result - plain).abs() <= 2 * second + 20 * eps(w) * w.abs()).all()
+    assert ((result - plain).abs() >= 0.5 * second - 20 * eps(w) * w.abs()).all()
+
+
+@given(points(), ETAS, st.sampled_from([1.0, 2.5, 3.0, 15.0]))
+@settings(max_examples=100)
+def test_ratio_of_norms(point: tuple[Tensor, Tensor], eta: float, p: float) -> None:
+    """rate = η·‖w̄^[p]‖/‖d‖, one number a device."""
+    w, d = point
+    result = Ratio("norm")(w.clone(), d.clone(), eta, p, no_loss)
+    assert result.isfinite().all()
+    for got, w_i, d_i in zip(*(x.tolist() for x in (result, w, d)), strict=True):
+        z, g = [power(mpf(x), p) for x in w_i], [mpf(x) for x in d_i]
+        rate = mpf(eta) * mpmath.norm(z) / mpmath.norm(g) if any(g) else mpf(0)
+        for got_j, z_j, g_j in zip(got, z, g, strict=True):
+            assert near(got_j, z_j - rate * g_j, abs(z_j) + abs(rate * g_j), p, eps(w))
+
+
+@given(points(), ETAS, POWERS, st.floats(-3, 1))
+@settings(max_examples=100)
+def test_ratio_as_printed(point: tuple[Tensor, Tensor], eta: float, p: float, size: float) -> None:
+    """rate = η·|w̄^[p]|/|f(w̄)|, with f the device's batch loss at the aggregate."""
+    w, d = point
+    f = torch.tensor([10.0**size * (i + 1) for i in range(len(w))], dtype=w.dtype)
+    result = Ratio("printed")(w.clone(), d.clone(), eta, p, lambda: f)
+    assert result.isfinite().all()
+    for got, w_i, d_i, f_i in zip(*(x.tolist() for x in (result, w, d, f)), strict=True):
+        for got_j, x, g in zip(got, map(mpf, w_i), map(mpf, d_i), strict=True):
+            term = mpf(eta) * abs(power(x, p)) / abs(mpf(f_i)) * g
+            assert near(got_j, power(x, p) - term, abs(power(x, p)) + abs(term), p, eps(w))
+
+
+EXTREMES = [0.0, 1e-38, 1e-30, 1e-8, 1e-3, 1.0, 1e4, 1e8]
+
+
+@pytest.mark.parametrize("rule", [*RULES, Ratio("norm"), Ratio("printed")], ids=repr)
+@pytest.mark.parametrize("p", [1.0, 1.5, 3.0, 15.0, 101.0, 1001.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_extreme_magnitudes_stay_finite(rule: StepRule, p: float, dtype: torch.dtype) -> None:
+    """Every pair of a weight and a direction, both signs, side by side in one model."""
+    values = torch.tensor(EXTREMES, dtype=dtype)
+    w = torch.cat([values, -values])
+    grid = torch.cartesian_prod(w, w)
+    result = rule(grid[:, :1].T.clone(), grid[:, 1:].T.clone(), 0.1, p, lambda: torch.ones(1, dtype=dtype))
+    assert result.isfinite().all()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.parametrize("p", [1.0, 3.0, 101.0])
+def test_nan_is_never_a_silent_number(rule: StepRule, p: float) -> None:
+    w, d = torch.tensor([[math.nan, 1.0, 1.0]]), torch.tensor([[1.0, math.nan, 1.0]])
+    assert rule(w, d, 0.01, p, no_loss).isnan().tolist() == [[True, True, False]]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_many_elements(rule: StepRule) -> None:
+    """Elements are worked on in blocks: more than one block gives what each element gives alone."""
+    w = torch.linspace(-2, 2, 150_001, dtype=torch.float64)[None]
+    d = torch.linspace(3, -1, 150_001, dtype=torch.float64)[None]
+    some = torch.tensor([0, 1, 65_535, 65_536, 75_000, 131_072, 150_000])
+    result = rule(w.clone(), d, 0.01, 3.0, no_loss)[:, some]
+    torch.testing.assert_close(result, rule(w[:, some], d[:, some], 0.01, 3.0, no_loss), rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: Matched(0), "floor"),
+        (lambda: Safe(-1.0), "floor"),
+        (lambda: Safe(math.nan), "floor"),
+        (lambda: Matched(math.inf), "floor"),
+        (lambda: Ratio("mean"), "form"),
+    ],
+)
+def test_refusals(make: Callable[[], StepRule], field: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        make()
+    assert refusal.value.field == field

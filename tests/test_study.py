@@ -1,0 +1,366 @@
+"""A study from Python: equality, seeds, plans, runs with the user's own data, modules and networks, comparisons."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import gossamer as gs
+from gossamer import draws
+from gossamer.cli import main
+from gossamer.errors import DataError, GossamerError, InputError
+from gossamer.study import Interrupted, Run
+
+
+def small(**changes: Any) -> gs.Study:
+    """A study that runs in a few hundredths of a second."""
+    return replace(
+        gs.Study(gs.DPSGD(eta=0.1), gs.Ring(5), rounds=6, measure=gs.Measure(every=3, accuracy_targets=(0.2,))), **changes
+    )
+
+
+def blobs(samples: int = 240) -> gs.Data:
+    """Three clouds of points, far enough apart to be learned in a few rounds."""
+    y = np.arange(samples) % 3
+    x = 0.5 * draws.normal(0, "blobs", np.arange(samples)[:, None], np.arange(4)) + np.eye(3, 4)[y] * 3
+    return gs.from_arrays(x[:180], y[:180], x[180:], y[180:], name="blobs")
+
+
+class Net(nn.Module):
+    """All that stays local or draws: BatchNorm, dropout, and a frozen layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Linear(4, 8).requires_grad_(False)
+        self.norm, self.drop, self.head = nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.drop(torch.relu(self.norm(self.features(x)))))
+
+
+def own(**changes: Any) -> gs.Study:
+    """A study of the user's own arrays and module."""
+    return small(**{"data": blobs(), "split": gs.Dirichlet(1.0), "model": gs.Module(Net), "rounds": 20, **changes})
+
+
+def same(one: Run, other: Run) -> bool:
+    """Equal to the last bit: models and measurements."""
+    return all(torch.equal(one.models[name], other.models[name]) for name in {*one.models, *other.models}) and all(
+        np.array_equal(one.metrics[name], other.metrics[name], equal_nan=True) for name in {*one.metrics, *other.metrics}
+    )
+
+
+# -- the study itself --------------------------------------------------------------------------------------------------
+
+
+def test_studies_are_equal_if_they_say_the_same() -> None:
+    assert small() == small()
+    assert gs.Study() == gs.Study()
+    data = blobs()
+    assert own(data=data) == own(data=data)
+    assert own() != own()  # other arrays, even if the same numbers are in them
+    for change in (
+        {"algorithm": gs.DPSGD(eta=0.2)},
+        {"network": gs.Ring(6)},
+        {"split": gs.OneLabel()},
+        {"model": gs.Softmax(l2=0.1)},
+        {"measure": gs.Measure(every=1)},
+        {"seed": 1},
+    ):
+        assert small(**change) != small()
+
+
+def test_with_seed_moves_every_seed_by_the_same_amount(tmp_path: Path) -> None:
+    network = gs.Cycle((gs.Random(5, 0.5, seed=3) & gs.LinkFailure(0.1, seed=5), gs.Ring(5))) & gs.Churn(0.1, 0.5, seed=2)
+    study = small(network=network, seed=10, data=gs.LeastSquares(5, seed=7), model=gs.LinearRegression())
+    moved = study.with_seed(14)
+    assert moved.seed == 14
+    assert moved.network == gs.Cycle((gs.Random(5, 0.5, seed=7) & gs.LinkFailure(0.1, seed=9), gs.Ring(5))) & gs.Churn(
+        0.1, 0.5, seed=6
+    )
+    assert moved.data == gs.LeastSquares(5, seed=11)
+    assert moved.with_seed(10) == study
+    assert study.with_seed(10) == study
+
+
+def test_with_seed_leaves_alone_what_is_not_drawn(tmp_path: Path) -> None:
+    trace = tmp_path / "contacts.txt"
+    trace.write_text("0 0 1\n1 1 2\n2 2 3\n3 3 4\n")
+    function: Callable[[int], list[tuple[int, int]]] = lambda t: [(0, 1)]  # noqa: E731
+    for network in (gs.Ring(5), gs.ContactTrace(trace), gs.Graph(5, ((0, 1), (2, 3))), gs.Callback(5, function)):
+        assert small(network=network).with_seed(3).network == network
+    moved = small(network=gs.ContactTrace(trace) & gs.LinkFailure(0.5)).with_seed(3)
+    assert moved.network == gs.ContactTrace(trace) & gs.LinkFailure(0.5, seed=3)
+    data = blobs()
+    assert own(data=data).with_seed(3).data is data
+    assert small().with_seed(3).data == gs.Digits()  # the same test images for every seed
+
+
+def test_another_seed_is_another_run() -> None:
+    network = gs.Random(5, 0.4)
+    runs = [gs.run(small(network=network).with_seed(seed)) for seed in (0, 1, 0)]
+    assert same(runs[0], runs[2])
+    assert not same(runs[0], runs[1])
+
+
+def test_a_plan_has_all_that_the_study_says() -> None:
+    study = small(batch=7, seed=3, dtype="float64", threads=1)
+    plan = study.plan()
+    assert (plan.task.batch, plan.seed, plan.dtype, plan.threads, plan.rounds) == (7, 3, "float64", 1, 6)
+    assert (plan.network, plan.algorithm, plan.measure, plan.task.model) == (
+        study.network,
+        study.algorithm,
+        study.measure,
+        study.model,
+    )
+    assert plan.task.split.devices == 5
+    data = blobs()
+    assert small().plan(data).task.data is data  # loaded already
+    given = gs.from_lists([[0, 1], [2], [3], [4], [5, 6]])
+    assert small(split=given).plan().task.split is given
+    problem = gs.LeastSquares(5, samples=3)
+    synthetic = small(data=problem, model=gs.LinearRegression()).plan()
+    assert synthetic.task.split.of(1).tolist() == [3, 4, 5]  # a problem comes with its own
+
+
+@pytest.mark.parametrize(
+    ("make", "field"),
+    [
+        (lambda: small(name="a/b"), "name"),
+        (lambda: small(name=""), "name"),
+        (lambda: small(dtype="float16"), "dtype"),
+        (lambda: small(rounds=-1).plan(), "rounds"),
+        (lambda: small(batch=-1).plan(), "batch"),
+        (lambda: small(network=gs.Ring(2000)).plan(), "network.devices"),
+        (lambda: small(split=gs.from_lists([[0], [1]])).plan(), "network.devices"),
+        (lambda: small(split=gs.from_lists([[0], [1], [2], [3], [5000]])).plan(), "split"),
+        (lambda: small(data=gs.LeastSquares(4), model=gs.LinearRegression()).plan(), "network.devices"),
+        (lambda: gs.run(small(data=gs.LeastSquares(5))), "model"),
+        (lambda: gs.run(own(model=gs.Module(lambda: nn.Linear(3, 3)))), "module"),
+        (lambda: gs.run(own(model=gs.Module(lambda: nn.Linear(4, 3), loss=nn.CrossEntropyLoss()))), "loss"),
+    ],
+)
+def test_what_cannot_be_is_refused(make: Callable[[], object], field: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        make()
+    assert refusal.value.field == field
+
+
+def test_what_cannot_be_run_leaves_no_folder(tmp_path: Path) -> None:
+    with pytest.raises(GossamerError):
+        gs.run(own(model=gs.Module(lambda: nn.Linear(3, 3))), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# -- running -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_without_a_folder_has_its_measurements_and_models() -> None:
+    done = gs.run(small())
+    assert done.folder is None
+    assert done.metrics["round"].tolist() == [0, 3, 6]
+    assert done.metrics["device_accuracy"].shape == (3, 5)
+    assert done.metrics["accuracy"] == pytest.approx(done.metrics["device_accuracy"].mean(1))
+    assert done.summary["accuracy"] == done.metrics["accuracy"][-1] > 0.3
+    assert done.summary["rounds_to_accuracy"]["0.2"] in (3, 6)
+    assert {name: tuple(part.shape) for name, part in done.models.items()} == {"weight": (5, 10, 64), "bias": (5, 10)}
+    simulator = gs.Simulator(small().plan())
+    simulator.advance(6)
+    torch.testing.assert_close(simulator.models().view(5, 10, 65)[..., 64], done.models["bias"], rtol=0, atol=0)
+
+
+def test_own_arrays_and_a_module_learn() -> None:
+    done = gs.run(own(network=gs.Mobility(8, radius=0.5) & gs.GilbertElliott(0.1, 0.5), rounds=60, batch=16))
+    assert done.summary["accuracy"] > 0.9
+    assert set(done.models) >= {"head.weight", "head.bias", "norm.weight", "norm.bias"}
+    assert not any(name.startswith("features") for name in done.models)  # frozen: nobody's own
+    assert same(done, gs.run(replace(done.study)))  # dropout and all
+
+
+def test_a_torch_dataset_and_a_module() -> None:
+    data = blobs()
+    train, test = torch.utils.data.TensorDataset(data.x, data.y), torch.utils.data.TensorDataset(data.x_test, data.y_test)
+    done = gs.run(own(data=gs.from_dataset(train, test), model=gs.Module(nn.Linear(4, 3))))
+    assert done.summary["accuracy"] > 0.9
+    assert same(done, gs.run(own(data=data, model=gs.Module(done.study.model.module))))  # type: ignore[attr-defined]
+
+
+def test_an_own_regression() -> None:
+    x = draws.normal(0, "x", np.arange(200)[:, None], np.arange(3))
+    y = x @ [1.0, -2.0, 0.5]
+    data = gs.from_arrays(x, y, x, y)
+    done = gs.run(own(data=data, split=gs.Uneven(), model=gs.Module(lambda: nn.Linear(3, 1)), rounds=60))
+    assert done.summary["loss"] < 1e-3
+    assert done.summary["accuracy"] is None  # nothing is classified
+    closed = gs.run(own(data=data, split=gs.Uneven(), model=gs.LinearRegression(), rounds=60))
+    assert closed.summary["loss"] < 1e-3
+
+
+# -- buffers: what stays with its device -------------------------------------------------------------------------------
+
+
+def test_running_statistics_stay_with_their_device() -> None:
+    """On a full graph, each round ends with the mix and so with one model; the statistics differ all the same."""
+    study = own(network=gs.Full(5), algorithm=gs.DPSGD(eta=0.1, order="adapt-then-combine"), split=gs.Labels(1))
+    simulator = gs.Simulator(study.plan())
+    simulator.advance(5)
+    w, tensors = simulator.models(), simulator.snapshot().tensors
+    torch.testing.assert_close(w, w[:1].expand_as(w), rtol=1e-5, atol=1e-6)
+    means = tensors["buffer/norm.running_mean"]
+    assert torch.pdist(means).min() > 0.01  # two devices with the same label
+    assert torch.pdist(means).max() > 1  # two with different ones
+    assert tensors["buffer/norm.num_batches_tracked"].tolist() == [5] * 5
+    assert len(set(simulator.record().loss.round(4).tolist())) > 1  # and each is scored with its own
+
+
+def test_only_devices_that_step_count_batches() -> None:
+    for study in (own(network=gs.Full(5) & gs.Churn(0.4, 0.4)), own(algorithm=gs.SwarmSGD(eta=0.1, local_steps=2))):
+        simulator = gs.Simulator(study.plan())
+        simulator.advance(7)
+        steps = np.zeros(5, dtype=int)
+        for t in range(7):
+            links = study.network.links(t)
+            weights = study.algorithm.weights(links, t, study.seed)
+            local = 2 if isinstance(study.algorithm, gs.SwarmSGD) else 1
+            active = weights.active if weights.active is not None else np.ones(5, dtype=bool)
+            steps += local * active
+        assert simulator.snapshot().tensors["buffer/norm.num_batches_tracked"].tolist() == steps.tolist()
+        assert len(set(steps.tolist())) > 1
+
+
+def test_measuring_changes_nothing() -> None:
+    often = gs.run(own(measure=gs.Measure(every=1, at="after_mix")))
+    seldom = gs.run(own(measure=gs.Measure(every=0)))
+    assert all(torch.equal(often.models[name], seldom.models[name]) for name in often.models)
+
+
+# -- folders of studies made in Python ---------------------------------------------------------------------------------
+
+
+def stop_at(round_: int) -> Callable[..., None]:
+    """Press Ctrl-C, once, when the run has come so far."""
+    pressed: list[int] = []
+
+    def progress(done: int, total: int, record: object) -> None:
+        if done >= round_ and not pressed:
+            pressed.append(done)
+            signal.raise_signal(signal.SIGINT)
+
+    return progress
+
+
+def test_a_stopped_run_of_an_own_module_goes_on_bit_for_bit(tmp_path: Path) -> None:
+    """With running statistics, dropout, and the anchor of WPM to be kept."""
+    study = own(algorithm=gs.WPM.robust(p=3, eta=0.05), network=gs.Random(5, 0.4) & gs.Churn(0.2, 0.5))
+    whole = gs.run(study, tmp_path / "whole")
+    with pytest.raises(Interrupted):
+        gs.run(study, tmp_path / "stopped", progress=stop_at(9))
+    resumed = gs.run(study, tmp_path / "stopped", resume=True)
+    assert same(whole, resumed)
+    again = gs.run(study, tmp_path / "stopped", resume=True)  # finished: read, not run
+    assert same(whole, again)
+    assert again.study is study
+
+
+def test_the_spec_says_what_was_made_in_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    study = own(network=gs.Callback(5, lambda t: [(t % 5, (t + 1) % 5)]), rounds=3)
+    gs.run(study, folder)
+    spec = tomllib.loads((folder / "spec.toml").read_text())
+    for part, word in (("model", "Net"), ("data", "blobs"), ("network", "Callback")):
+        assert spec[part]["kind"] == "python"
+        assert word in spec[part]["is"]
+        assert " at 0x" not in spec[part]["is"]  # nothing that another process would say otherwise
+    assert spec["split"] == {"kind": "dirichlet", "alpha": 1.0}
+    with pytest.raises(DataError, match="model"):  # a resume with another module
+        gs.run(replace(study, model=gs.Module(lambda: nn.Linear(4, 3))), folder, resume=True)
+    with pytest.raises(DataError, match="data"):  # or with other arrays
+        gs.run(replace(study, data=blobs(210)), folder, resume=True)
+    with pytest.raises(GossamerError, match="made in Python"):
+        Run.read(folder)
+    assert Run.read(folder, study).summary["finished"]
+
+
+def test_the_command_cannot_resume_what_was_made_in_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(Interrupted):
+        gs.run(small(model=gs.Module(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))), folder, progress=stop_at(3))
+    monkeypatch.setattr(sys, "argv", ["gossamer", "run", str(folder / "spec.toml"), "--resume", "--out", str(folder)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    said = capsys.readouterr().err.strip()
+    assert end.value.code == 2
+    assert "\n" not in said
+    assert "model was made in Python" in said
+
+
+# -- comparing ---------------------------------------------------------------------------------------------------------
+
+
+def test_compare_runs_every_method_on_every_seed(tmp_path: Path) -> None:
+    data = blobs()
+    studies = [
+        own(data=data, algorithm=a) for a in (gs.DPSGD(eta=0.1), gs.WPM(1, 0.1, gradient_at="local"), gs.SwarmSGD(eta=0.1))
+    ]
+    methods = gs.compare(studies, seeds=2, out=tmp_path)
+    assert [m.label for m in methods] == ["D-PSGD", "WPM p=1", "SwarmSGD"]
+    assert [[r.study.seed for r in m.runs] for m in methods] == [[0, 1]] * 3
+    first, second = methods[0].runs, methods[1].runs
+    assert all(same(a, b) for a, b in zip(first, second, strict=True))  # the same links, batches, masks and start
+    assert not same(*first)
+    assert methods[0].value("accuracy").count == 2
+    assert methods[0].value("accuracy").mean == pytest.approx(np.mean([r.summary["accuracy"] for r in first]))
+    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    again = gs.compare(studies, seeds=2, out=tmp_path)
+    assert written == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}  # nothing run again
+    assert all(same(a, b) for m, n in zip(methods, again, strict=True) for a, b in zip(m.runs, n.runs, strict=True))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"network": gs.Ring(4)}, {"batch": 8}, {"seed": 1}, {"data": blobs()}, {"model": gs.Svm()}, {"split": gs.OneLabel()}],
+)
+def test_compare_refuses_what_is_not_fair(change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="fair") as refusal:
+        gs.compare([small(), small(algorithm=gs.SwarmSGD(), **change)])
+    assert refusal.value.field.split(".")[0] == next(iter(change))
+
+
+def test_compare_refuses_nothing_at_all() -> None:
+    for studies, seeds, field in (([], 1, "studies"), ([small()], 0, "seeds")):
+        with pytest.raises(InputError) as refusal:
+            gs.compare(studies, seeds)
+        assert refusal.value.field == field
+
+
+# -- networks of the user's own ----------------------------------------------------------------------------------------
+
+
+def test_networkx_graphs_and_callables_are_networks_like_any_other() -> None:
+    expected = gs.run(small())
+    ring = nx.cycle_graph(5)
+    for network in (
+        gs.from_networkx(ring),
+        gs.from_networkx(nx.relabel_nodes(ring, dict(enumerate("abcde")))),
+        gs.Callback(5, lambda t: ring),
+        gs.Callback(5, lambda t: [(i, (i + 1) % 5) for i in range(5)]),
+        gs.Callback(5, gs.Ring(5).links),
+    ):
+        assert same(expected, gs.run(small(network=network)))
+    turns = [nx.cycle_graph(5), nx.star_graph(4), nx.empty_graph(5)]
+    in_turn = gs.run(small(network=gs.from_networkx(turns)))
+    assert same(in_turn, gs.run(small(network=gs.Callback(5, lambda t: turns[t % 3]))))
+    assert in_turn.summary["messages"] == 2 * 2 * (5 + 4 + 0)
