@@ -17,7 +17,9 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", place, str(wheel)]
         subprocess.run(install, check=True)
-        code = "import gossamer as gs; assert gs.__file__.startswith({!r}), gs.__file__; gs.run(gs.Study(rounds=2))".format(place)
+        code = "import gossamer as gs; assert gs.__file__.startswith({!r}), gs.__file__; gs.run(gs.Study(rounds=2))".format(
+            place
+        )
         subprocess.run([sys.executable, "-c", code], check=True, cwd=place, env={**os.environ, "PYTHONPATH": place})
     print(f"{wheel.name} installs and runs")
 

@@ -26,7 +26,7 @@ Neighbours = dict[int, list[int]]  # ascending
 
 def power(x: Vector, c: Any) -> Vector:
     """x^[c] = sgn(x)·|x|^c."""
-    return np.where(x < 0, -1, 1) * np.abs(x) ** c
+    return np.asarray(np.where(x < 0, -1, 1) * np.abs(x) ** c)
 
 
 class Reference:
@@ -41,7 +41,8 @@ class Reference:
         self.start = self.lift(self.workers[0].start()[0])
         anchored = isinstance(plan.algorithm, WPM) and plan.algorithm.anchor
         # The state of a device: its model, less the shared start where the method is anchored there.
-        self.x: Vectors = {i: 0 * self.start if anchored else self.start for i in self.devices}
+        self.x: Vectors = dict.fromkeys(self.devices, 0 * self.start if anchored else self.start)
+        self.added: Vectors = {}  # how large the terms were that WPM's last round added up in the dual: rounding goes by it
 
     def lift(self, x: torch.Tensor) -> Vector:
         numbers = [self.number(value) for value in x.tolist()]
@@ -53,7 +54,8 @@ class Reference:
         return torch.tensor([[float(value) for value in self.model(x)]], dtype=torch.float64)
 
     def gradient(self, i: int, x: Vector, t: int, step: int = 0) -> Vector:
-        return self.lift(self.workers[i].gradient(self.row(x), t, step)[0])
+        alone = torch.tensor([0])  # the only row of a worker of one device
+        return self.lift(self.workers[i].gradient(self.row(x), t, step, alone)[0])
 
     def loss(self, i: int, x: Vector, t: int) -> Any:
         return self.number(self.workers[i].loss(self.row(x), t).item())
@@ -125,40 +127,29 @@ class Reference:
         p = self.number(algorithm.p(t) if callable(algorithm.p) else algorithm.p)  # type: ignore[arg-type]
         x = {i: self.x[i] for i in here}
 
-        def step(i: int, x: Vector, d: Vector) -> Vector:
-            return self.mirror_step(algorithm.step, x, d, self.eta(i, t), p, lambda: self.loss(i, x, t))
+        def step(i: int, x: Vector, d: Vector) -> tuple[Vector, Vector]:
+            return mirror_step(algorithm.step, x, d, self.eta(i, t), p, lambda: self.loss(i, x, t))
 
         if algorithm.order == "adapt-then-combine":
-            x = {i: step(i, x[i], self.gradient(i, x[i], t)) for i in here}
+            stepped = {i: step(i, x[i], self.gradient(i, x[i], t)) for i in here}
+            x, terms = ({i: pair[k] for i, pair in stepped.items()} for k in (0, 1))
+        else:
+            terms = {i: np.abs(power(x[i], p)) for i in here}
         inbox = self.exchange(x, neighbours)
         dual = {i: {j: power(received, p) for j, received in inbox[i].items()} for i in here}
         mean = {i: power(self.metropolis(dual[i], i, neighbours), 1 / p) for i in here}
+        self.added = {i: self.metropolis(terms, i, neighbours) for i in here}
         if algorithm.order == "adapt-then-combine":
             return mean
         at = x if algorithm.gradient_at == "local" else mean
-        return {i: step(i, mean[i], self.gradient(i, at[i], t)) for i in here}
-
-    def mirror_step(self, rule: Any, w: Vector, d: Vector, eta: Any, p: Any, loss: Callable[[], Any]) -> Vector:
-        """(w^[p] − rate·d)^[1/p], with the rate as the rule has it."""
-        z = power(w, p)
-        match rule:
-            case Matched():
-                rate = eta * p * np.maximum(np.abs(w), self.number(rule.floor)) ** (p - 1)
-            case Power():
-                rate = eta ** (1 + p / 2)
-            case Constant():
-                rate = eta
-            case Ratio("norm"):
-                rate = eta * sum(z * z) ** self.number(0.5) / sum(d * d) ** self.number(0.5)
-            case Ratio("printed"):
-                rate = eta * np.abs(z) / abs(loss())
-        stepped = power(z - rate * d, 1 / p)
-        return np.where(stepped * w > 0, stepped, w - eta * d) if isinstance(rule, Safe) else stepped
+        stepped = {i: step(i, mean[i], self.gradient(i, at[i], t)) for i in here}
+        self.added = {i: self.added[i] + stepped[i][1] for i in here}
+        return {i: stepped[i][0] for i in here}
 
     def swarm(self, algorithm: SwarmSGD, t: int, links: Links, here: list[int]) -> Vectors:
         """Pairs step by themselves, then average; nobody else does anything."""
         pair = self.one_pair if algorithm.pairs == "one" else self.matching
-        together = {}
+        together: Vectors = {}
         for a, b in pair(links, t):
             w = {i: self.x[i] for i in (a, b)}
             for step in range(algorithm.local_steps):
@@ -173,13 +164,12 @@ class Reference:
 
     def matching(self, links: Links, t: int) -> list[tuple[int, int]]:
         """Each device names the link with the lowest draw; a link that both of its ends name is a pair."""
-        neighbours = neighbours_of(links)
-
-        def drawn(pair: tuple[int, int]) -> tuple[int, tuple[int, int]]:
-            return int(draws.bits(self.plan.seed, "weights/matching", t, *pair)), pair
-
-        named = {i: min(((min(i, j), max(i, j)) for j in neighbours[i]), key=drawn, default=None) for i in self.devices}
-        return [pair for i, pair in named.items() if pair and pair[0] == i and named[pair[1]] == pair]
+        pairs = [(a, b) for a, b in links.pairs.tolist()]
+        drawn = {pair: int(draws.bits(self.plan.seed, "weights/matching", t, *pair)) for pair in pairs}
+        named = {
+            i: min((pair for pair in pairs if i in pair), key=lambda pair: (drawn[pair], pair)) for pair in pairs for i in pair
+        }
+        return [(a, b) for a, b in pairs if named[a] == named[b] == (a, b)]
 
     def all_reduce(self, algorithm: AllReduce, t: int, links: Links, here: list[int]) -> Vectors:
         """w⁺ = the exact average of w_j − η·d_j over all that are here, by a ring: 2·(k − 1) messages each, of 1/k."""
@@ -192,6 +182,27 @@ class Reference:
 
     def models(self) -> Vector:
         return np.array([[float(value) for value in self.model(self.x[i])] for i in self.devices])
+
+
+def mirror_step(rule: Any, w: Vector, d: Vector, eta: Any, p: Any, loss: Callable[[], Any]) -> tuple[Vector, Vector]:
+    """(w^[p] − rate·d)^[1/p], with the rate as the rule has it; and how large the terms of its dual were."""
+    z = power(w, p)
+    match rule:
+        case Matched():
+            rate = eta * p * np.maximum(np.abs(w), rule.floor) ** (p - 1)
+        case Power():
+            rate = eta ** (1 + p / 2)
+        case Constant():
+            rate = eta
+        case Ratio("norm"):
+            rate = eta * sum(z * z) ** 0.5 / sum(d * d) ** 0.5
+        case Ratio("printed"):
+            rate = eta * np.abs(z) / abs(loss())
+    stepped, terms = power(z - rate * d, 1 / p), np.abs(z) + np.abs(rate * d)
+    if not isinstance(rule, Safe):
+        return stepped, terms
+    keeps = stepped * w > 0
+    return np.where(keeps, stepped, w - eta * d), np.where(keeps, terms, (np.abs(w) + np.abs(eta * d)) ** p)
 
 
 def neighbours_of(links: Links) -> Neighbours:

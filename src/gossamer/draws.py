@@ -14,6 +14,7 @@ NumPy, which NumPy's own distributions do not promise.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from functools import lru_cache
 
 import numpy as np
@@ -48,13 +49,11 @@ def _mixed_int(h: int) -> int:
 
 def bits(seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.uint64]:
     """64 random bits for every combination of the broadcast fields (whole numbers, negative ones too)."""
-    plain = 0  # leading plain numbers are hashed as such, without the cost of arrays
+    # Leading plain numbers are hashed as such, without the cost of arrays.
+    plain = len(list(itertools.takewhile(lambda field: isinstance(field, int), fields)))
     number = _key(int(seed), purpose)
-    for field in fields:
-        if not isinstance(field, int):
-            break
-        number = _mixed_int(number ^ ((field * _GOLDEN + _GOLDEN) & _MASK))
-        plain += 1
+    for field in fields[:plain]:
+        number = _mixed_int(number ^ ((int(field) * _GOLDEN + _GOLDEN) & _MASK))  # type: ignore[arg-type]
     h = np.array(number if fields else _mixed_int(number), dtype=np.uint64)
     with np.errstate(over="ignore"):  # NumPy warns of scalars that wrap around, though not of arrays
         for field in fields[plain:]:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from gossamer.algorithms.base import check_choice, descend
 from gossamer.errors import InputError
-from gossamer.mirror import blockwise, root, short_root, signed_power
+from gossamer.mirror import blockwise, root, short_root, signed_power, signed_power_
 
 Rate = float | Tensor
 
@@ -65,19 +65,22 @@ class Matched:
     def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor:
         if p == 1:
             return descend(w, d, eta)
-        return blockwise(lambda w, g: self._step(w, g, p), w, w, eta * d)
+        g, rate = (d, eta) if isinstance(eta, float) else (eta * d, 1.0)
+        return blockwise(lambda w, g: self._step(w, g, rate, p), w, w, g)
 
-    def _step(self, w: Tensor, g: Tensor, p: float) -> Tensor:
-        s = w.abs().clamp_min_(self.floor)
+    def _step(self, w: Tensor, g: Tensor, rate: float, p: float) -> Tensor:
+        size = w.abs()
+        s = size.clamp_min(self.floor)
         if w.dtype == torch.float64:  # no direction, no move: (w/s)^[p] may be too small even for float64
-            return torch.where(g == 0, w, root(signed_power(w / s, p).sub_(g / s, alpha=p), p).mul_(s))
+            z = signed_power_(w / s, p).sub_(g / s, alpha=rate * p)
+            return torch.where(g == 0, w, root(z, p).mul_(s))
         # float32 is as good, but for what it cannot hold: powers below 1e-36 are cut there (denormal numbers are very
         # slow), and where no gradient hides that, the step is taken in float64
-        z = signed_power((w.abs() / s).clamp_min_(1e-36 ** (1 / p)), p).mul_(w.sign()).sub_(g / s, alpha=p)
+        z = signed_power_(size.div_(s).clamp_min_(1e-36 ** (1 / p)), p).mul_(w.sign()).sub_(g / s, alpha=rate * p)
         stepped = short_root(z, p).mul_(s)
         if not z.abs_().amin().item() > 1e-30:
             lost = (~(z > 1e-30)).nonzero(as_tuple=True)
-            stepped[lost] = Matched._step(self, w[lost].double(), g[lost].double(), p).float()
+            stepped[lost] = Matched._step(self, w[lost].double(), g[lost].double(), rate, p).float()
         return stepped
 
 
@@ -87,9 +90,11 @@ class Safe(Matched):
 
     floor: float = 1e-3
 
-    def _step(self, w: Tensor, g: Tensor, p: float) -> Tensor:
-        stepped = super()._step(w, g, p)
-        return torch.where(stepped * w > 0, stepped, w - g)
+    def _step(self, w: Tensor, g: Tensor, rate: float, p: float) -> Tensor:
+        stepped = super()._step(w, g, rate, p)
+        kept = (stepped * w).sign_().clamp_min_(0)  # 1 where the sign is kept, else 0: four times faster than torch.where
+        plain = torch.sub(w, g, alpha=rate)
+        return stepped.mul_(kept).add_(plain.mul_(kept.neg_().add_(1)))
 
 
 @dataclass(frozen=True)

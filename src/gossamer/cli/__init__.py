@@ -61,13 +61,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     while frame is not None:
         if "importlib._bootstrap" in frame.f_code.co_filename:
             _refused("stopped")
+            if sys.stderr.isatty():
+                print("\x1b[?25h", end="", file=sys.stderr, flush=True)  # a progress bar may have hidden the cursor
             os._exit(130)
         frame = frame.f_back
     raise KeyboardInterrupt
 
 
 def _refused(sentence: str, code: int = 2) -> int:
-    print(f"gossamer: {sentence}", file=sys.stderr)
+    print("gossamer:", " ".join(sentence.splitlines()), file=sys.stderr)
     try:
         sys.stdout.flush()
     except OSError:  # what cannot be written now cannot be written at the end of the process either

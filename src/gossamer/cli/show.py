@@ -44,13 +44,10 @@ class Display:
         )
 
     def __enter__(self) -> Display:
-        if self._bars:
-            self._progress.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._bars:
-            self._progress.stop()
+        self._progress.stop()
 
     def bar(self, label: str, part: int = 0, parts: int = 1) -> Callable[[int, int, Record | None], None]:
         """A bar for one of the runs that share a label; call it with rounds done, rounds in all, the newest measurement."""
@@ -62,6 +59,7 @@ class Display:
             task = self._tasks[label]
 
             def move(done: int, total: int, record: Record | None) -> None:
+                self._progress.start()  # the first time; not while data and libraries are still being loaded
                 self._progress.update(task, total=parts * total, completed=part * total + done, now=_now(record, done == total))
 
             return move

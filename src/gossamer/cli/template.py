@@ -63,7 +63,7 @@ kind = "softmax"              # softmax | svm | mlp (hidden = [64]) | cnn (chann
 
 [network]
 kind = "random"               # random | erdos-renyi (probability) | regular (degree) | ring | random-ring | full | star
-devices = 10                  # mobility (radius) | contacts (path) | positions (path, radius) | file (path)
+devices = 10                  # mobility (radius) | contacts (path) | positions (path, radius) | file (path) | cycle (networks)
 density = 0.2                 # the share of possible links that are there in a round
 
 # What goes wrong on top, as many as you like:

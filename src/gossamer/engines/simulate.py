@@ -40,10 +40,13 @@ class _Gradient:
 class Simulator:
     """Runs a plan in this process. A run from a snapshot goes on bit for bit as if it had never stopped.
 
-    >>> simulator = Simulator(plan)                     # doctest: +SKIP
+    >>> from gossamer import DPSGD, Digits, Iid, Ring, Softmax, Task
+    >>> data = Digits().load()
+    >>> task = Task(data, Iid().make(data.y.numpy(), devices=10, seed=0), Softmax())
+    >>> simulator = Simulator(Plan(task, Ring(10), DPSGD(eta=0.1)))
     >>> simulator.advance(100)
-    >>> simulator.record().accuracy.mean()
-    0.91
+    >>> bool(simulator.record().accuracy.mean() > 0.9)
+    True
     """
 
     def __init__(self, plan: Plan, snapshot: Snapshot | None = None) -> None:

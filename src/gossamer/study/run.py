@@ -40,7 +40,7 @@ class Interrupted(GossamerError):
 class Run:
     """A finished run: its study, its measurements by column, and its result in short.
 
-    >>> run(Study(rounds=20)).summary["accuracy"] > 0.5
+    >>> run(Study(rounds=100)).summary["accuracy"] > 0.5
     True
     """
 
@@ -132,6 +132,10 @@ def run(
             if folder:
                 folder.write_metrics(measured.table())
             finish(diverged={"round": error.round, "device": error.device})
+            raise
+        except BaseException:
+            if folder and not resumed and engine.round == 0:  # not even one round could be run
+                folder.discard()
             raise
     if engine.round < study.rounds:
         save()

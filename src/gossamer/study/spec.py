@@ -249,7 +249,7 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
 def to_table(study: Study) -> Table:
     """A study as tables, every default written out."""
     table: Table = {key: getattr(study, key) for key in ("name", *(k for k in _PLAIN if k != "name"))}
-    table["measure"] = _plain(dataclasses.asdict(study.measure))
+    table = _plain(table | {"measure": dataclasses.asdict(study.measure)})
     parts = ["data", *([] if hasattr(study.data, "split") else ["split"]), "model", "algorithm", "network"]
     return table | {part: _as_table(part, getattr(study, part)) for part in parts}
 

@@ -66,22 +66,30 @@ class RunFolder:
             return (self.path / name).exists()
 
     def check_new(self) -> None:
-        """Refuse a folder that is there."""
+        """Refuse a folder that has something in it (more than a killed process may have left there half-written)."""
         if self.has("spec.toml"):
             raise DataError(f"{self.path} exists: go on with it by --resume, or give another name by --out")
-        if self.has(""):
-            raise DataError(f"{self.path} exists and holds no run: give another name by --out")
+        with _said("read", self.path):
+            if self.has("") and any(file.suffix != _PART for file in self.path.iterdir()):
+                raise DataError(f"{self.path} exists and holds no run: give another name by --out")
 
     def create(self, spec: str) -> None:
         """Make the folder with its spec, or nothing."""
         with _said("make the folder", self.path):
-            self.path.mkdir(parents=True)
+            self.path.mkdir(parents=True, exist_ok=True)
+        self.sweep()
         try:
             write_atomically(self.path / "spec.toml", spec.encode())
         except BaseException:
-            with contextlib.suppress(OSError):
-                self.path.rmdir()
+            self.discard()
             raise
+
+    def discard(self) -> None:
+        """Take back a folder in which nothing has come about: it has its spec, or not even that."""
+        with contextlib.suppress(OSError):
+            if all(file.name == "spec.toml" for file in self.path.iterdir()):
+                (self.path / "spec.toml").unlink(missing_ok=True)
+                self.path.rmdir()
 
     def sweep(self) -> None:
         """Remove what a killed process left half-written."""
@@ -114,7 +122,8 @@ class RunFolder:
         return {name: np.array(table[name].to_pylist()) for name in table.column_names}
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        write_atomically(self.path / "summary.json", (json.dumps(summary, indent=2) + "\n").encode())
+        text = json.dumps(summary, indent=2, default=lambda number: number.item())  # a seed may be one of NumPy's
+        write_atomically(self.path / "summary.json", f"{text}\n".encode())
 
     def summary(self) -> dict[str, Any] | None:
         """The summary of a run, or None while there is none."""

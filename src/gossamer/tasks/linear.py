@@ -126,8 +126,7 @@ class _LogisticLearner(LinearLearner):
         return outputs.sigmoid_().sub_(y[:, None, :])
 
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        margin = outputs.squeeze(1)
-        return -torch.nn.functional.logsigmoid(-margin) - margin * y
+        return -torch.nn.functional.logsigmoid(outputs.squeeze(1) * (2 * y - 1))
 
     def _right(self, outputs: Tensor, y: Tensor) -> Tensor:
         return (outputs.squeeze(1) > 0) == (y > 0)

@@ -127,9 +127,11 @@ class ModuleLearner(Learner):
 
     def _try(self, data: Data) -> None:
         """Train and score once, so that what cannot be done is refused now and not in the first round."""
-        x, y = data.x[[0, -1]], data.y[[0, -1]]  # two samples, since BatchNorm takes no single one
-        w = torch.cat([p.reshape(-1) for p in self._start.values()])[None].to(x.dtype)
-        buffers = {name: (b.to(x.dtype) if b.is_floating_point() else b)[None] for name, b in self.buffers().items()}
+        w = torch.cat([p.reshape(-1) for p in self._start.values()])[None]
+        w = w.to(torch.promote_types(w.dtype, torch.float32))  # not less than the module has: its constants are cast with it
+        x, y = (part[[0, -1]] for part in (data.x, data.y))  # two samples, since BatchNorm takes no single one
+        x, y = x.to(w.dtype), y.to(w.dtype) if y.is_floating_point() else y
+        buffers = {name: (b.to(w.dtype) if b.is_floating_point() else b)[None] for name, b in self.buffers().items()}
         before = torch.random.get_rng_state()
         self.gradient(w, x[None], y[None], buffers, torch.zeros(1, dtype=torch.int64))
         self.scores(w, x, y, buffers)

@@ -297,7 +297,7 @@ def _labels(rule: SplitRule, y: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Each sample's label, numbered 0 … C-1 among those that occur, and the count of each."""
     if y.dtype.kind not in "iu":
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(rule).__name__).lower()  # as a spec has it
-        raise InputError("kind", kind, "'iid', 'uneven', 'drawn' or 'lists', since the targets are numbers and not labels")
+        raise InputError("kind", kind, "iid, uneven, drawn or lists, since the targets are numbers and not labels")
     _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
     return labels.reshape(-1).astype(np.int64), counts.astype(np.int64)
 

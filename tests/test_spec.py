@@ -1,0 +1,372 @@
+"""Specs: a study as tables and back, settings on the command line, defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import typing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gossamer import algorithms, network, tasks
+from gossamer.cli.template import DEMO, TEMPLATE
+from gossamer.engines import Measure
+from gossamer.errors import GossamerError
+from gossamer.network import Ring, save
+from gossamer.study import Study, spec
+from gossamer.tasks import splits, synthetic
+
+# -- every kind of every section, with varied fields -------------------------------------------------------------------
+
+share = st.floats(0, 1)
+number = st.floats(1e-6, 1e6)
+seed = st.integers(-(2**40), 2**40)
+count = st.integers(1, 50)
+
+schedules = st.one_of(
+    st.builds(algorithms.InverseSqrt, number, number),
+    st.builds(algorithms.Inverse, number, number),
+    st.builds(algorithms.Cosine, number, count, number),
+    st.builds(algorithms.Switch, number, count, number),
+)
+powers = st.one_of(st.floats(1, 101), st.builds(algorithms.Switch, st.floats(1, 9), count, st.floats(1, 3)))
+etas = st.one_of(number, schedules)
+steps = st.one_of(
+    st.just(algorithms.Constant()),
+    st.just(algorithms.Power()),
+    st.builds(algorithms.Matched, number),
+    st.builds(algorithms.Safe, number),
+    st.builds(algorithms.Ratio, st.sampled_from(["norm", "printed"])),
+)
+points, orders = st.sampled_from(["local", "aggregate"]), st.sampled_from(["combine-then-adapt", "adapt-then-combine"])
+methods = st.one_of(
+    st.builds(algorithms.WPM, powers, etas, steps, points, orders, st.booleans()),
+    st.builds(algorithms.WPM.paper, st.floats(1, 101), number),
+    st.builds(algorithms.WPM.robust, powers, etas),
+    st.builds(algorithms.DPSGD, etas, points, orders),
+    st.builds(algorithms.SwarmSGD, etas, count, st.sampled_from(["one", "matching"])),
+    st.builds(algorithms.AllReduce, etas),
+)
+
+DEVICES = 12
+faults = st.one_of(
+    st.builds(network.LinkFailure, share, seed),
+    st.builds(network.GilbertElliott, share, share, share, share, seed),
+    st.builds(network.Churn, share, share, seed),
+)
+every = st.integers(0, 9)
+bare = st.one_of(
+    st.just(network.Full(DEVICES)),
+    st.just(network.Ring(DEVICES)),
+    st.just(network.Star(DEVICES)),
+    st.builds(network.RandomRing, st.just(DEVICES), seed, every),
+    st.builds(network.Random, st.just(DEVICES), share, seed, every),
+    st.builds(network.ErdosRenyi, st.just(DEVICES), share, seed, every),
+    st.builds(network.Regular, st.just(DEVICES), st.integers(0, DEVICES - 1), seed, every),
+    st.builds(network.Mobility, st.just(DEVICES), number, st.just(0.01), st.just(0.1), number, seed=seed),
+)
+
+
+def faulty(nets: st.SearchStrategy[network.Network]) -> st.SearchStrategy[network.Network]:
+    def on_top(net: network.Network, several: list[network.Fault]) -> network.Network:
+        for fault in several:
+            net = net & fault
+        return net
+
+    return st.builds(on_top, nets, st.lists(faults, max_size=3))
+
+
+networks = st.recursive(
+    faulty(bare),
+    lambda inner: faulty(st.lists(inner, min_size=1, max_size=3).map(lambda parts: network.Cycle(tuple(parts)))),
+    max_leaves=4,
+)
+paths = st.sampled_from(["/data/fleet.npz", "/data/with a space/ü.npz", "/data/it's.npz"]).map(Path)
+folders = st.none() | paths
+data = st.one_of(
+    st.builds(tasks.Digits, st.integers(1, 1796), seed),
+    st.builds(tasks.Mnist, folders),
+    st.builds(tasks.FashionMnist, folders),
+    st.builds(tasks.Cifar10, folders),
+    st.builds(tasks.Arrays, paths),
+    st.builds(synthetic.LeastSquares, st.just(DEVICES), count, count, number, seed, number),
+    st.builds(synthetic.Logistic, st.just(DEVICES), count, count, number, seed, number),
+)
+rules = st.one_of(
+    st.just(splits.Iid()),
+    st.just(splits.OneLabel()),
+    st.builds(splits.Labels, count),
+    st.builds(splits.Dirichlet, number),
+    st.builds(splits.Uneven, number),
+    st.builds(splits.Drawn, count),
+    st.builds(splits.Lists, paths),
+)
+models = st.one_of(
+    st.builds(tasks.Softmax, number),
+    st.builds(tasks.Svm, number),
+    st.builds(tasks.LinearRegression, number),
+    st.builds(tasks.LogisticRegression, number),
+    st.builds(tasks.Mlp, st.lists(count, min_size=1, max_size=3).map(tuple), st.floats(0, 0.9)),
+    st.builds(tasks.Cnn, st.tuples(count, count), st.booleans()),
+)
+measures = st.builds(
+    Measure,
+    st.integers(0, 99),
+    st.sampled_from(["after_step", "after_mix"]),
+    st.integers(0, 999),
+    st.lists(share, max_size=3, unique=True).map(tuple),
+    st.lists(number, max_size=3, unique=True).map(tuple),
+)
+names = st.text(st.characters(exclude_categories=["C"], exclude_characters="/."), min_size=1, max_size=9)
+studies = st.builds(
+    Study,
+    methods,
+    networks,
+    data,
+    rules,
+    models,
+    count,
+    st.integers(0, 10**6),
+    seed,
+    measures,
+    st.sampled_from(["float32", "float64"]),
+    st.sampled_from(["cpu", "cuda:1"]),
+    st.integers(0, 64),
+    names,
+).map(lambda study: dataclasses.replace(study, split=splits.Iid()) if hasattr(study.data, "split") else study)
+
+
+@settings(max_examples=300)
+@given(studies)
+def test_a_study_is_the_same_after_a_round_trip_through_toml(study: Study) -> None:
+    (back,) = spec.studies(tomllib.loads(spec.dumps(study)))
+    assert back == study
+    assert spec.difference(spec.to_table(back), spec.to_table(study)) is None
+
+
+@settings(max_examples=100)
+@given(studies, st.integers(0, 1000))
+def test_a_seed_from_the_command_line_moves_every_seed(study: Study, wanted: int) -> None:
+    assert spec.studies(spec.to_table(study), seed=wanted) == [study.with_seed(wanted)]
+
+
+@pytest.mark.parametrize("section", ["data", "split", "model", "network", "faults", "algorithm", "step", "schedule"])
+def test_the_round_trip_has_met_every_kind(section: str) -> None:
+    """A kind that is added to the table must be added to the strategies above, or to the test of files below."""
+    from_files = {"file", "contacts", "positions"}
+    strategies = {"data": data, "split": rules, "model": models, "faults": faults, "algorithm": methods}
+    strategies |= {"step": steps, "schedule": schedules, "network": networks}
+    known = {cls.__name__ for kind, cls in spec.KINDS[section].items() if kind not in from_files}
+    met: set[str] = set()
+
+    @settings(max_examples=400, database=None, derandomize=True)
+    @given(strategies[section])
+    def meet(part: Any) -> None:
+        while isinstance(part, network.Faulty):
+            part = part.network
+        met.add(type(part).__name__)
+
+    meet()
+    assert met == known
+
+
+def test_networks_from_files_come_back_with_their_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save(Ring(10), "links.parquet", 5)
+    Path("log.txt").write_text("0 0 1\n1 8 9\n")
+    Path("fixes.csv").write_text("0,0,0.0,0.0\n1,9,1.0,1.0\n")
+    nets = [
+        network.Sequence("links.parquet", "repeat"),
+        network.ContactTrace("log.txt", 10, 2.0, 0.0, "contacts", "assume", "empty"),
+        network.PositionTrace("fixes.csv", 3.0, 10, True, 0.5, 0.0, "repeat"),
+        network.Cycle((network.Sequence("links.parquet"), network.ContactTrace("log.txt"))),
+    ]
+    for net in nets:
+        text = spec.dumps(Study(network=net))
+        assert str(tmp_path) in text  # wherever the run folder is read from
+        monkeypatch.chdir("/")
+        (back,) = spec.studies(tomllib.loads(text))
+        monkeypatch.chdir(tmp_path)
+        assert back.network.links(1) == net.links(1)
+        assert spec.to_table(back) == spec.to_table(Study(network=net))
+
+
+def test_what_was_made_in_python_is_described_and_not_rebuilt() -> None:
+    net = network.Callback(10, lambda t: [(0, 1)])
+    table = spec.to_table(Study(algorithms.DPSGD(eta=lambda t: 0.1), net))
+    assert table["network"]["kind"] == table["algorithm"]["eta"]["kind"] == "python"
+    with pytest.raises(spec.SpecError, match="network was made in Python"):
+        spec.studies(table)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_spec_is_the_default_study() -> None:
+    assert spec.studies({}) == [Study()]
+
+
+def test_the_kind_alone_is_short_for_a_table() -> None:
+    short = {"data": "digits", "split": "one-label", "model": "svm", "algorithm": {"kind": "wpm", "step": "matched"}}
+    (study,) = spec.studies(short)
+    assert (study.split, study.model) == (splits.OneLabel(), tasks.Svm())
+    assert study.algorithm == algorithms.WPM(step=algorithms.Matched())
+
+
+def test_files_are_looked_for_beside_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.toml").write_text(
+        'data = { kind = "arrays", path = "../own.npz" }\nnetwork = { kind = "cycle", networks = [{ path = "x" }] }\n'
+    )
+    monkeypatch.chdir("/")
+    table = spec.read(tmp_path / "deep" / "a.toml")
+    assert Path(table["data"]["path"]).resolve() == tmp_path / "own.npz"
+    assert table["network"]["networks"][0]["path"] == str(tmp_path / "deep" / "x")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert spec.with_settings({}, ["data={kind='arrays',path='~/own.npz'}"])["data"]["path"] == "/home/somebody/own.npz"
+
+
+def test_the_preset_comes_first_and_the_table_has_the_last_word() -> None:
+    def one(**table: object) -> algorithms.Algorithm:
+        return spec.studies({"algorithm": {"preset": "paper", "p": 5, **table}})[0].algorithm
+
+    assert one() == one(kind="wpm") == algorithms.WPM.paper(5)
+    assert one(gradient_at="aggregate", eta=0.1) == algorithms.WPM.paper(5, 0.1, gradient_at="aggregate")
+    assert one(step="safe") == algorithms.WPM.paper(5, step=algorithms.Safe())
+
+
+def test_the_seed_reaches_whatever_draws() -> None:
+    table = {
+        "seed": 7,
+        "data": "logistic",
+        "network": {
+            "kind": "cycle",
+            "networks": [{"kind": "random", "devices": 4, "density": 0.5}, {"kind": "random-ring", "devices": 4, "seed": 1}],
+            "faults": [{"kind": "churn", "leave": 0.1, "come_back": 0.1}],
+        },
+    }
+    for wanted, moved in ((None, 0), (9, 2)):
+        (study,) = spec.studies(table, seed=wanted)
+        cycle = typing.cast(network.Faulty, study.network)
+        inner = typing.cast(network.Cycle, cycle.network).networks
+        assert [part.seed for part in inner] == [7 + moved, 1 + moved]
+        assert cycle.fault.seed == study.data.seed == study.seed == 7 + moved
+
+
+def test_synthetic_data_fits_the_network_and_its_model() -> None:
+    (study,) = spec.studies({"data": "least-squares", "network": {"kind": "ring", "devices": 7}})
+    assert study.data == synthetic.LeastSquares(devices=7)
+    assert study.model == tasks.LinearRegression()
+
+
+@pytest.mark.parametrize("text", [DEMO, TEMPLATE], ids=["demo", "template"])
+def test_our_own_specs_are_specs(text: str) -> None:
+    for study in spec.studies(spec.parse(text)):
+        assert spec.studies(tomllib.loads(spec.dumps(study))) == [study]
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "settings", "after"),
+    [
+        ({}, ["rounds=5", "name=a b", "dtype='float64'"], {"rounds": 5, "name": "a b", "dtype": "float64"}),
+        ({"rounds": 5}, ["rounds=6", "rounds=7"], {"rounds": 7}),
+        ({"split": "iid"}, ["split.kind=uneven", "split.sigma=2"], {"split": {"kind": "uneven", "sigma": 2}}),
+        ({"split": "iid"}, ["split=one-label"], {"split": "one-label"}),
+        (
+            {"algorithm": [{"kind": "dpsgd"}, {"kind": "swarm"}]},
+            ["algorithm.eta=0.1", "algorithm[1].local_steps=3"],
+            {"algorithm": [{"kind": "dpsgd", "eta": 0.1}, {"kind": "swarm", "eta": 0.1, "local_steps": 3}]},
+        ),
+        (
+            {"network": {"kind": "random", "devices": 8, "density": 0.5, "faults": [{"kind": "churn"}]}},
+            ["network.kind=ring"],
+            {"network": {"kind": "ring", "devices": 8, "faults": [{"kind": "churn"}]}},
+        ),
+        (
+            {"network": {"kind": "random", "devices": 8, "density": 0.5}},
+            ["network.kind=random"],
+            {"network": {"kind": "random", "devices": 8, "density": 0.5}},
+        ),
+        (
+            {"algorithm": {"kind": "wpm", "preset": "robust", "p": 3, "eta": 0.1}},
+            ["algorithm.kind=dpsgd"],
+            {"algorithm": {"kind": "dpsgd", "eta": 0.1}},
+        ),
+        (
+            {"algorithm": {"kind": "wpm", "step": {"kind": "safe", "floor": 0.1}}},
+            ["algorithm.step.kind=constant"],
+            {"algorithm": {"kind": "wpm", "step": {"kind": "constant"}}},
+        ),
+        ({}, ["network.density=0.3"], {"network": {"kind": "random", "devices": 10, "density": 0.3}}),
+        ({}, ["algorithm.p=5"], {"algorithm": {"kind": "wpm", "preset": "robust", "p": 5}}),
+        (
+            {},
+            ["algorithm.p={kind='switch',first=5,rounds=2}"],
+            {"algorithm": {"kind": "wpm", "preset": "robust", "p": {"kind": "switch", "first": 5, "rounds": 2}}},
+        ),
+        ({}, [" rounds = 5 "], {"rounds": 5}),
+        ({}, ["name=a=b"], {"name": "a=b"}),
+    ],
+)
+def test_settings(before: dict[str, Any], settings: list[str], after: dict[str, Any]) -> None:
+    given = spec.copy.deepcopy(before)
+    assert spec.with_settings(before, settings) == after
+    assert before == given  # the tables that were given are left as they were
+
+
+@given(st.floats(allow_nan=False), st.integers(), st.booleans(), st.text(st.characters(exclude_categories=["C"])))
+def test_settings_say_what_toml_says(real: float, whole: int, truth: bool, text: str) -> None:
+    words = [f"a={real!r}", f"b={whole}", f"c={str(truth).lower()}", f"d='''{text}'''"]
+    if "'" in text:
+        words[-1] = "d=" + '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    assert spec.with_settings({}, words) == {"a": real, "b": whole, "c": truth, "d": text}
+
+
+@given(st.recursive(st.integers(0, 3) | st.text(max_size=2), lambda v: st.lists(v) | st.dictionaries(st.text(max_size=2), v)))
+def test_a_table_does_not_differ_from_itself(table: Any) -> None:
+    assert spec.difference(table, spec.copy.deepcopy(table)) is None
+
+
+def test_the_first_difference_is_named() -> None:
+    old = {"rounds": 5, "network": {"faults": [{"leave": 0.1}, {"leave": 0.2}]}}
+    assert spec.difference(old, {**old, "rounds": 6}) == ("rounds", 5, 6)
+    new = {"rounds": 5, "network": {"faults": [{"leave": 0.1}, {"leave": 0.3}]}}
+    assert spec.difference(old, new) == ("network.faults[1].leave", 0.2, 0.3)
+    assert spec.difference({}, {"seed": 1}) == ("seed", None, 1)
+    assert spec.difference({"a": [1]}, {"a": [1, 2]}) == ("a", [1], [1, 2])
+
+
+# -- every field of every kind -----------------------------------------------------------------------------------------
+
+FIELDS = [
+    (section, kind, field)
+    for section in ("data", "split", "model", "network", "algorithm")
+    for kind, cls in spec.KINDS[section].items()
+    for field in dataclasses.fields(cls)
+    if field.init
+]
+
+
+@pytest.mark.parametrize(("section", "kind", "field"), FIELDS, ids=[f"{s}-{k}-{f.name}" for s, k, f in FIELDS])
+def test_every_field_says_what_it_wants(section: str, kind: str, field: dataclasses.Field) -> None:
+    """A table where a plain value belongs, or the other way round, is refused with the field's full name."""
+    nonsense = 3 if field.name in ("networks", "step") else {"no": "such"}
+    path = f"{section}.{field.name}"
+    with pytest.raises(GossamerError) as refusal:
+        spec.studies({"data": "digits", section: {"kind": kind, field.name: nonsense}})
+    assert path in str(refusal.value)
+    assert any(word in str(refusal.value) for word in ("give", "kind")), refusal.value
+
+
+def test_numbers_of_numpy_are_written_as_numbers() -> None:
+    study = Study(network=network.Random(10, np.float64(0.5), seed=np.int64(3)), seed=np.int64(3), rounds=np.int32(9))
+    table = tomllib.loads(spec.dumps(study))
+    assert (table["network"]["density"], table["network"]["seed"], table["seed"], table["rounds"]) == (0.5, 3, 3, 9)
