@@ -17,9 +17,7 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", place, str(wheel)]
         subprocess.run(install, check=True)
-        code = "import gossamer as gs; assert gs.__file__.startswith({!r}), gs.__file__; gs.run(gs.Study(rounds=2))".format(
-            place
-        )
+        code = f"import gossamer as gs; assert gs.__file__.startswith({place!r}), gs.__file__; gs.run(gs.Study(rounds=2))"
         subprocess.run([sys.executable, "-c", code], check=True, cwd=place, env={**os.environ, "PYTHONPATH": place})
     print(f"{wheel.name} installs and runs")
 

@@ -391,7 +391,7 @@ def test_refusals(make: Callable[[], Algorithm], field: str) -> None:
 
 
 def test_a_schedule_that_leaves_the_allowed_p_is_refused_in_its_round() -> None:
-    simulator = Simulator(plan_of(WPM(Switch(3, 2, then=0.5))))
+    simulator = Simulator(plan_of(WPM(lambda t: 3.0 if t < 2 else 0.5)))
     simulator.advance(2)
     with pytest.raises(InputError, match=r"^p = 0.5"):
         simulator.advance(3)

@@ -242,7 +242,6 @@ LATE = [
 ]
 
 
-@pytest.mark.xfail(reason="found in the middle of a run, or not at all: their classes must check them", strict=True)
 @pytest.mark.parametrize(("setting", "part"), LATE)
 def test_a_value_that_only_the_run_would_find_wrong(setting: str, part: str) -> None:
     refused_set(setting, parts=(part,))

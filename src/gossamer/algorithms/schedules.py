@@ -5,13 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from gossamer.errors import InputError
+from gossamer.mirror import check_p
 
 Schedule = Callable[[int], float | Sequence[float]]
+
+
+def _not_negative(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 <= value < math.inf:
+            raise InputError(name, value, "a number of at least 0")
+
+
+def _positive(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise InputError(name, value, "a number above 0")
 
 
 @dataclass(frozen=True)
@@ -20,17 +34,19 @@ class InverseSqrt:
 
     start: float
     every: float = 1.0
+    lowest: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        _not_negative(start=self.start)
+        _positive(every=self.every)
 
     def __call__(self, t: int) -> float:
         return self.start / math.sqrt(1 + t / self.every)
 
 
 @dataclass(frozen=True)
-class Inverse:
+class Inverse(InverseSqrt):
     """start / (1 + t/every): for strongly convex problems."""
-
-    start: float
-    every: float = 1.0
 
     def __call__(self, t: int) -> float:
         return self.start / (1 + t / self.every)
@@ -43,6 +59,14 @@ class Cosine:
     start: float
     rounds: int
     end: float = 0.0
+
+    def __post_init__(self) -> None:
+        _not_negative(start=self.start, end=self.end)
+        _positive(rounds=self.rounds)
+
+    @property
+    def lowest(self) -> float:
+        return min(self.start, self.end)
 
     def __call__(self, t: int) -> float:
         share = min(t / self.rounds, 1.0)
@@ -57,6 +81,13 @@ class Switch:
     rounds: int
     then: float = 1.0
 
+    def __post_init__(self) -> None:
+        _not_negative(first=self.first, rounds=self.rounds, then=self.then)
+
+    @property
+    def lowest(self) -> float:
+        return min(self.first, self.then)
+
     def __call__(self, t: int) -> float:
         return self.first if t < self.rounds else self.then
 
@@ -65,12 +96,19 @@ def at(value: float | Schedule, t: int, devices: Tensor, like: Tensor) -> float 
     """The value in round t: a float, or [devices, 1] where the schedule gives one number a device."""
     if isinstance(value, int | float):
         return float(value)
-    now = value(t)
-    if isinstance(now, int | float):
-        return float(now)
-    return torch.as_tensor(now, dtype=like.dtype, device=like.device)[devices][:, None]
+    now = torch.as_tensor(value(t), dtype=torch.float64)
+    return now.item() if now.dim() == 0 else now.to(like.device, like.dtype)[devices][:, None]
 
 
 def check_eta(eta: float | Schedule) -> None:
-    if isinstance(eta, int | float) and not 0 <= eta < math.inf:
-        raise InputError("eta", eta, "a number of at least 0")
+    """Refuse a rate that is negative, not finite, or beyond what a step could survive."""
+    if isinstance(eta, int | float) and not 0 <= eta <= 1e30:
+        raise InputError("eta", eta, "a number of at least 0, and at most 1e30")
+
+
+def check_p_schedule(p: float | Schedule) -> None:
+    """Refuse a p, or a schedule of ours, that is ever below 1."""
+    if isinstance(p, int | float):
+        check_p(p)
+    elif getattr(p, "lowest", 1) < 1:
+        raise InputError("p", p, "a schedule that never falls below 1")

@@ -46,7 +46,10 @@ class Power(Constant):
     """rate = η^(1 + p/2), the paper's rule for its η₀ (at p = 1 it gives 0.001 for η₀ = 0.01)."""
 
     def rate(self, eta: Rate, p: float) -> Rate:
-        return (eta if isinstance(eta, float) else eta.double()) ** (1 + p / 2)  # beyond float32 for large p
+        try:
+            return (eta if isinstance(eta, float) else eta.double()) ** (1 + p / 2)  # beyond float32 for large p
+        except OverflowError:
+            return math.inf  # the run diverges, and says so
 
 
 @dataclass(frozen=True)

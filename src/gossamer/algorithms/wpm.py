@@ -29,9 +29,9 @@ from gossamer.algorithms.base import (
     check_choice,
     descend,
 )
-from gossamer.algorithms.schedules import Schedule, at, check_eta
+from gossamer.algorithms.schedules import Schedule, at, check_eta, check_p_schedule
 from gossamer.algorithms.steps import Constant, Power, Ratio, Safe, StepRule
-from gossamer.mirror import PowerMap, check_p, inside_float32, short_root
+from gossamer.mirror import PowerMap, inside_float32, short_root
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ class WPM(Algorithm):
     anchor: bool = False
 
     def __post_init__(self) -> None:
-        if not callable(self.p):
-            check_p(self.p)
+        check_p_schedule(self.p)
         check_eta(self.eta)
         check_choice("gradient_at", self.gradient_at, POINTS)
         check_choice("order", self.order, ORDERS)

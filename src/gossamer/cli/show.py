@@ -47,7 +47,8 @@ class Display:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._progress.stop()
+        if self._bars:
+            self._progress.stop()
 
     def bar(self, label: str, part: int = 0, parts: int = 1) -> Callable[[int, int, Record | None], None]:
         """A bar for one of the runs that share a label; call it with rounds done, rounds in all, the newest measurement."""

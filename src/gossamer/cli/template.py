@@ -22,22 +22,22 @@ density = 0.1
 kind = "wpm"
 preset = "robust"
 p = 15
-eta = 0.05
+eta = 0.1
 
 [[algorithm]]
 kind = "wpm"
 preset = "robust"
 p = 3
-eta = 0.05
+eta = 0.1
 
 [[algorithm]]
 kind = "wpm"
 p = 1
-eta = 0.05
+eta = 0.1
 
 [[algorithm]]
 kind = "swarm"
-eta = 0.05
+eta = 0.1
 """
 
 TEMPLATE = """# A gossamer study. Run it:  gossamer compare THIS_FILE   (with a single [algorithm] also: gossamer run THIS_FILE)
@@ -81,10 +81,10 @@ accuracy_targets = [0.8, 0.9]
 kind = "wpm"
 preset = "robust"
 p = 15                        # or p = { kind = "switch", first = 5, rounds = 20, then = 1 }
-eta = 0.05                    # or eta = { kind = "cosine", start = 0.1, rounds = 200 }
+eta = 0.1                    # or eta = { kind = "cosine", start = 0.1, rounds = 200 }
 # step = { kind = "safe", floor = 0.001 }     # constant | power | matched | safe | ratio
 
 [[algorithm]]
 kind = "dpsgd"
-eta = 0.05
+eta = 0.1
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,7 +38,9 @@ class Measure:
         if self.at not in ("after_step", "after_mix"):
             raise InputError("at", self.at, '"after_step" or "after_mix"')
         if not all(0 <= target <= 1 for target in self.accuracy_targets):
-            raise InputError("accuracy_targets", self.accuracy_targets, "numbers from 0 to 1")
+            raise InputError("accuracy_targets", list(self.accuracy_targets), "numbers from 0 to 1")
+        if not all(math.isfinite(target) for target in self.loss_targets):
+            raise InputError("loss_targets", list(self.loss_targets), "finite numbers")
 
 
 @dataclass(frozen=True)
@@ -64,8 +67,8 @@ class Plan:
         if self.network.rounds is not None and self.network.rounds < self.rounds + within:
             reason = f"the rounds that the network has{', less one to measure in' if within else ''}"
             raise InputError("rounds", self.rounds, f"at most {self.network.rounds - within}, {reason}")
-        if self.threads < 0:
-            raise InputError("threads", self.threads, "a whole number of at least 0")
+        if not 0 <= self.threads <= 1024:
+            raise InputError("threads", self.threads, "a whole number from 0 to 1024")
 
     def threads_to_use(self) -> int:
         """One thread where the work of a round is too little to share out, else every core."""

@@ -157,7 +157,7 @@ class Simulator:
 def _place(name: str) -> torch.device:
     try:
         place = torch.device(name)
-        torch.empty(1, device=place)
+        torch.empty(1, device=place).item()
     except (RuntimeError, AssertionError) as error:
         raise InputError("device", name, '"cpu", or a device of torch\'s that this machine has') from error
     return place

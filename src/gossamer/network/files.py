@@ -136,7 +136,7 @@ def _read(path: Path) -> tuple[int, int, bool, tuple[IntArray, ...]]:
             about = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
             if (about.get("format"), about.get("version")) != (FORMAT, VERSION):
                 raise wrong(
-                    f"expected the format {FORMAT} version {VERSION} in its metadata; `gossamer network show --save` writes such a file"
+                    f"expected the format {FORMAT} version {VERSION}; `gossamer network show --save` writes such a file"
                 )
             if schema.names != list(_COLUMNS) or any(kind not in (pa.int32(), pa.int64()) for kind in schema.types):
                 raise wrong("expected the whole-number columns round, a, b")

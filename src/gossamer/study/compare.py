@@ -66,11 +66,11 @@ def compare(
 
 @contextmanager
 def _named(label: str, seed: int) -> Iterator[None]:
-    """Say which of the runs it was that stopped."""
+    """Say which of the runs it was that stopped; a comparison always resumes what is there."""
     try:
         yield
     except (Diverged, Interrupted) as error:
-        error.args = (f"{label}, seed {seed}: {error}",)
+        error.args = (f"{label}, seed {seed}: {str(error).replace('--resume', 'the same command')}",)
         raise
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -54,7 +55,7 @@ class Task:
     def devices(self) -> int:
         return self.split.devices
 
-    @property
+    @cached_property
     def learner(self) -> Learner:
         return self.model.learner(self.data)
 
@@ -80,7 +81,7 @@ class Worker:
             for name, b in self.learner.buffers().items()
         }
         self._room: Tensor | None = None
-        self._drawn_ahead: dict[tuple[int, int], NDArray[np.int64]] = {}
+        self._drawn_ahead: dict[int, tuple[int, NDArray[np.int64]]] = {}
 
     def _inputs(self, x: Tensor) -> Tensor:
         return self.learner.features(x.to(self._place, self._dtype)).contiguous()
@@ -111,11 +112,12 @@ class Worker:
             return np.stack([self._split.of(int(device)) for device in devices])
         if not ahead:
             return splits.batch(self._split, self._seed, t, step, self._batch, devices)
-        if (t, step) not in self._drawn_ahead:
+        first, drawn = self._drawn_ahead.get(step, (0, np.empty((0, 0, 0), dtype=np.int64)))
+        if not first <= t < first + len(drawn):
             rounds = t + np.arange(max(1, _DRAWN_AT_ONCE // (len(devices) * self._batch)))
             drawn = splits.batch(self._split, self._seed, rounds[:, None, None], step, self._batch, devices)
-            self._drawn_ahead = {(int(r), step): index for r, index in zip(rounds, drawn, strict=True)}
-        return self._drawn_ahead[t, step]
+            self._drawn_ahead[step] = first, drawn = t, drawn
+        return drawn[t - first]
 
     def gradient(self, w: Tensor, t: int, step: int = 0, rows: Tensor | None = None) -> Tensor:
         """Each row's stochastic gradient; the next call may overwrite the result."""
