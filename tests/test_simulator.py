@@ -541,3 +541,11 @@ def test_everybody_linked_is_all_reduce() -> None:
     full = ran(replace(everybody.plan, network=Full(M)))
     torch.testing.assert_close(gossip.models(), full.models(), rtol=0, atol=1e-14)
     assert torch.equal(full.models(), full.models()[:1].expand(M, -1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_power_mean_that_overflows_float64_is_scaled(dtype: torch.dtype) -> None:
+    w = torch.tensor([[1e4, 1e-8], [9e3, 1e4], [-8e3, 2e-8]], dtype=dtype)  # 1e4 to the power 101 is far beyond float64
+    weights = metropolis(Links.of(3, [(0, 1), (1, 2)]))
+    expected = power_mean(w, torch.from_numpy(weights.dense()), 101)
+    torch.testing.assert_close(mix_of(weights).power_mean(w, 101), expected, rtol=1e-5, atol=0)

@@ -364,3 +364,9 @@ def test_networkx_graphs_and_callables_are_networks_like_any_other() -> None:
     in_turn = gs.run(small(network=gs.from_networkx(turns)))
     assert same(in_turn, gs.run(small(network=gs.Callback(5, lambda t: turns[t % 3]))))
     assert in_turn.summary["messages"] == 2 * 2 * (5 + 4 + 0)
+
+
+def test_the_models_of_a_run_have_the_running_statistics_of_their_device() -> None:
+    done = gs.run(gs.Study(gs.DPSGD(0.05), gs.Ring(4), model=gs.Cnn((2, 2), norm=True), rounds=2, batch=8))
+    assert done.models["1.running_mean"].shape == (4, 2)
+    assert not torch.equal(done.models["1.running_mean"][0], done.models["1.running_mean"][1])

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import hardshrink
 
 from gossamer.algorithms.base import check_choice, descend
 from gossamer.errors import InputError
@@ -72,14 +73,14 @@ class Matched:
         return blockwise(lambda w, g: self._step(w, g, rate, p), w, w, g)
 
     def _step(self, w: Tensor, g: Tensor, rate: float, p: float) -> Tensor:
-        size = w.abs()
-        s = size.clamp_min(self.floor)
+        s = w.abs().clamp_min_(self.floor)
         if w.dtype == torch.float64:  # no direction, no move: (w/s)^[p] may be too small even for float64
-            z = signed_power_(w / s, p).sub_(g / s, alpha=rate * p)
+            z = signed_power_(w / s, p).addcdiv_(g, s, value=-rate * p)
             return torch.where(g == 0, w, root(z, p).mul_(s))
-        # float32 is as good, but for what it cannot hold: powers below 1e-36 are cut there (denormal numbers are very
-        # slow), and where no gradient hides that, the step is taken in float64
-        z = signed_power_(size.div_(s).clamp_min_(1e-36 ** (1 / p)), p).mul_(w.sign()).sub_(g / s, alpha=rate * p)
+        # float32 is as good, but for what it cannot hold: a power below 1e-36 is taken as 0 (denormal numbers are very
+        # slow), and where no gradient hides that, the step is taken in float64. w/s is w/floor, cut at ±1.
+        ratio = hardshrink((w / self.floor).clamp_(-1, 1), 1e-36 ** (1 / p))
+        z = signed_power_(ratio, p).addcdiv_(g, s, value=-rate * p)
         stepped = short_root(z, p).mul_(s)
         if not z.abs_().amin().item() > 1e-30:
             lost = (~(z > 1e-30)).nonzero(as_tuple=True)

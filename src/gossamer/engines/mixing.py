@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from gossamer.mirror import PowerMap, columns_at_once, root, signed_power
+from gossamer.mirror import PowerMap, columns_at_once, root, root_, signed_power, signed_power_
 from gossamer.network.weights import Weights
 
 with warnings.catch_warnings():  # torch says once a process that its CSR tensors are in beta
     warnings.simplefilter("ignore")
     torch.eye(2).to_sparse_csr()
+
+
+def _in_float64(x: Tensor, result: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Some columns of x and of the result at a time, with room for two float64 copies that stay in the cache."""
+    width = min(columns_at_once(len(x)), x.shape[1])
+    double, mixed = (torch.empty(len(x), width, dtype=torch.float64, device=x.device) for _ in range(2))
+    for columns, out in zip(x.split(width, 1), result.split(width, 1), strict=True):
+        if columns.shape[1] != width:
+            double, mixed = (room.view(-1)[: columns.numel()].view(columns.shape) for room in (double, mixed))
+        yield columns, out, double, mixed
 
 
 @dataclass
@@ -48,8 +60,8 @@ class StackedMix:
         if x.dtype == torch.float64:
             return self._apply(x)
         result = torch.empty_like(x)
-        for columns, out in zip(*(part.split(columns_at_once(len(x)), 1) for part in (x, result)), strict=True):
-            out.copy_(self._apply(columns.double()))
+        for columns, out, double, mixed in _in_float64(x, result):
+            out.copy_(torch.mm(self._matrix(torch.float64), double.copy_(columns), out=mixed))
         return result
 
     def power_mean(self, w: Tensor, p: float) -> Tensor:
@@ -57,16 +69,15 @@ class StackedMix:
         if p == 1:
             return self._apply(w)
         mirror, result = PowerMap(p), torch.empty_like(w)
-        for columns, out in zip(*(x.split(columns_at_once(len(w)), 1) for x in (w, result)), strict=True):
-            z = self._apply(mirror.to_dual(columns))
-            out.copy_(root(z, p, w.dtype))
-            magnitude = out.abs()
-            if not (
-                magnitude.amin().item() > mirror.smallest and magnitude.amax().item() < mirror.largest
-            ):  # exact zeros, or a dual outside float64
-                beyond = ~mirror.fits(columns).all(0)
-                if beyond.any():
-                    out[:, beyond] = self._scaled_power_mean(columns[:, beyond], p)
+        for columns, out, double, mixed in _in_float64(w, result):
+            z = torch.mm(self._matrix(torch.float64), signed_power_(double.copy_(columns), p, room=mixed), out=mixed)
+            out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, room=double))
+            if not mirror.always_fits:
+                size = out.abs()
+                if not (size.amin().item() > mirror.smallest and size.amax().item() < math.inf):
+                    beyond = ~mirror.fits(columns).all(0)  # not exact zeros, but a dual outside float64
+                    if beyond.any():
+                        out[:, beyond] = self._scaled_power_mean(columns[:, beyond], p)
         return result
 
     def _scaled_power_mean(self, w: Tensor, p: float) -> Tensor:

@@ -142,8 +142,7 @@ def run(
         finish()
         kept = f"; {folder.path} is kept and --resume goes on" if folder else ""
         raise Interrupted(f"stopped after round {engine.round} of {study.rounds}{kept}")
-    models = plan.task.learner.unstack(engine.models().detach().cpu())
-    models = {name: part.contiguous() for name, part in models.items()}
+    models = engine.parts()
     if folder:
         folder.write_metrics(measured.table())
         folder.write_models(models)

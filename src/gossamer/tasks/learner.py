@@ -25,6 +25,7 @@ class Learner(ABC):
     """A model bound to the shape of its data. Models are rows: w is [devices, parameters]."""
 
     shapes: dict[str, tuple[int, ...]]  # the names and shapes of a row's parts, in order
+    draws: bool = False  # whether the model itself draws (dropout), and so needs keys
 
     @property
     def parameters(self) -> int:

@@ -108,6 +108,8 @@ def _places(module: nn.Module) -> dict[str, str]:
 class ModuleLearner(Learner):
     """A module and a loss of (outputs, targets) that gives one number a sample."""
 
+    draws = True
+
     def __init__(self, module: nn.Module, loss: Loss, data: Data, fresh: Callable[[int], nn.Module] | None) -> None:
         self._name = type(module).__name__
         if any(nn.parameter.is_lazy(part) for part in (*module.parameters(), *module.buffers())):

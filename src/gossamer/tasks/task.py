@@ -103,7 +103,8 @@ class Worker:
             self._room = self._x.new_empty((count, *self._x.shape[1:]))
         x = torch.index_select(self._x, 0, flat, out=self._room[:count])
         y = torch.index_select(self._y, 0, flat)
-        keys = torch.from_numpy(draws.bits(self._seed, "module", t, step, devices).view(np.int64)).to(self._place)
+        bits = draws.bits(self._seed, "module", t, step, devices) if self.learner.draws else np.zeros(len(devices), np.uint64)
+        keys = torch.from_numpy(bits.view(np.int64)).to(self._place)
         return x.view(*index.shape, *self._x.shape[1:]), y.view(index.shape + self._y.shape[1:]), keys
 
     def _index(self, t: int, step: int, devices: NDArray[np.int64], ahead: bool) -> NDArray[np.int64]:
