@@ -38,6 +38,8 @@ DEVICES = np.arange(6)
 class Seen(Learner):
     """Learns nothing, and keeps what it is shown."""
 
+    draws = True
+
     def __init__(self) -> None:
         self.shapes = {"w": (1,)}
         self.x = self.y = self.keys = torch.empty(0)

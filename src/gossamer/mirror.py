@@ -83,18 +83,15 @@ def root_(z: Tensor, p: float, room: Tensor) -> Tensor:
     return z.mul_(torch.abs(z, out=room).clamp_min_(_TINY).log_().mul_(1 / p - 1).exp_())
 
 
-def short_root(z: Tensor, p: float) -> Tensor:
-    """z^[1/p] of a float32 dual, in float32: a third of the cost of `root`.
+def short_root(z: Tensor, p: float, out: Tensor) -> Tensor:
+    """z^[1/p] of a float32 dual, in float32, written to `out`: a third of the cost of `root`.
 
     A relative error ε of z is one of ε/p in the root, so float32 is as good as float64 wherever z is well inside it. But
     the log is rounded too, by up to |log z|·eps/p: 16·eps for small p, and there the root is taken in float64.
     """
     if p < 9:
-        return blockwise(lambda z: root(z.double(), p, torch.float32), z, z)
-    result = torch.empty_like(z)
-    for out, part in zip(*(x.view(-1).split(_AT_ONCE) for x in (result, z)), strict=True):
-        torch.abs(part, out=out).log_().mul_(1 / p).exp_().mul_(part.sign())
-    return result
+        return out.copy_(root(z.double(), p, torch.float32))
+    return torch.abs(z, out=out).log_().mul_(1 / p).exp_().mul_(z.sign())
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,10 @@ class PowerMap:
         dtype = dtype or z.dtype
         if self.p == 1:
             return z.to(dtype)
-        return blockwise(lambda z: root(z, self.p, dtype), torch.empty_like(z, dtype=dtype), z)
+        like = torch.empty_like(z, dtype=dtype)
+        if z.dtype == torch.float32:
+            return blockwise(lambda out, z: short_root(z, self.p, out), like, z)
+        return blockwise(lambda out, z: out.copy_(root(z, self.p, dtype)), like, z)
 
     @property
     def always_fits(self) -> bool:
@@ -186,11 +186,11 @@ def columns_at_once(rows: int) -> int:
     return max(64, _AT_ONCE // max(1, rows))
 
 
-def blockwise(function: Callable[..., Tensor], like: Tensor, *tensors: Tensor) -> Tensor:
-    """An element-by-element function of tensors of one shape, a block at a time; the result is of the type of `like`."""
+def blockwise(function: Callable[..., object], like: Tensor, *tensors: Tensor) -> Tensor:
+    """function(out, *parts) for a block of the elements of tensors of one shape at a time; a new tensor like `like`."""
     result = torch.empty_like(like)
     for out, *parts in zip(*(x.reshape(-1).split(_AT_ONCE) for x in (result, *tensors)), strict=True):
-        out.copy_(function(*parts))
+        function(out, *parts)
     return result
 
 

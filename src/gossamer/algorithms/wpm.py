@@ -31,7 +31,7 @@ from gossamer.algorithms.base import (
 )
 from gossamer.algorithms.schedules import Schedule, at, check_eta, check_p_schedule
 from gossamer.algorithms.steps import Constant, Power, Ratio, Safe, StepRule
-from gossamer.mirror import PowerMap, inside_float32, short_root
+from gossamer.mirror import PowerMap, inside_float32
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class WPM(Algorithm):
             return x
         if "z" in state:
             assert not callable(self.p)
-            x = short_root(x, self.p) if x.dtype == torch.float32 else PowerMap(self.p).to_primal(x, start.dtype)
+            x = PowerMap(self.p).to_primal(x, start.dtype)
         return x + start if self.anchor else x
 
     def _space(self, state: State, grad: Gradient, mix: Mix, t: int) -> _Space:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Sequence
 from itertools import cycle
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.collections import LineCollection
 
 from gossamer.errors import DataError
 from gossamer.network import Network
@@ -69,9 +71,12 @@ def network(net: Network, rounds: int, path: Path, title: str) -> None:
     figure, (left, middle, right) = _figure(3)
     angle = 2 * np.pi * np.arange(shown) / shown
     x, y = np.cos(angle), np.sin(angle)
-    for a, b in np.argwhere(met):
-        share = met[a, b] / rounds
-        left.plot(x[[a, b]], y[[a, b]], color="#0072B2", alpha=0.1 + 0.8 * share, linewidth=0.3 + 2 * share)
+    pairs = np.argwhere(met)
+    if len(pairs):
+        share = met[tuple(pairs.T)] / rounds
+        ends = np.stack([np.stack([x[end], y[end]], axis=-1) for end in pairs.T], axis=1)
+        lines = LineCollection(list(ends), colors="#0072B2", alpha=0.1 + 0.8 * share, linewidths=0.3 + 2 * share)
+        left.add_collection(lines)
     left.scatter(x, y, s=60 if shown <= 30 else 6, color="#D55E00", zorder=3)
     left.set_aspect("equal")
     left.axis("off")
@@ -99,7 +104,9 @@ def _save(figure: Any, path: Path) -> None:
 
     content = io.BytesIO()
     try:
-        figure.savefig(content, dpi=150, format=path.suffix[1:].lower() or "png")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph")  # a name in a script that the font lacks is no reason to complain
+            figure.savefig(content, dpi=150, format=path.suffix[1:].lower() or "png")
     except ValueError as error:  # a format that matplotlib does not have; it says which it has
         raise DataError(f"cannot write {path}: {error}") from None
     finally:

@@ -37,8 +37,8 @@ class Study:
     name: str = "study"
 
     def __post_init__(self) -> None:
-        if not self.name or "/" in self.name or self.name.startswith("."):
-            raise InputError("name", self.name, "a name that can be a folder's")
+        if not self.name or "/" in self.name or self.name.startswith(".") or not self.name.isprintable():
+            raise InputError("name", self.name, "a name that can be a folder's, of characters that can be printed")
         if self.dtype not in ("float32", "float64"):
             raise InputError("dtype", self.dtype, '"float32" or "float64"')
 

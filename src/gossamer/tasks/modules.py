@@ -121,6 +121,7 @@ class ModuleLearner(Learner):
         self.shapes = {name: tuple(p.shape) for name, p in self._start.items()}
         self._places = _places(self.module)
         self._for_each = _stacked
+        self._mode: tuple[torch.device, torch.dtype, bool] | None = None
         try:
             self._try(data)
         except InputError:  # recurrent layers, `.item()` and branches on the data cannot run stacked
@@ -174,6 +175,13 @@ class ModuleLearner(Learner):
             outputs = functional_call(self.module, state, (x,), tie_weights=False)
         return outputs, {name: state[name].detach() for name in buffers}
 
+    def _set(self, w: Tensor, training: bool) -> None:
+        """Put the module, whose frozen parameters are its own, where the stack is, and into its mode."""
+        wanted = (w.device, w.dtype, training)
+        if self._mode != wanted:
+            self.module.to(w.device, w.dtype).train(training)
+            self._mode = wanted
+
     def _judged(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The loss of each sample."""
         if self._classes is not None and (outputs.dim() != 2 or outputs.shape[1] < self._classes):
@@ -191,7 +199,7 @@ class ModuleLearner(Learner):
             outputs, own = self._forward(parameters, own, x, key)
             return self._judged(outputs, y).mean(), own
 
-        self.module.to(w.device, w.dtype).train()  # the frozen parameters are the module's own
+        self._set(w, training=True)
         losses, after = self._for_each(one, self.unstack(w), buffers, x, y, keys)
         for name, b in after.items():
             buffers[name].copy_(b)
@@ -209,7 +217,7 @@ class ModuleLearner(Learner):
             return self._losses(w, x, y, {name: b.clone() for name, b in buffers.items()}, keys)
 
     def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:
-        self.module.to(w.device, w.dtype).eval()
+        self._set(w, training=False)
         at_once = max(1, _NUMBERS_AT_ONCE // (len(w) * max(1, x[0].numel() * 4)))
         loss, right = w.new_zeros(len(w)), w.new_zeros(len(w))
         with self._told(x.shape), torch.no_grad():
@@ -230,7 +238,8 @@ class ModuleLearner(Learner):
 
 
 def _cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
-    return nn.functional.cross_entropy(outputs, y, reduction="none")
+    # F.cross_entropy has no rule of its own under vmap, and is taken apart anew in every call
+    return outputs.logsumexp(1) - outputs.gather(1, y[:, None]).squeeze(1)
 
 
 def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:
