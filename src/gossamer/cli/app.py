@@ -143,6 +143,27 @@ def data_get(
 
 
 @app.command()
+def reproduce(
+    paper: Annotated[str, typer.Argument(help="Which paper: wpm.")],
+    parts: Annotated[list[str] | None, typer.Argument(help="Which tables and figures; without any, all.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds; by default the paper's part has its own.")] = None,
+    tiny: Annotated[bool, typer.Option("--tiny", help="The same code on digits, in a minute or two.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the parts.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Where the tables and figures go.")] = None,
+    workers: Annotated[int, typer.Option(help="Runs at a time; 0: one a core.")] = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Regenerate a paper's tables and figures beside its own numbers. Runs that are there already are not run again."""
+    from gossamer.cli import reproduce as reproduction
+
+    if list_:
+        for name, module in reproduction.load_paper(paper).PARTS.items():
+            typer.echo(f"{name:<9} {module.TITLE}")
+        return
+    reproduction.reproduce(paper, parts or [], seeds, tiny, out, workers, quiet)
+
+
+@app.command()
 def new(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("fleet.toml"),
 ) -> None:

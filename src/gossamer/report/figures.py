@@ -19,9 +19,9 @@ from gossamer.study import Method, interval
 from gossamer.study.store import write_atomically
 
 # Okabe and Ito's colours: told apart by everyone; dashes tell them apart in grey.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
-_STYLE: Any = {
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -39,7 +39,7 @@ def curves(methods: Sequence[Method], path: Path, title: str) -> None:
         panels.insert(0, ("accuracy", "mean test accuracy, %", 100.0))
     figure, axes = _figure(len(panels))
     for axis, (name, label, scale) in zip(axes, panels, strict=True):
-        for method, colour, dash in zip(methods, cycle(_COLOURS), cycle(_DASHES)):
+        for method, colour, dash in zip(methods, cycle(COLOURS), cycle(DASHES)):
             rounds = method.runs[0].metrics["round"]
             points = [interval(values) for values in zip(*(run.metrics[name] for run in method.runs), strict=True)]
             mean = np.array([point.mean for point in points]) * scale
@@ -86,6 +86,7 @@ def network(net: Network, rounds: int, path: Path, title: str) -> None:
     values, times = np.unique(np.concatenate(degrees), return_counts=True)
     right.bar(values, times / times.sum(), color="#0072B2")
     right.set(xlabel="neighbours of a device", ylabel="share of devices and rounds")
+    right.set_xlim(values.min() - 1, values.max() + 1)
     right.xaxis.get_major_locator().set_params(integer=True)
     figure.suptitle(title, fontsize=10)
     _save(figure, path)
@@ -95,7 +96,7 @@ def _figure(panels: int) -> tuple[Any, Any]:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         return plt.subplots(1, panels, figsize=(3.6 * panels, 3.0), squeeze=True)
 
 

@@ -68,11 +68,12 @@ def run(
     resume: bool = False,
     progress: Progress = lambda done, total, record: None,
     data: Data | None = None,
+    keep_models: bool = True,
 ) -> Run:
     """Run a study to its end. With `out` everything is kept there; with `resume` a run that is there goes on.
 
     Ctrl-C stops between two rounds, saves, and raises `Interrupted`. A run that diverges raises `Diverged`; what was
-    measured until then is kept.
+    measured until then is kept. `keep_models`: whether the folder holds the final models too.
     """
     folder = None if out is None else RunFolder(Path(out))
     resumed = folder is not None and _goes_on(folder, study, resume)
@@ -145,7 +146,8 @@ def run(
     models = engine.parts()
     if folder:
         folder.write_metrics(measured.table())
-        folder.write_models(models)
+        if keep_models:
+            folder.write_models(models)
     summary = finish()
     if folder:
         folder.drop_snapshot()

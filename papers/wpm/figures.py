@@ -1,0 +1,88 @@
+"""What Figures 1 to 6 share: four panels, one for different p and three for different numbers of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+import gossamer as gs
+from gossamer.report.figures import COLOURS, DASHES, STYLE
+from gossamer.study import Study, interval
+from papers.wpm.paper import SPLIT_NAMES, Key, Results, Scale, rounds_to_target, studies, swarm, wpm
+from papers.wpm.table2 import POWERS
+
+Panel = tuple[str, list[Key]]
+
+
+def panels(scale: Scale, split: str) -> list[Panel]:
+    """The paper's four panels: every p on the fewest devices, then four methods on each number of devices."""
+    methods: list[gs.Algorithm] = [wpm(scale, 15), wpm(scale, 3), wpm(scale, 1), swarm(scale)]
+    fewest = scale.figure_devices[0]
+    return [
+        (f"different p, {fewest} devices", [(wpm(scale, p), fewest, split) for p in reversed(POWERS)]),
+        *((f"{devices} devices", [(method, devices, split) for method in methods]) for devices in scale.figure_devices),
+    ]
+
+
+def cells(scale: Scale, split: str) -> list[Study]:
+    return studies(scale, {key: None for _, keys in panels(scale, split) for key in keys})
+
+
+def curves(
+    scale: Scale, results: Results, out: Path, name: str, split: str, column: str, label: str, unit: float
+) -> list[Path]:
+    """A curve a method with its 95 % band over the seeds."""
+
+    def draw(axis: Any, keys: Sequence[Key]) -> None:
+        for key, colour, dash in zip(keys, COLOURS, DASHES, strict=False):
+            runs = [cell.metrics for cell in results.cells(key) if not cell.diverged]
+            points = [interval(values) for values in zip(*(run[column] for run in runs), strict=True)]
+            mean = unit * np.array([point.mean for point in points])
+            half = unit * np.array([point.half or 0.0 for point in points])
+            axis.plot(runs[0]["round"], mean, color=colour, linestyle=dash, label=key[0].label)
+            axis.fill_between(runs[0]["round"], mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
+        axis.set_xlabel("round")
+
+    return _four(scale, out, name, split, label, draw)
+
+
+def speeds(scale: Scale, results: Results, out: Path, name: str, split: str) -> list[Path]:
+    """Rounds to the target, a bar a method; no bar where a seed did not reach it."""
+
+    def draw(axis: Any, keys: Sequence[Key]) -> None:
+        for place, (key, colour) in enumerate(zip(keys, COLOURS, strict=False)):
+            value = results.over_seeds(key, rounds_to_target(scale))
+            if value is None:
+                text = f"not in {scale.rounds}"
+                axis.text(place, scale.rounds * 0.02, text, rotation=90, ha="center", va="bottom", fontsize=8)
+            else:
+                axis.bar(place, value.mean, yerr=value.half, color=colour, capsize=3)
+        axis.set_xticks(range(len(keys)), [key[0].label.removeprefix("WPM ") for key in keys], fontsize=8)
+        axis.set(xlim=(-0.6, len(keys) - 0.4), ylim=(0, scale.rounds))
+
+    return _four(scale, out, name, split, f"rounds to {scale.target:.0%}", draw, legend=False)
+
+
+def _four(
+    scale: Scale, out: Path, name: str, split: str, label: str, draw: Callable[[Any, Sequence[Key]], None], legend: bool = True
+) -> list[Path]:
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    with mpl.rc_context({**STYLE, "svg.hashsalt": "gossamer"}):
+        figure, axes = plt.subplots(1, 4, figsize=(13, 3.1), sharey=True)
+        for axis, (title, keys) in zip(axes, panels(scale, split), strict=True):
+            draw(axis, keys)
+            axis.set_title(title, fontsize=9)
+            if legend:
+                axis.legend(fontsize=7)
+        axes[0].set_ylabel(label)
+        figure.suptitle(f"Figure {name.removeprefix('figure')}: {SPLIT_NAMES[split]}", fontsize=10)
+        out.mkdir(parents=True, exist_ok=True)
+        figure.savefig(out / f"{name}.png", dpi=110)
+        plt.close(figure)
+    return [out / f"{name}.png"]

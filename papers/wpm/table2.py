@@ -1,0 +1,37 @@
+"""Table 2: rounds to the target by p on 10 devices, and what each p saves against p = 1."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from gossamer.study import Study
+from papers.wpm.paper import SPLITS, Key, Results, Scale, expected, number, rounds_to_target, studies, wpm, write_csv
+
+TITLE = "rounds to 88 % by p in 1, 3, 5, 9, 15; 10 devices"
+POWERS = (1, 3, 5, 9, 15)
+
+
+def keys(scale: Scale) -> Iterator[tuple[float, str, Key]]:
+    for split in SPLITS:
+        for p in POWERS:
+            yield p, split, (wpm(scale, p), scale.table_devices[0], split)
+
+
+def cells(scale: Scale) -> list[Study]:
+    return studies(scale, (key for *_, key in keys(scale)))
+
+
+def make(scale: Scale, results: Results, out: Path) -> list[Path]:
+    paper = {(float(r["p"]), r["split"]): float(r["iterations"]) for r in expected("table2_convergence_by_p")}
+    count = rounds_to_target(scale)
+    rows = []
+    for p, split, key in keys(scale):
+        base = (wpm(scale, 1), *key[1:])
+        saved = number(results.saved(base, key, count), 1, 100)
+        rows.append(
+            {"split": split, "p": p, "paper": paper[p, split]}
+            | number(results.over_seeds(key, count))
+            | {"paper_saved_%": round(100 * (1 - paper[p, split] / paper[1, split]), 1)}
+            | {"ours_saved_%": saved["ours"], "ours_saved_95": saved["ours_95"]}
+        )
+    write_csv(out / "table2.csv", rows)
+    return [out / "table2.csv"]
