@@ -48,7 +48,7 @@ class Scale:
         return tuple(self.rounds * k // 5 for k in range(1, 6))
 
 
-TINY = Scale("tiny", gs.Digits(), rounds=60, every=5, batch=32, eta=0.1, target=0.6, seeds=2,
+TINY = Scale("tiny", gs.Digits(), rounds=50, every=5, batch=32, eta=0.1, target=0.6, seeds=2,
              table_devices=(10, 12, 14), figure_devices=(10, 12, 20))  # fmt: skip
 
 

@@ -74,7 +74,8 @@ class StackedMix:
             out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, room=double))
             if not mirror.always_fits:
                 size = out.abs()
-                if not (size.amin().item() > mirror.smallest and size.amax().item() < math.inf):
+                held = size.amin().item() > mirror.smallest  # false for NaN, which is what root_ makes of an overflow
+                if not held or (w.dtype == torch.float64 and size.amax().item() == math.inf):
                     beyond = ~mirror.fits(columns).all(0)  # not exact zeros, but a dual outside float64
                     if beyond.any():
                         out[:, beyond] = self._scaled_power_mean(columns[:, beyond], p)

@@ -1,0 +1,44 @@
+"""Sweeps: every cell once, in parallel, kept, resumed; a cell that diverges is a result like any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import gossamer as gs
+from gossamer.study.sweep import cell_path, sweep
+
+
+def study(seed: int = 0, eta: float = 0.1) -> gs.Study:
+    return gs.Study(gs.DPSGD(eta), gs.Ring(4), rounds=6, seed=seed, measure=gs.Measure(every=2), threads=1)
+
+
+@pytest.mark.slow
+def test_a_sweep_is_its_runs_and_runs_each_once(tmp_path: Path) -> None:
+    studies = [study(0), study(1), study(0)]
+    shares: list[float] = []
+    cells = sweep(studies, tmp_path, workers=2, progress=shares.append)
+    for cell, alone in zip(cells, (gs.run(s) for s in studies), strict=True):
+        assert cell.metrics["accuracy"].tolist() == alone.metrics["accuracy"].tolist()
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert len(list(tmp_path.iterdir())) == 2  # equal studies share a cell
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    again = sweep(studies, tmp_path, workers=2)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+    assert [cell.summary for cell in again] == [cell.summary for cell in cells]
+
+
+@pytest.mark.slow
+def test_a_cell_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
+    wild, tame = sweep([study(eta=1e30), study()], tmp_path, workers=1)
+    assert wild.diverged
+    assert not tame.diverged
+    assert tame.summary["finished"]
+
+
+def test_a_cell_is_named_by_all_that_it_says(tmp_path: Path) -> None:
+    paths = {cell_path(tmp_path, s) for s in (study(0), study(1), study(0, eta=0.2), study(0).with_seed(2))}
+    assert len(paths) == 4
+    assert cell_path(tmp_path, study()) == cell_path(tmp_path, study())
