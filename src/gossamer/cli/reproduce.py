@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +16,7 @@ import typer
 
 import gossamer
 from gossamer.errors import DataError, InputError, nearest
+from gossamer.study.store import write_atomically
 
 
 def load_paper(name: str) -> ModuleType:
@@ -47,9 +50,29 @@ def reproduce(name: str, parts: list[str], seeds: int | None, tiny: bool, out: P
         cells = sweep(studies, folder, workers, bar)
     results = setting.Results(cells)
     where = out or (folder / "tiny" if tiny else setting.HERE / "results")
+    made = _made(scale.seeds, tiny)
     for part, module in chosen.items():
-        for path in module.make(scale, results, where):
+        paths = module.make(scale, results, where)
+        _note(where / "made.json", name, part, made)
+        for path in paths:
             typer.echo(f"{part}: {path}")
+
+
+def _made(seeds: int, tiny: bool) -> dict[str, object]:
+    """What made a result: the commit of the checkout, what was asked for, and the versions that the numbers depend on."""
+    from gossamer.study.run import versions
+
+    root = Path(gossamer.__file__).parents[2]
+    asked = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=root, capture_output=True, text=True, check=False)
+    return {"commit": asked.stdout.strip() or "unknown", "seeds": seeds, "tiny": tiny, "versions": versions()}
+
+
+def _note(path: Path, name: str, part: str, made: dict[str, object]) -> None:
+    """Keep beside the results what made each of them."""
+    notes = json.loads(path.read_text()) if path.exists() else {}
+    command = f"gossamer reproduce {name} {part} --seeds {made['seeds']}" + (" --tiny" if made["tiny"] else "")
+    notes[part] = {"command": command, "commit": made["commit"], "versions": made["versions"]}
+    write_atomically(path, (json.dumps(notes, indent=2, sort_keys=True) + "\n").encode())
 
 
 class _bar:
