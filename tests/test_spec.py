@@ -122,7 +122,9 @@ measures = st.builds(
     st.lists(share, max_size=3, unique=True).map(tuple),
     st.lists(number, max_size=3, unique=True).map(tuple),
 )
-names = st.text(st.characters(exclude_categories=["C"], exclude_characters="/."), min_size=1, max_size=9)
+names = st.text(st.characters(exclude_categories=["C"], exclude_characters="/."), min_size=1, max_size=9).filter(
+    str.isprintable
+)
 studies = st.builds(
     Study,
     methods,

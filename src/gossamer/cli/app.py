@@ -175,7 +175,7 @@ def new(
     if path.exists():
         raise DataError(f"{path} exists: give another name")
     write_atomically(path, TEMPLATE.encode())
-    typer.echo(f"{path} is written; `gossamer compare {path}` runs it")
+    typer.echo(f"{path} is written; `gossamer run {path}` runs it")
 
 
 def _studies(spec: Path | None, settings: list[str] | None, seed: int | None, methods: int | None = None) -> list[Study]:

@@ -40,7 +40,7 @@ kind = "swarm"
 eta = 0.1
 """
 
-TEMPLATE = """# A gossamer study. Run it:  gossamer compare THIS_FILE   (with a single [algorithm] also: gossamer run THIS_FILE)
+TEMPLATE = """# A gossamer study. Run it:  gossamer run THIS_FILE
 # Any value can be changed on the way:  --set network.density=0.1 --set algorithm.p=15 --seed 3
 
 rounds = 200
@@ -84,7 +84,8 @@ p = 15                        # or p = { kind = "switch", first = 5, rounds = 20
 eta = 0.1                    # or eta = { kind = "cosine", start = 0.1, rounds = 200 }
 # step = { kind = "safe", floor = 0.001 }     # constant | power | matched | safe | ratio
 
-[[algorithm]]
-kind = "dpsgd"
-eta = 0.1
+# As many more as you like; `gossamer compare THIS_FILE` runs them all on the same links, batches and start:
+# [[algorithm]]
+# kind = "dpsgd"              # dpsgd | swarm (local_steps = 1) | allreduce
+# eta = 0.1
 """
