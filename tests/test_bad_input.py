@@ -692,6 +692,7 @@ WORDS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(KEYS), st.sampled_from(INNER), WORDS)
 def test_no_setting_gives_a_traceback(key: str, inner: str, word: str) -> None:

@@ -160,6 +160,7 @@ def test_compare_the_same_method_twice_tells_them_apart() -> None:
     assert rows(done("compare", "a.toml", "b.toml", "-q")).keys() == {"WPM p=3 (eta=0.05)", "WPM p=3 (eta=0.01)"}
 
 
+@pytest.mark.slow
 def test_compare_over_seeds_and_again() -> None:
     Path("b.toml").write_text(SEVERAL)
     out = done("compare", "b.toml", "-q", "--seeds", "3", "--seed", "4")
@@ -182,6 +183,7 @@ def test_compare_over_seeds_and_again() -> None:
     assert [path.stat().st_mtime_ns for path in summaries] == times  # what was there was not run again
 
 
+@pytest.mark.slow
 def test_compare_that_is_stopped_goes_on_by_the_same_command(monkeypatch: pytest.MonkeyPatch) -> None:
     running = importlib.import_module("gossamer.study.run")
     Path("b.toml").write_text(SEVERAL)
@@ -207,6 +209,7 @@ def test_compare_refuses_what_another_spec_left_in_the_folder() -> None:
     assert files("runs") == before
 
 
+@pytest.mark.slow
 def test_compare_without_a_spec_is_the_demo_and_says_what_to_try_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every command that it suggests works, right after it."""
     out = done("compare", "-q", "--set", "rounds=3")
@@ -259,6 +262,7 @@ def test_network_show_says_the_truth() -> None:
     assert re.search(r"devices alone +│ 100\.0%", apart)
 
 
+@pytest.mark.slow
 def test_saved_links_are_the_network_bit_for_bit() -> None:
     Path("a.toml").write_text(
         SPEC.replace("[measure]", '[[network.faults]]\nkind = "churn"\nleave = 0.2\ncome_back = 0.3\n[measure]')
@@ -320,6 +324,7 @@ def test_data_get_shows_what_it_downloads(small_mnist: dict[str, bytes], monkeyp
 # -- new ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_new_then_run_and_compare_what_it_wrote() -> None:
     assert done("new", "fleet.toml") == "fleet.toml is written; `gossamer run fleet.toml` runs it\n"
     assert Path("fleet.toml").read_text() == TEMPLATE

@@ -361,6 +361,8 @@ running._CHECKPOINT_SECONDS = 0.0
 sync, left = os.fsync, iter(range(int(sys.argv.pop(1))))
 os.fsync = lambda handle: sync(handle) if next(left, None) is not None else os.kill(os.getpid(), signal.SIGKILL)
 from gossamer.cli import main
+
+pytestmark = pytest.mark.slow
 main()
 """
 

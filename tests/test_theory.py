@@ -31,6 +31,8 @@ from gossamer.theory import (
     smallest_weight,
 )
 
+pytestmark = pytest.mark.slow
+
 EPS = 2.0**-52
 
 
