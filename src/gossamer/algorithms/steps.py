@@ -73,15 +73,20 @@ class Matched:
         return blockwise(lambda out, w, g: self._step(out, w, g, rate, p), w, w, g)
 
     def _step(self, out: Tensor, w: Tensor, g: Tensor, rate: float, p: float) -> None:
-        s = w.abs().clamp_min_(self.floor)
+        size = w.abs()
+        s = size.clamp_min(self.floor)
         if w.dtype == torch.float64:  # no direction, no move: (w/s)^[p] may be too small even for float64
             z = signed_power_(w / s, p).addcdiv_(g, s, value=-rate * p)
             out.copy_(torch.where(g == 0, w, root(z, p).mul_(s)))
             return
         # float32 is as good, but for what it cannot hold: a power below 1e-36 is taken as 0 (denormal numbers are very
-        # slow), and where no gradient hides that, the step is taken in float64. w/s is w/floor, cut at ±1.
-        ratio = hardshrink(torch.mul(w, 1 / self.floor, out=out).clamp_(-1, 1), 1e-36 ** (1 / p))
-        z = signed_power_(ratio, p, room=out).addcdiv_(g, s, value=-rate * p)
+        # slow), and where no gradient hides that, the step is taken in float64.
+        smallest = 1e-36 ** (1 / p)
+        if p > 31:  # many multiplications: log and exp are faster, and their error is divided by p in the root
+            z = size.div_(s).clamp_min_(smallest).log_().mul_(p).exp_().mul_(w.sign())
+        else:  # w/s is w/floor, cut at ±1
+            z = signed_power_(hardshrink(torch.mul(w, 1 / self.floor, out=out).clamp_(-1, 1), smallest), p, room=out)
+        z.addcdiv_(g, s, value=-rate * p)
         lost = None
         if not torch.abs(z, out=out).amin().item() > 1e-30:
             lost = (~(out > 1e-30)).nonzero().squeeze(1)
