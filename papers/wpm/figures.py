@@ -17,6 +17,10 @@ from papers.wpm.table2 import POWERS
 
 Panel = tuple[str, list[Key]]
 
+# A method looks the same in every panel.
+_LABELS = (*(f"WPM p={p}" for p in reversed(POWERS)), "SwarmSGD")
+_STYLES = dict(zip(_LABELS, zip(COLOURS, DASHES, strict=True), strict=False))
+
 
 def panels(scale: Scale, split: str) -> list[Panel]:
     """The paper's four panels: every p on the fewest devices, then four methods on each number of devices."""
@@ -38,7 +42,8 @@ def curves(
     """A curve a method with its 95 % band over the seeds."""
 
     def draw(axis: Any, keys: Sequence[Key]) -> None:
-        for key, colour, dash in zip(keys, COLOURS, DASHES, strict=False):
+        for key in keys:
+            colour, dash = _STYLES[key[0].label]
             runs = [cell.metrics for cell in results.cells(key) if not cell.diverged]
             points = [interval(values) for values in zip(*(run[column] for run in runs), strict=True)]
             mean = unit * np.array([point.mean for point in points])
@@ -54,7 +59,8 @@ def speeds(scale: Scale, results: Results, out: Path, name: str, split: str) -> 
     """Rounds to the target, a bar a method; no bar where a seed did not reach it."""
 
     def draw(axis: Any, keys: Sequence[Key]) -> None:
-        for place, (key, colour) in enumerate(zip(keys, COLOURS, strict=False)):
+        for place, key in enumerate(keys):
+            colour, _ = _STYLES[key[0].label]
             value = results.over_seeds(key, rounds_to_target(scale))
             if value is None:
                 text = f"not in {scale.rounds}"
@@ -78,9 +84,11 @@ def _four(
         for axis, (title, keys) in zip(axes, panels(scale, split), strict=True):
             draw(axis, keys)
             axis.set_title(title, fontsize=9)
-            if legend:
-                axis.legend(fontsize=7)
         axes[0].set_ylabel(label)
+        if legend:
+            named = {text: line for axis in axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+            shown = [label for label in _STYLES if label in named]
+            figure.legend([named[label] for label in shown], shown, loc="outside lower center", ncols=len(shown), fontsize=8)
         figure.suptitle(f"Figure {name.removeprefix('figure')}: {SPLIT_NAMES[split]}", fontsize=10)
         out.mkdir(parents=True, exist_ok=True)
         figure.savefig(out / f"{name}.png", dpi=110)
