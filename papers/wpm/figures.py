@@ -12,7 +12,7 @@ import numpy as np
 import gossamer as gs
 from gossamer.report.figures import COLOURS, DASHES, STYLE
 from gossamer.study import Study, interval
-from papers.wpm.paper import SPLIT_NAMES, Key, Results, Scale, rounds_to_target, studies, swarm, wpm
+from papers.wpm.paper import SPLIT_NAMES, Key, Results, Scale, number, rounds_to_target, studies, swarm, wpm, write_csv
 from papers.wpm.table2 import POWERS
 
 Panel = tuple[str, list[Key]]
@@ -70,7 +70,12 @@ def speeds(scale: Scale, results: Results, out: Path, name: str, split: str) -> 
         axis.set_xticks(range(len(keys)), [key[0].label.removeprefix("WPM ") for key in keys], fontsize=8)
         axis.set(xlim=(-0.6, len(keys) - 0.4), ylim=(0, scale.rounds))
 
-    return _four(scale, out, name, split, f"rounds to {scale.target:.0%}", draw, legend=False)
+    keys = {key: None for _, several in panels(scale, split) for key in several}
+    rows = [
+        {"devices": key[1], "method": key[0].label} | number(results.over_seeds(key, rounds_to_target(scale))) for key in keys
+    ]
+    write_csv(out / f"{name}.csv", rows)
+    return [*_four(scale, out, name, split, f"rounds to {scale.target:.0%}", draw, legend=False), out / f"{name}.csv"]
 
 
 def _four(
