@@ -32,6 +32,8 @@ from gossamer.errors import DataError
 from gossamer.study import spec, store
 from gossamer.study.run import Interrupted, Run
 
+pytestmark = pytest.mark.slow
+
 running = importlib.import_module("gossamer.study.run")  # by name: the package has a function of this name
 
 SPEC = """
@@ -361,8 +363,6 @@ running._CHECKPOINT_SECONDS = 0.0
 sync, left = os.fsync, iter(range(int(sys.argv.pop(1))))
 os.fsync = lambda handle: sync(handle) if next(left, None) is not None else os.kill(os.getpid(), signal.SIGKILL)
 from gossamer.cli import main
-
-pytestmark = pytest.mark.slow
 main()
 """
 
