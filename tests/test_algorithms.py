@@ -107,9 +107,10 @@ def test_linear_methods_equal_the_reference(algorithm: Algorithm, network: str) 
     check_against_reference(plan_of(algorithm, NETWORKS[network]))
 
 
-# The rates below and the seed of these runs were chosen so that 1e-12 holds; it does not hold for every choice. At eta = 0.02 for
-# all rules `Constant` missed it (2.7e-11) and `Ratio` too (4.3e-12). At the rates below, over three seeds and 25 rounds, 4 of 288 runs
-# missed it, by up to 3.2e-12. Where z crosses zero its root is ill-conditioned, in the naive loop even more than in the simulator.
+# The rates below and the seed of these runs were chosen so that 1e-12 holds; it does not hold for every choice. At
+# eta = 0.02 for all rules `Constant` missed it (2.7e-11) and `Ratio` too (4.3e-12). At the rates below, over three seeds
+# and 25 rounds, 4 of 288 runs missed it, by up to 3.2e-12. Where z crosses zero its root is ill-conditioned, in the naive
+# loop even more than in the simulator.
 def eta_for(rule: object, p: float) -> float:
     """A rate of the size of the weights' own duals for the constant rule, as for |w| = 0.3 the matched rule takes.
 
