@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from gossamer import draws
-from gossamer.algorithms import DPSGD, WPM, AllReduce, Constant, Matched, Power, Ratio, Safe, SwarmSGD
+from gossamer.algorithms import DPSGD, WPM, AllReduce, Amplified, Constant, Matched, Plain, Power, Ratio, Safe, SwarmSGD
 from gossamer.engines import Plan
 from gossamer.network import Links
 
@@ -100,6 +100,7 @@ class Reference:
             WPM: self.wpm,
             SwarmSGD: self.swarm,
             AllReduce: self.all_reduce,
+            Amplified: self.amplified,
         }
         algorithm = self.plan.algorithm
         while self.round < until:
@@ -146,6 +147,15 @@ class Reference:
         self.added = {i: self.added[i] + stepped[i][1] for i in here}
         return {i: stepped[i][0] for i in here}
 
+    def amplified(self, algorithm: Amplified, t: int, links: Links, here: list[int]) -> Vectors:
+        """w̄_i = w₀ + gain·(Σ_j a_ij·w_j − w₀) at first, then the plain mean; w_i⁺ = w̄_i − η·d_i."""
+        neighbours = neighbours_of(links)
+        inbox = self.exchange({i: self.x[i] for i in here}, neighbours)
+        mean = {i: self.metropolis(inbox[i], i, neighbours) for i in here}
+        if t < algorithm.rounds:
+            mean = {i: self.start + self.number(algorithm.gain) * (mean[i] - self.start) for i in here}
+        return {i: mean[i] - self.eta(i, t) * self.gradient(i, mean[i], t) for i in here}
+
     def swarm(self, algorithm: SwarmSGD, t: int, links: Links, here: list[int]) -> Vectors:
         """Pairs step by themselves, then average; nobody else does anything."""
         pair = self.one_pair if algorithm.pairs == "one" else self.matching
@@ -186,6 +196,8 @@ class Reference:
 
 def mirror_step(rule: Any, w: Vector, d: Vector, eta: Any, p: Any, loss: Callable[[], Any]) -> tuple[Vector, Vector]:
     """(w^[p] − rate·d)^[1/p], with the rate as the rule has it; and how large the terms of its dual were."""
+    if isinstance(rule, Plain):
+        return w - eta * d, (np.abs(w) + np.abs(eta * d)) ** p
     z = power(w, p)
     match rule:
         case Matched():

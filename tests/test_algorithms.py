@@ -21,11 +21,13 @@ from gossamer.algorithms import (
     WPM,
     Algorithm,
     AllReduce,
+    Amplified,
     Constant,
     Cosine,
     Inverse,
     InverseSqrt,
     Matched,
+    Plain,
     Power,
     Ratio,
     Safe,
@@ -57,7 +59,7 @@ NETWORKS: dict[str, Network] = {
     "ring": RandomRing(M),
     "star": Star(M),
 }
-RULES = [Constant(), Power(), Matched(), Safe(), Ratio("norm"), Ratio("printed")]
+RULES = [Constant(), Power(), Matched(), Safe(), Plain(), Ratio("norm"), Ratio("printed")]
 WAYS: list[dict[str, Any]] = [
     {"gradient_at": "aggregate"},
     {"gradient_at": "local"},
@@ -100,6 +102,7 @@ def check_against_reference(plan: Plan) -> None:
         SwarmSGD(0.05, pairs="matching"),
         SwarmSGD(0.05, local_steps=3, pairs="matching"),
         AllReduce(0.05),
+        Amplified(0.05, 1.1, 10),
     ],
     ids=repr,
 )

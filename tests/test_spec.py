@@ -39,6 +39,7 @@ etas = st.one_of(number, schedules)
 steps = st.one_of(
     st.just(algorithms.Constant()),
     st.just(algorithms.Power()),
+    st.just(algorithms.Plain()),
     st.builds(algorithms.Matched, number),
     st.builds(algorithms.Safe, number),
     st.builds(algorithms.Ratio, st.sampled_from(["norm", "printed"])),
@@ -51,6 +52,7 @@ methods = st.one_of(
     st.builds(algorithms.DPSGD, etas, points, orders),
     st.builds(algorithms.SwarmSGD, etas, count, st.sampled_from(["one", "matching"])),
     st.builds(algorithms.AllReduce, etas),
+    st.builds(algorithms.Amplified, etas, number, count),
 )
 
 DEVICES = 12

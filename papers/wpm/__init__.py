@@ -1,19 +1,23 @@
 """The source paper, reproduced: one module a table or figure, named after it. `gossamer reproduce wpm --list` lists them."""
 
 from papers.wpm import (
+    cifar,
+    fair,
     figure1,
     figure2,
     figure3,
     figure4,
     figure5,
     figure6,
+    readings,
+    regimes,
+    step_rules,
     table1,
     table2,
     table3,
     table4,
 )
 
-PARTS = {
-    module.__name__.rpartition(".")[2]: module
-    for module in (table1, table2, table3, table4, figure1, figure2, figure3, figure4, figure5, figure6)
-}
+# A part has a TITLE, its cells(scale), perhaps what is run then(scale, results), and make(scale, results, folder).
+TABLES_AND_FIGURES = (table1, table2, table3, table4, figure1, figure2, figure3, figure4, figure5, figure6)
+STUDIES = (readings, cifar, step_rules, fair, regimes)  # longer: `gossamer reproduce wpm --studies`

@@ -94,7 +94,8 @@ def _four(
             named = {text: line for axis in axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
             shown = [label for label in _STYLES if label in named]
             figure.legend([named[label] for label in shown], shown, loc="outside lower center", ncols=len(shown), fontsize=8)
-        figure.suptitle(f"Figure {name.removeprefix('figure')}: {SPLIT_NAMES[split]}", fontsize=10)
+        of = " (CIFAR-10, linear SVM)" if isinstance(scale.data, gs.Cifar10) else ""
+        figure.suptitle(f"Figure {name.removeprefix('figure')}{of}: {SPLIT_NAMES[split]}", fontsize=10)
         out.mkdir(parents=True, exist_ok=True)
         figure.savefig(out / f"{name}.png", dpi=110)
         plt.close(figure)

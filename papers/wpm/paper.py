@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,32 +15,60 @@ from gossamer.study.sweep import Cell
 
 HERE = Path(__file__).parent
 
-STEP = gs.Matched(floor=0.01)  # "a scaling factor to keep the learning rate at the same magnitude"
-GRADIENT_AT = "aggregate"  # the paper's analysis; its Algorithm 1 says "local"
-MEASURE_AT = "after_step"
 SPLITS = {"iid": gs.Iid(), "noniid": gs.OneLabel()}
-SPLIT_NAMES = {"iid": "IID", "noniid": "one label a device"}
+SPLIT_NAMES = {"iid": "IID", "dirichlet1": "Dirichlet 1", "dirichlet0.1": "Dirichlet 0.1", "noniid": "one label a device"}
+_ALL_SPLITS = SPLITS | {"dirichlet1": gs.Dirichlet(1.0), "dirichlet0.1": gs.Dirichlet(0.1)}
 
 
-def _network(devices: int, seed: int) -> gs.Network:
+def random_ring(devices: int, seed: int) -> gs.Network:
     """A ring in a new random order every round: the paper's sparsest topology, drawn anew."""
     return gs.RandomRing(devices, seed=seed)
 
 
 @dataclass(frozen=True)
+class Density:
+    """Every round a new random share of all links: the paper's density."""
+
+    share: float
+
+    def __call__(self, devices: int, seed: int) -> gs.Network:
+        return gs.Random(devices, density=self.share, seed=seed)
+
+
+@dataclass(frozen=True)
 class Scale:
-    """How large a reproduction is: the paper's own size, or a tiny one that runs the same code in a minute or two."""
+    """How large a reproduction is, and how it reads what the paper leaves open (assumptions.md says why)."""
 
     name: str = "paper"
     data: object = field(default_factory=gs.Mnist)
+    model: object = field(default_factory=gs.Softmax)
     rounds: int = 500
     every: int = 5
+    test: int = 0  # test samples measured on; 0: all
     batch: int = 128
     eta: float = 0.01
     target: float = 0.88
     seeds: int = 5
+    first_seed: int = 0
     table_devices: tuple[int, ...] = (10, 15, 20)
     figure_devices: tuple[int, ...] = (10, 20, 100)
+
+    # readings
+    step: gs.StepRule = field(default_factory=lambda: gs.Matched(floor=0.01))  # "a scaling factor to keep the learning rate …"
+    gradient_at: str = "aggregate"  # the paper's analysis; its Algorithm 1 says "local"
+    order: str = "combine-then-adapt"
+    measure_at: str = "after_step"
+    network: Callable[[int, int], gs.Network] = random_ring
+
+    # what the studies add
+    grid: tuple[float, ...] = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
+    targets: tuple[float, ...] = (0.8, 0.85, 0.88)
+    tuning_seeds: tuple[int, ...] = (100, 101)
+    study_powers: tuple[float, ...] = (1, 3, 5, 9, 15, 31, 101)
+    map_devices: tuple[int, ...] = (20, 100)
+    map_densities: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 1.0)
+    map_rounds: int = 300
+    map_seeds: int = 3
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
@@ -49,11 +77,12 @@ class Scale:
 
 
 TINY = Scale("tiny", gs.Digits(), rounds=50, every=5, batch=32, eta=0.1, target=0.6, seeds=2,
-             table_devices=(10, 12, 14), figure_devices=(10, 12, 20))  # fmt: skip
+             table_devices=(10, 12, 14), figure_devices=(10, 12, 20), grid=(0.05, 0.2), targets=(0.5, 0.6), tuning_seeds=(100,),
+             study_powers=(1, 15), map_devices=(10,), map_densities=(0.2, 1.0), map_rounds=30, map_seeds=1)  # fmt: skip
 
 
 def wpm(scale: Scale, p: float) -> gs.WPM:
-    return gs.WPM(p, scale.eta, STEP, gradient_at=GRADIENT_AT)
+    return gs.WPM(p, scale.eta, scale.step, gradient_at=scale.gradient_at, order=scale.order)
 
 
 def swarm(scale: Scale) -> gs.SwarmSGD:
@@ -64,14 +93,14 @@ def study(scale: Scale, algorithm: gs.Algorithm, devices: int, split: str, seed:
     """One run of the paper's experiments: links and batches depend on the seed alone, never on the method."""
     return Study(
         algorithm,
-        _network(devices, seed),
+        scale.network(devices, seed),
         scale.data,
-        SPLITS[split],
-        gs.Softmax(),
+        _ALL_SPLITS[split],
+        scale.model,
         batch=scale.batch,
         rounds=scale.rounds,
         seed=seed,
-        measure=gs.Measure(every=scale.every, at=MEASURE_AT, accuracy_targets=(scale.target,)),
+        measure=gs.Measure(every=scale.every, at=scale.measure_at, test=scale.test, accuracy_targets=(scale.target,)),
         name="wpm",
     )
 
@@ -81,22 +110,24 @@ Key = tuple[gs.Algorithm, int, str]  # method, devices, split
 
 def studies(scale: Scale, keys: Iterable[Key]) -> list[Study]:
     """Every key on every seed."""
-    return [study(scale, algorithm, devices, split, seed) for algorithm, devices, split in keys for seed in range(scale.seeds)]
+    seeds = range(scale.first_seed, scale.first_seed + scale.seeds)
+    return [study(scale, *key, seed) for key in keys for seed in seeds]
 
 
+@dataclass(frozen=True)
 class Results:
-    """The cells of a sweep by what they are of."""
+    """The cells of a sweep, looked up by what they are of on a scale's seeds."""
 
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        self._cells: dict[Key, dict[int, Cell]] = {}
-        for cell in cells:
-            s = cell.study
-            split = next(name for name, rule in SPLITS.items() if rule == s.split)
-            self._cells.setdefault((s.algorithm, s.network.devices, split), {})[s.seed] = cell
+    scale: Scale
+    by_study: Mapping[Study, Cell]
+
+    def under(self, scale: Scale) -> Results:
+        """The same cells, looked up as another scale or reading has them."""
+        return Results(scale, self.by_study)
 
     def cells(self, key: Key) -> list[Cell]:
         """A key's cells in the order of their seeds."""
-        return [cell for _, cell in sorted(self._cells[key].items())]
+        return [self.by_study[study] for study in studies(self.scale, [key])]
 
     def over_seeds(self, key: Key, number: Callable[[Cell], float | None]) -> Interval | None:
         """The mean of a number over the seeds; None if it is missing for one (a target not reached, a run diverged)."""
@@ -110,8 +141,8 @@ class Results:
         return interval(shares) if len(shares) == len(pairs) else None
 
 
-def rounds_to_target(scale: Scale) -> Callable[[Cell], int | None]:
-    return lambda cell: rounds_to(cell.metrics["round"], cell.metrics["accuracy"], scale.target)
+def rounds_to_target(scale: Scale, target: float | None = None) -> Callable[[Cell], int | None]:
+    return lambda cell: rounds_to(cell.metrics["round"], cell.metrics["accuracy"], target or scale.target)
 
 
 def at_round(name: str, t: int) -> Callable[[Cell], float]:
@@ -122,6 +153,11 @@ def expected(name: str) -> list[dict[str, str]]:
     """The paper's own numbers."""
     with (HERE / "expected" / f"{name}.csv").open() as file:
         return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+def printed(name: str, scale: Scale) -> list[dict[str, str]]:
+    """What the paper prints for a scale: its tables are all of MNIST (a tiny scale is shown beside them, to try the code)."""
+    return [] if isinstance(scale.data, gs.Cifar10) else expected(name)
 
 
 def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gossamer.study import Study
 from papers.wpm import table1
-from papers.wpm.paper import Results, Scale, expected, number, rounds_to_target, write_csv
+from papers.wpm.paper import Results, Scale, number, printed, rounds_to_target, write_csv
 
 TITLE = "rounds to 88 % by devices 10, 15, 20; p = 1, 15"
 
@@ -19,7 +19,7 @@ def cells(scale: Scale) -> list[Study]:
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     paper: dict[tuple[str, float, str, int], str] = {
         (r["reading"], float(r["p"]), r["split"], int(r["devices"])): r["iterations"]
-        for r in expected("table3_convergence_by_devices")
+        for r in printed("table3_convergence_by_devices", scale)
     }
     rows = [
         {"p": p, "split": split, "devices": devices}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gossamer.study import Study
 from papers.wpm import table2
-from papers.wpm.paper import Results, Scale, at_round, expected, number, write_csv
+from papers.wpm.paper import Results, Scale, at_round, number, printed, write_csv
 
 TITLE = "consensus distance by p at rounds 100 to 500; 10 devices"
 
@@ -14,7 +14,7 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
-    paper = {(float(r["p"]), r["split"]): r for r in expected("table4_consensus_distance")}
+    paper = {(float(r["p"]), r["split"]): r for r in printed("table4_consensus_distance", scale)}
     rows = [
         {"p": p, "split": split, "round": t, "paper": paper.get((p, split), {}).get(f"at_{100 * (k + 1)}", "")}
         | number(results.over_seeds(key, at_round("distance", t)), 3)

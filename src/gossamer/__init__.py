@@ -21,7 +21,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "algorithms": "WPM DPSGD SwarmSGD AllReduce Algorithm Constant Power Matched Safe Ratio InverseSqrt Inverse Cosine Switch",
+    "algorithms": "WPM DPSGD SwarmSGD AllReduce Amplified Algorithm Constant Power Matched Safe Plain Ratio InverseSqrt "
+    "Inverse Cosine Switch",
     "network": "Network Links Random Full Ring RandomRing ErdosRenyi Regular Star Mobility Cycle Graph Callback Sequence "
     "ContactTrace PositionTrace LinkFailure GilbertElliott Churn from_networkx metropolis",
     "tasks": "Task Data Digits Mnist FashionMnist Cifar10 Arrays from_arrays from_dataset Iid OneLabel Labels Dirichlet Uneven "

@@ -111,6 +111,14 @@ class Safe(Matched):
 
 
 @dataclass(frozen=True)
+class Plain:
+    """w̄ − η·d: no mirror step at all. The paper says that a power mean then misses the optimum; kept to show it."""
+
+    def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor:
+        return descend(w, d, eta)
+
+
+@dataclass(frozen=True)
 class Ratio:
     """rate = η·‖w̄^[p]‖/‖d‖, or as the paper prints it η·|w̄^[p]|/|f(w̄)|: kept to show that it does not work."""
 

@@ -148,6 +148,7 @@ def reproduce(
     parts: Annotated[list[str] | None, typer.Argument(help="Which tables and figures; without any, all.")] = None,
     seeds: Annotated[int | None, typer.Option(help="How many seeds; by default the paper's part has its own.")] = None,
     tiny: Annotated[bool, typer.Option("--tiny", help="The same code on digits, in a minute or two.")] = False,
+    studies: Annotated[bool, typer.Option("--studies", help="The longer studies instead of the tables and figures.")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the parts.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where the tables and figures go.")] = None,
     workers: Annotated[int, typer.Option(help="Runs at a time; 0: one a core.")] = 0,
@@ -157,10 +158,10 @@ def reproduce(
     from gossamer.cli import reproduce as reproduction
 
     if list_:
-        for name, module in reproduction.load_paper(paper).PARTS.items():
-            typer.echo(f"{name:<9} {module.TITLE}")
+        for name, module in reproduction.parts_of(reproduction.load_paper(paper)).items():
+            typer.echo(f"{name:<10} {module.TITLE}")
         return
-    reproduction.reproduce(paper, parts or [], seeds, tiny, out, workers, quiet)
+    reproduction.reproduce(paper, parts or [], seeds, tiny, studies, out, workers, quiet)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import typer
 
@@ -28,34 +29,69 @@ def load_paper(name: str) -> ModuleType:
     raise DataError(f"there is no papers/{name} here: run this in a checkout of the repository")
 
 
-def reproduce(name: str, parts: list[str], seeds: int | None, tiny: bool, out: Path | None, workers: int, quiet: bool) -> None:
-    """Run the cells that the parts need, each once, and make the parts."""
-    from gossamer.study.sweep import sweep
+def parts_of(paper: ModuleType, studies: bool | None = None) -> dict[str, ModuleType]:
+    """A paper's parts by name: its tables and figures, its studies, or (None) both."""
+    chosen = (*(paper.TABLES_AND_FIGURES if studies is not True else ()), *(paper.STUDIES if studies is not False else ()))
+    return {module.__name__.rpartition(".")[2]: module for module in chosen}
 
+
+def reproduce(
+    name: str,
+    parts: list[str],
+    seeds: int | None,
+    tiny: bool,
+    studies: bool,
+    out: Path | None,
+    workers: int,
+    quiet: bool,
+) -> None:
+    """Run the cells that the parts need, each once, and make the parts."""
     paper = load_paper(name)
+    known = parts_of(paper)
     for part in parts:
-        if part not in paper.PARTS:
-            known = ", ".join(paper.PARTS)
-            raise InputError("part", part, f"one of {known}{nearest(part, paper.PARTS)}")
+        if part not in known:
+            raise InputError("part", part, f"one of {', '.join(known)}{nearest(part, known)}")
+    if seeds is not None and seeds < 1:
+        raise InputError("--seeds", seeds, "a whole number of at least 1")
     setting = importlib.import_module(f"papers.{name}.paper")
     scale = setting.TINY if tiny else setting.Scale()
-    if seeds is not None:
-        if seeds < 1:
-            raise InputError("--seeds", seeds, "a whole number of at least 1")
-        scale = replace(scale, seeds=seeds)
-    chosen = {part: module for part, module in paper.PARTS.items() if not parts or part in parts}
-    studies = [study for module in chosen.values() for study in module.cells(scale)]
+    scale = scale if seeds is None else replace(scale, seeds=seeds)
+    chosen = {part: known[part] for part in parts} or parts_of(paper, None if tiny else studies)
     folder = Path("runs") / f"reproduce-{name}"
-    with _bar(quiet) as bar:
-        cells = sweep(studies, folder, workers, bar)
-    results = setting.Results(cells)
     where = out or (folder / "tiny" if tiny else setting.HERE / "results")
     made = _made(scale.seeds, tiny)
-    for part, module in chosen.items():
-        paths = module.make(scale, results, where)
-        _note(where / "made.json", name, part, made)
-        for path in paths:
-            typer.echo(f"{part}: {path}")
+    # All tables and figures are one sweep. A study is one of its own, or two where the second needs what the first found:
+    # what is done is then on the disk before the next begins.
+    together = {part: module for part, module in chosen.items() if module not in paper.STUDIES}
+    alone = [{part: module} for part, module in chosen.items() if module in paper.STUDIES]
+    for group in [g for g in (together, *alone) if g]:
+        results = setting.Results(scale, {})
+        for phase in ("cells", "then"):
+            wanted = [
+                study
+                for module in group.values()
+                if hasattr(module, phase)
+                for study in (module.cells(scale) if phase == "cells" else module.then(scale, results))
+            ]
+            if wanted:
+                label = next(iter(group)) if len(group) == 1 else "runs"
+                results = _swept(setting, scale, results, wanted, folder, workers, quiet, label)
+        for part, module in group.items():
+            paths = module.make(scale, results, where)
+            _note(where / "made.json", name, part, made)
+            for path in paths:
+                typer.echo(f"{part}: {path}")
+
+
+def _swept(
+    setting: ModuleType, scale: Any, before: Any, studies: list[Any], folder: Path, workers: int, quiet: bool, label: str
+) -> Any:
+    """What was known before and the cells of these studies."""
+    from gossamer.study.sweep import sweep
+
+    with _bar(quiet, label) as bar:
+        cells = sweep(studies, folder, workers, bar)
+    return setting.Results(scale, {**before.by_study, **{cell.study: cell for cell in cells}})
 
 
 def _made(seeds: int, tiny: bool) -> dict[str, object]:
@@ -78,14 +114,15 @@ def _note(path: Path, name: str, part: str, made: dict[str, object]) -> None:
 class _bar:
     """An overall bar with an estimate of the time left; a line now and then where there is no terminal."""
 
-    def __init__(self, quiet: bool) -> None:
+    def __init__(self, quiet: bool, label: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-        self._console, self._quiet, self._said = Console(stderr=True), quiet, time.monotonic()
-        columns = (TextColumn("runs"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("left"))
+        self._console, self._quiet, self._label = Console(stderr=True), quiet, label
+        self._said = time.monotonic()
+        columns = (TextColumn(label), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("left"))
         self._progress = Progress(*columns, TimeRemainingColumn(), console=self._console)
-        self._task = self._progress.add_task("runs", total=1.0)
+        self._task = self._progress.add_task(label, total=1.0)
 
     def __enter__(self) -> Callable[[float], None]:
         if self._console.is_terminal and not self._quiet:
@@ -99,4 +136,4 @@ class _bar:
         self._progress.update(self._task, completed=share)
         if not (self._quiet or self._console.is_terminal) and (share == 1 or time.monotonic() - self._said > 10):
             self._said = time.monotonic()
-            self._console.print(f"runs {share:.0%}", highlight=False)
+            self._console.print(f"{self._label} {share:.0%}", highlight=False)

@@ -80,12 +80,14 @@ KINDS: dict[str, dict[str, type]] = {
         "dpsgd": algorithms.DPSGD,
         "swarm": algorithms.SwarmSGD,
         "allreduce": algorithms.AllReduce,
+        "amplified": algorithms.Amplified,
     },
     "step": {
         "constant": algorithms.Constant,
         "power": algorithms.Power,
         "matched": algorithms.Matched,
         "safe": algorithms.Safe,
+        "plain": algorithms.Plain,
         "ratio": algorithms.Ratio,
     },
     "schedule": {

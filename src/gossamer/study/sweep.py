@@ -65,7 +65,7 @@ def sweep(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return [read_cell(cell_path(folder, cell), cell) for cell in cells]
+    return [read_cell(cell_path(folder, cell), study) for study, cell in zip(studies, cells, strict=True)]
 
 
 def cell_path(folder: Path, study: Study) -> Path:
@@ -99,6 +99,8 @@ def _worker() -> None:
 
 
 def _run_cell(text: str, path: Path) -> None:
+    if _done(path):  # meanwhile, by a worker that outlived its sweep
+        return
     (study,) = spec.studies(spec.parse(text))
     try:
         run(study, path, resume=True, data=_loaded(cast(Hashable, study.data)), keep_models=False)
