@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,3 +45,43 @@ def test_a_cell_is_named_by_all_that_it_says(tmp_path: Path) -> None:
     paths = {cell_path(tmp_path, s) for s in (study(0), study(1), study(0, eta=0.2), study(0).with_seed(2))}
     assert len(paths) == 4
     assert cell_path(tmp_path, study()) == cell_path(tmp_path, study())
+
+
+@pytest.mark.slow
+def test_the_workers_of_a_killed_sweep_end_too(tmp_path: Path) -> None:
+    """Else they would go on beside the sweep that takes its place, at the same cells."""
+    script = f"""
+if __name__ == "__main__":
+    from pathlib import Path
+    import gossamer as gs
+    from gossamer.study.sweep import sweep
+    studies = [gs.Study(gs.DPSGD(0.1), gs.Ring(4), rounds=10**6, seed=k, threads=1) for k in range(2)]
+    sweep(studies, Path({str(tmp_path)!r}), workers=2)
+"""
+    path = tmp_path / "endless.py"
+    path.write_text(script)
+    parent = subprocess.Popen([sys.executable, str(path)])
+    try:
+        while not (workers := [pid for pid in _children(parent.pid) if b"spawn_main" in _command(pid)]) or len(workers) < 2:
+            assert parent.poll() is None
+            time.sleep(0.1)
+        time.sleep(1)  # so that they are past their imports
+    finally:
+        parent.kill()
+        parent.wait()
+    for _ in range(300):
+        if not any(b"spawn_main" in _command(pid) for pid in workers):
+            return
+        time.sleep(0.1)
+    pytest.fail(f"still there: {workers}")
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""

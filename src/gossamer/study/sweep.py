@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
+import threading
+import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
@@ -52,7 +54,7 @@ def sweep(
     progress(done / total if total else 1.0)
     folder.mkdir(parents=True, exist_ok=True)
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
-    with ProcessPoolExecutor(workers or os.cpu_count() or 1, context, initializer=_worker) as pool:
+    with ProcessPoolExecutor(workers or os.cpu_count() or 1, context, initializer=_worker, initargs=(os.getpid(),)) as pool:
         # the longest first, so that no core is left waiting for one at the end
         ordered = sorted(missing, key=lambda path: -work[path])
         running: dict[Future[None], Path] = {pool.submit(_run_cell, spec.dumps(missing[path]), path): path for path in ordered}
@@ -91,19 +93,26 @@ def _work(study: Study) -> float:
     return study.network.devices * (study.rounds + 5 * measured) + 100
 
 
-def _worker() -> None:
+def _worker(parent: int) -> None:
     """Each process has one core: threads of a second one would only get in the way of its neighbours."""
     import torch
 
     torch.set_num_threads(1)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End when the sweep is gone, even if it was killed: a second one may already be at the same cells."""
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os._exit(1)
 
 
 def _run_cell(text: str, path: Path) -> None:
-    if _done(path):  # meanwhile, by a worker that outlived its sweep
-        return
     (study,) = spec.studies(spec.parse(text))
+    data = _loaded(cast(Hashable, study.data))
     try:
-        run(study, path, resume=True, data=_loaded(cast(Hashable, study.data)), keep_models=False)
+        run(study, path, resume=True, data=data, keep_models=False)
     except Diverged:
         pass  # a result like any other: the summary says when
     except Interrupted as error:
