@@ -42,7 +42,16 @@ def test_the_tiny_scale_makes_every_table_and_figure(tmp_path: Path, monkeypatch
 
 
 def test_every_part_of_the_paper_is_there_and_named_after_it() -> None:
-    assert list(TABLES_AND_FIGURES) == ["table1", "table2", "table3", "table4", *(f"figure{k}" for k in range(1, 7))]
+    assert list(TABLES_AND_FIGURES) == [
+        "table1",
+        "table2",
+        "table3",
+        "table4",
+        *(f"figure{k}" for k in range(1, 7)),
+        "lemma1",
+        "theorem1",
+        "slips",
+    ]
     assert set(PARTS) - set(TABLES_AND_FIGURES) >= {"readings", "cifar", "step_rules", "fair", "regimes"}
     assert all(module.TITLE for module in PARTS.values())
 

@@ -30,8 +30,9 @@ def load_paper(name: str) -> ModuleType:
 
 
 def parts_of(paper: ModuleType, studies: bool | None = None) -> dict[str, ModuleType]:
-    """A paper's parts by name: its tables and figures, its studies, or (None) both."""
-    chosen = (*(paper.TABLES_AND_FIGURES if studies is not True else ()), *(paper.STUDIES if studies is not False else ()))
+    """A paper's parts by name: its tables, figures and theory, its studies, or (None) both."""
+    itself, beyond = (*paper.TABLES_AND_FIGURES, *paper.THEORY), paper.STUDIES
+    chosen = {None: (*itself, *beyond), False: itself, True: beyond}[studies]
     return {module.__name__.rpartition(".")[2]: module for module in chosen}
 
 
