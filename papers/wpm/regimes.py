@@ -35,13 +35,13 @@ def methods(devices: int) -> Sequence[Method]:
     return METHODS if devices <= AT_MOST else (BASE, MATCHED_15, ROBUST_15)
 
 
-def setting(scale: Scale, density: float) -> Scale:
+def setting(scale: Scale, density: float, devices: int) -> Scale:
     return replace(
         scale,
         network=Density(density),
         rounds=scale.map_rounds,
         seeds=min(scale.map_seeds, scale.seeds),
-        tuning_seeds=scale.tuning_seeds[:1],
+        tuning_seeds=scale.tuning_seeds[: 2 if devices <= AT_MOST else 1],
         grid=tuple(eta for eta in scale.grid if 0.003 < eta < 0.3 or scale.name == "tiny"),
         test=0 if scale.name == "tiny" else 1000,
     )
@@ -58,7 +58,7 @@ def cells(scale: Scale) -> list[Study]:
     return [
         study
         for devices, density, split in places(scale)
-        for study in grid(setting(scale, density), methods(devices), devices, split)
+        for study in grid(setting(scale, density, devices), methods(devices), devices, split)
     ]
 
 
@@ -66,7 +66,7 @@ def then(scale: Scale, results: Results) -> list[Study]:
     """What is reported, once the rates are known."""
     found = []
     for devices, density, split in places(scale):
-        here = setting(scale, density)
+        here = setting(scale, density, devices)
         best = [
             (method, tuned(results.under(here), method, devices, split, scale.targets[TARGET])) for method in methods(devices)
         ]
@@ -78,7 +78,7 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     target, rows, shown = scale.targets[TARGET], [], {}
     count = rounds_to_target(scale, target)
     for devices, density, split in places(scale):
-        here = results.under(setting(scale, density))
+        here = results.under(setting(scale, density, devices))
         base = (BASE.at(tuned(here, BASE, devices, split, target).eta), devices, split)
         for method in methods(devices):
             best = tuned(here, method, devices, split, target)
