@@ -561,7 +561,7 @@ DAMAGE = [
     ("metrics.parquet", lambda path: damaged(path, 40), "metrics.parquet is not a whole Parquet file"),
     ("metrics.parquet", lambda path: None, "metrics.parquet is missing"),
     ("spec.toml", lambda path: b"rounds = = 3", "spec.toml is not TOML"),
-    ("spec.toml", lambda path: b"", "was not set and is now"),
+    ("spec.toml", lambda path: b"", "cannot go on with"),
     ("summary.json", lambda path: b'{"finished": ', "summary.json is not a summary in JSON"),
     ("summary.json", lambda path: b"[1]", "summary.json is not a summary in JSON"),
 ]

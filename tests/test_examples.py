@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import runpy
 from pathlib import Path
 
@@ -42,5 +43,41 @@ def test_theory(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(0 < float(measured) < float(bound) for _, _, measured, bound in rows)
 
 
+@pytest.mark.slow
+def test_timing(capsys: pytest.CaptureFixture[str]) -> None:
+    _, *rows = lines_of("timing.py", capsys)
+    (rounds, sent, slow, fast), (more_rounds, less_sent, quicker, slower) = (
+        [float(word) for word in row if word.replace(".", "").isdigit()] for row in rows
+    )
+    assert more_rounds > rounds
+    assert less_sent < sent
+    assert quicker < slow  # fewer bytes win where links are slow
+    assert slower > fast  # and fewer rounds where they are not
+
+
+@pytest.mark.slow
+def test_write_your_own(capsys: pytest.CaptureFixture[str]) -> None:
+    first, _, _, *rows = lines_of("write_your_own.py", capsys)
+    assert first == ["conforms", "on:", "churn,", "changing,", "static"]
+    accuracy = {" ".join(row[:-3]): float(row[-3]) for row in rows}
+    assert accuracy["mine"] > accuracy["D-PSGD"] + 0.03
+    assert accuracy["mine, one device broken"] < 0.5 < 0.85 < accuracy["mine, broken, clipped"]
+
+
+def test_a_method_takes_less_than_30_lines() -> None:
+    """And its conformance suite one call."""
+    source = (EXAMPLES / "write_your_own.py").read_text()
+    (method,) = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
+    assert method.end_lineno is not None
+    assert method.end_lineno - method.decorator_list[0].lineno + 1 < 30
+    assert source.count("check(") == 1
+
+
 def test_every_example_is_tested() -> None:
-    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == ["own_data_and_model.py", "own_network.py", "theory.py"]
+    assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
+        "own_data_and_model.py",
+        "own_network.py",
+        "theory.py",
+        "timing.py",
+        "write_your_own.py",
+    ]

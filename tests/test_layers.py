@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "tasks": FOUNDATION,  # knows nothing of networks
     "algorithms": FOUNDATION | {"mirror", "network"},  # sees `mix` and `grad`: knows nothing of tasks
     "engines": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms"},
+    "testing": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms", "engines"},
     "study": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms", "engines"},
     "report": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms", "engines", "study"},
     "cli": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms", "engines", "study", "report"},

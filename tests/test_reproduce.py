@@ -15,6 +15,7 @@ import gossamer as gs
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 import papers.wpm  # noqa: E402
+from gossamer.algorithms.recipes import CATALOGUE  # noqa: E402
 from gossamer.cli.reproduce import parts_of  # noqa: E402
 from gossamer.study.sweep import Cell  # noqa: E402
 from papers.wpm.paper import TINY, Results, Scale, expected, studies  # noqa: E402
@@ -41,6 +42,21 @@ def test_the_tiny_scale_makes_every_table_and_figure(tmp_path: Path, monkeypatch
     assert any(row["ours"] for row in rows)
 
 
+@pytest.mark.slow
+def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = real("reproduce", "field", "--tiny", "--seeds", "1")
+    assert done.code == 0, done.err
+    out = tmp_path / "runs" / "reproduce-field" / "tiny"
+    with (out / "methods.csv").open() as file:
+        rows = {(row["method"], row["network"]): row["rounds"] for row in csv.DictReader(file)}
+    assert set(rows) == {(name, network) for name in CATALOGUE for network in ("static ring", "random ring", "density 0.1")}
+    assert rows["extra", "random ring"] == "refuses"  # it needs links that stay
+    assert rows["extra", "static ring"] != "refuses"
+    assert float(rows["all-reduce", "random ring"]) <= float(rows["d-psgd", "random ring"])
+    assert (out / "broken.png").stat().st_size > 1000
+
+
 def test_every_part_of_the_paper_is_there_and_named_after_it() -> None:
     assert list(TABLES_AND_FIGURES) == [
         "table1",
@@ -51,6 +67,7 @@ def test_every_part_of_the_paper_is_there_and_named_after_it() -> None:
         "lemma1",
         "theorem1",
         "slips",
+        "ablation",
     ]
     assert set(PARTS) - set(TABLES_AND_FIGURES) >= {"readings", "cifar", "step_rules", "fair", "regimes"}
     assert all(module.TITLE for module in PARTS.values())

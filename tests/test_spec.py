@@ -18,6 +18,7 @@ from gossamer.cli.template import DEMO, TEMPLATE
 from gossamer.engines import Measure
 from gossamer.errors import GossamerError
 from gossamer.network import Ring, save
+from gossamer.network.weights import PushSum
 from gossamer.study import Study, spec
 from gossamer.tasks import splits, synthetic
 
@@ -45,17 +46,51 @@ steps = st.one_of(
     st.builds(algorithms.Ratio, st.sampled_from(["norm", "printed"])),
 )
 points, orders = st.sampled_from(["local", "aggregate"]), st.sampled_from(["combine-then-adapt", "adapt-then-combine"])
+betas = st.floats(0, 0.99)
+directions = st.one_of(
+    st.just(algorithms.Steepest()), st.builds(algorithms.Momentum, betas), st.builds(algorithms.QuasiGlobal, betas)
+)
+weight_rules = st.one_of(
+    *(st.just(rule()) for rule in (network.Metropolis, network.BestConstant, network.OnePair)),
+    *(st.just(rule()) for rule in (network.Matching, network.RandomPeer)),
+    st.builds(network.Laplacian, share),
+)
+compressors = st.one_of(
+    st.none(),
+    st.builds(algorithms.TopK, st.floats(0.01, 1)),
+    st.builds(algorithms.RandomK, st.floats(0.01, 1), count),
+    st.builds(algorithms.Quantised, st.integers(2, 16), count),
+)
 methods = st.one_of(
     st.builds(algorithms.WPM, powers, etas, steps, points, orders, st.booleans()),
+    st.builds(algorithms.WPM, powers, direction=directions, local_steps=st.integers(1, 4), weights=weight_rules),
+    st.builds(algorithms.WPM, powers, direction=st.just(algorithms.Tracking()), compress=compressors, pull=st.floats(0.1, 1)),
     st.builds(algorithms.WPM.paper, st.floats(1, 101), number),
     st.builds(algorithms.WPM.robust, powers, etas),
     st.builds(algorithms.DPSGD, etas, points, orders),
     st.builds(algorithms.SwarmSGD, etas, count, st.sampled_from(["one", "matching"])),
     st.builds(algorithms.AllReduce, etas),
     st.builds(algorithms.Amplified, etas, number, count),
+    st.builds(algorithms.FedAvg, etas, count, st.floats(0.01, 1)),
+    st.builds(algorithms.GossipLearning, etas),
+    st.builds(algorithms.StochasticGradientPush, etas),
+    *(st.builds(static, number) for static in (algorithms.EXTRA, algorithms.D2, algorithms.NIDS)),
+    st.builds(algorithms.ADOM, st.floats(1, 9), st.floats(0.1, 1), st.floats(1, 99)),
+    st.builds(algorithms.DABMD, etas, st.floats(1, 9), count, steps, seed),
 )
 
 DEVICES = 12
+mix_rules = st.one_of(
+    st.builds(algorithms.Clip, number),
+    st.builds(algorithms.TrimmedMean, st.floats(0, 0.49)),
+    st.just(algorithms.Median()),
+    st.builds(algorithms.Checked, number),
+)
+guarded = st.builds(algorithms.Guarded, methods.filter(lambda method: not isinstance(method.weights, PushSum)), mix_rules)
+numbers = st.lists(st.integers(0, DEVICES - 1), max_size=3, unique=True).map(tuple)
+kinds_of_harm = st.sampled_from(["large", "opposite", "noise", "nan"])
+methods = st.one_of(methods, guarded, st.builds(algorithms.Broken, methods | guarded, numbers, kinds_of_harm, number, seed))
+
 faults = st.one_of(
     st.builds(network.LinkFailure, share, seed),
     st.builds(network.GilbertElliott, share, share, share, share, seed),
@@ -90,12 +125,16 @@ networks = st.recursive(
 )
 paths = st.sampled_from(["/data/fleet.npz", "/data/with a space/ü.npz", "/data/it's.npz"]).map(Path)
 folders = st.none() | paths
-data = st.one_of(
+real_data = st.one_of(
     st.builds(tasks.Digits, st.integers(1, 1796), seed),
     st.builds(tasks.Mnist, folders),
     st.builds(tasks.FashionMnist, folders),
     st.builds(tasks.Cifar10, folders),
     st.builds(tasks.Arrays, paths),
+)
+data = st.one_of(
+    real_data,
+    st.builds(tasks.Validation, real_data, st.floats(0.01, 0.99), seed),
     st.builds(synthetic.LeastSquares, st.just(DEVICES), count, count, number, seed, number),
     st.builds(synthetic.Logistic, st.just(DEVICES), count, count, number, seed, number),
 )
@@ -124,6 +163,13 @@ measures = st.builds(
     st.lists(share, max_size=3, unique=True).map(tuple),
     st.lists(number, max_size=3, unique=True).map(tuple),
 )
+quantities = st.one_of(
+    number,
+    st.builds(
+        lambda low, times, every: network.LogUniform(low, low * times, every), number, number.map(lambda x: 1 + x), every
+    ),
+)
+timings = st.none() | st.builds(network.Timing, quantities, quantities, quantities, seed)
 names = st.text(st.characters(exclude_categories=["C"], exclude_characters="/."), min_size=1, max_size=9).filter(
     str.isprintable
 )
@@ -142,6 +188,7 @@ studies = st.builds(
     st.sampled_from(["cpu", "cuda:1"]),
     st.integers(0, 64),
     names,
+    timings,
 ).map(lambda study: dataclasses.replace(study, split=splits.Iid()) if hasattr(study.data, "split") else study)
 
 
@@ -162,12 +209,14 @@ def test_a_seed_from_the_command_line_moves_every_seed(study: Study, wanted: int
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("section", ["data", "split", "model", "network", "faults", "algorithm", "step", "schedule"])
+@pytest.mark.parametrize(
+    "section", ["data", "split", "model", "network", "faults", "algorithm", "step", "schedule", "quantity", "rule"]
+)
 def test_the_round_trip_has_met_every_kind(section: str) -> None:
     """A kind that is added to the table must be added to the strategies above, or to the test of files below."""
-    from_files = {"file", "contacts", "positions"}
+    from_files = {"file", "contacts", "positions", "trace"}
     strategies = {"data": data, "split": rules, "model": models, "faults": faults, "algorithm": methods}
-    strategies |= {"step": steps, "schedule": schedules, "network": networks}
+    strategies |= {"step": steps, "schedule": schedules, "network": networks, "quantity": quantities, "rule": mix_rules}
     for kind, cls in spec.KINDS[section].items():
         if kind not in from_files:
             only_generate = settings(max_examples=5000, database=None, phases=[Phase.generate])
@@ -200,6 +249,19 @@ def test_networks_from_files_come_back_with_their_paths(tmp_path: Path, monkeypa
         monkeypatch.chdir(tmp_path)
         assert back.network.links(1) == net.links(1)
         assert spec.to_table(back) == spec.to_table(Study(network=net))
+
+
+def test_a_timing_from_files_comes_back_with_its_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("devices.csv").write_text("device,compute\n0,0.5\n")
+    Path("links.csv").write_text("a,b,rate\n0,1,9\n")
+    timing = network.Timing(network.TimingTrace("devices.csv", 0.25), network.TimingTrace(Path("links.csv")))
+    text = spec.dumps(Study(timing=timing))
+    monkeypatch.chdir("/")
+    (back,) = spec.studies(tomllib.loads(text))
+    assert back.timing == network.Timing(
+        network.TimingTrace(str(tmp_path / "devices.csv"), 0.25), network.TimingTrace(str(tmp_path / "links.csv"))
+    )
 
 
 def test_what_was_made_in_python_is_described_and_not_rebuilt() -> None:

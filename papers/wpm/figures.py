@@ -39,20 +39,30 @@ def cells(scale: Scale, split: str) -> list[Study]:
 def curves(
     scale: Scale, results: Results, out: Path, name: str, split: str, column: str, label: str, unit: float
 ) -> list[Path]:
-    """A curve a method with its 95 % band over the seeds."""
+    """A curve a method with its 95 % band over the seeds; the points at some rounds as a table too."""
+    lines = {}
+    for key in dict.fromkeys(key for _, several in panels(scale, split) for key in several):
+        runs = [cell.metrics for cell in results.cells(key) if not cell.diverged]
+        points = [interval(values) for values in zip(*(run[column] for run in runs), strict=True)]
+        mean = unit * np.array([point.mean for point in points])
+        lines[key] = (runs[0]["round"], mean, unit * np.array([point.half or 0.0 for point in points]))
 
     def draw(axis: Any, keys: Sequence[Key]) -> None:
         for key in keys:
             colour, dash = _STYLES[key[0].label]
-            runs = [cell.metrics for cell in results.cells(key) if not cell.diverged]
-            points = [interval(values) for values in zip(*(run[column] for run in runs), strict=True)]
-            mean = unit * np.array([point.mean for point in points])
-            half = unit * np.array([point.half or 0.0 for point in points])
-            axis.plot(runs[0]["round"], mean, color=colour, linestyle=dash, label=key[0].label)
-            axis.fill_between(runs[0]["round"], mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
+            rounds, mean, half = lines[key]
+            axis.plot(rounds, mean, color=colour, linestyle=dash, label=key[0].label)
+            axis.fill_between(rounds, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
         axis.set_xlabel("round")
 
-    return _four(scale, out, name, split, label, draw)
+    rows = [
+        {"devices": key[1], "method": key[0].label, "round": int(t), column: round(float(m), 3), "95": round(float(h), 3)}
+        for key, line in lines.items()
+        for t, m, h in zip(*line, strict=True)
+        if t <= 2 * scale.every or t % (scale.rounds // 10) == 0
+    ]
+    write_csv(out / f"{name}.csv", rows)
+    return [*_four(scale, out, name, split, label, draw), out / f"{name}.csv"]
 
 
 def speeds(scale: Scale, results: Results, out: Path, name: str, split: str) -> list[Path]:
@@ -85,15 +95,16 @@ def _four(
     from matplotlib import pyplot as plt
 
     with mpl.rc_context({**STYLE, "svg.hashsalt": "gossamer"}):
-        figure, axes = plt.subplots(1, 4, figsize=(13, 3.1), sharey=True)
-        for axis, (title, keys) in zip(axes, panels(scale, split), strict=True):
+        shown = panels(scale, split)
+        figure, axes = plt.subplots(1, len(shown), figsize=(1 + 3 * len(shown), 3.1), sharey=True)
+        for axis, (title, keys) in zip(axes, shown, strict=True):
             draw(axis, keys)
             axis.set_title(title, fontsize=9)
         axes[0].set_ylabel(label)
         if legend:
             named = {text: line for axis in axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
-            shown = [label for label in _STYLES if label in named]
-            figure.legend([named[label] for label in shown], shown, loc="outside lower center", ncols=len(shown), fontsize=8)
+            order = [label for label in _STYLES if label in named]
+            figure.legend([named[label] for label in order], order, loc="outside lower center", ncols=len(order), fontsize=8)
         of = " (CIFAR-10, linear SVM)" if isinstance(scale.data, gs.Cifar10) else ""
         figure.suptitle(f"Figure {name.removeprefix('figure')}{of}: {SPLIT_NAMES[split]}", fontsize=10)
         out.mkdir(parents=True, exist_ok=True)

@@ -63,7 +63,7 @@ class Scale:
     # what the studies add
     grid: tuple[float, ...] = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
     targets: tuple[float, ...] = (0.8, 0.85, 0.88)
-    tuning_seeds: tuple[int, ...] = (100, 101, 102, 103)
+    tuning_seeds: tuple[int, ...] = (100, 101, 102)
     study_powers: tuple[float, ...] = (1, 3, 5, 9, 15, 31, 101)
     map_devices: tuple[int, ...] = (20, 100)
     map_densities: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 1.0)

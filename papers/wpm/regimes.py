@@ -27,22 +27,22 @@ METHODS = (
     ROBUST_15,
     Method("p = 1 with gain 1.05", lambda eta: gs.Amplified(eta, 1.05, 20)),
 )
-AT_MOST = 20  # devices on which every method is run; on more, three of them
+AT_MOST = 20  # devices on which every method is run; on more, two of them
 TARGET = -2  # which of the scale's targets: the middle one
 
 
 def methods(devices: int) -> Sequence[Method]:
-    return METHODS if devices <= AT_MOST else (BASE, MATCHED_15, ROBUST_15)
+    return METHODS if devices <= AT_MOST else (BASE, ROBUST_15)
 
 
 def setting(scale: Scale, density: float, devices: int) -> Scale:
     return replace(
         scale,
         network=Density(density),
-        rounds=scale.map_rounds,
+        rounds=scale.map_rounds if devices <= AT_MOST else scale.map_rounds * 2 // 3,
         seeds=min(scale.map_seeds, scale.seeds),
-        tuning_seeds=scale.tuning_seeds[: 2 if devices <= AT_MOST else 1],
-        grid=tuple(eta for eta in scale.grid if 0.003 < eta < 0.3 or scale.name == "tiny"),
+        tuning_seeds=scale.tuning_seeds[:1],
+        grid=tuple(eta for eta in scale.grid if 0.006 < eta < 0.3) or scale.grid,
         test=0 if scale.name == "tiny" else 1000,
     )
 

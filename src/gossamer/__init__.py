@@ -21,12 +21,15 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 __version__ = "0.1.0"
 
 _ROOMS = {
-    "algorithms": "WPM DPSGD SwarmSGD AllReduce Amplified Algorithm Constant Power Matched Safe Plain Ratio InverseSqrt "
-    "Inverse Cosine Switch",
+    "algorithms": "WPM DPSGD SwarmSGD AllReduce FedAvg GossipLearning StochasticGradientPush EXTRA D2 NIDS ADOM DABMD "
+    "CATALOGUE Amplified Algorithm Constant Power Matched Safe Plain Ratio InverseSqrt "
+    "Inverse Cosine Switch Steepest Momentum QuasiGlobal Tracking TopK RandomK Quantised "
+    "Guarded Clip TrimmedMean Median Checked Broken",
     "network": "Network Links Random Full Ring RandomRing ErdosRenyi Regular Star Mobility Cycle Graph Callback Sequence "
-    "ContactTrace PositionTrace LinkFailure GilbertElliott Churn from_networkx metropolis",
+    "ContactTrace PositionTrace Timing LogUniform TimingTrace LinkFailure GilbertElliott Churn from_networkx metropolis "
+    "Metropolis Laplacian BestConstant OnePair Matching RandomPeer",
     "tasks": "Task Data Digits Mnist FashionMnist Cifar10 Arrays from_arrays from_dataset Iid OneLabel Labels Dirichlet Uneven "
-    "Drawn Lists from_lists Softmax Svm Mlp Cnn Module LinearRegression LogisticRegression",
+    "Drawn Lists from_lists Validation Softmax Svm Mlp Cnn Module LinearRegression LogisticRegression",
     "tasks.synthetic": "LeastSquares Logistic",
     "engines": "Measure Plan Simulator",
     "study": "Study Run run compare",

@@ -7,19 +7,29 @@ process holds (all of them, a shard, or one). It sees the network only through `
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from torch import Tensor
 
 from gossamer.errors import InputError
-from gossamer.network.base import Links
-from gossamer.network.weights import Weights, metropolis
+from gossamer.network.base import Network
+from gossamer.network.weights import Metropolis, WeightRule
 
 State = dict[str, Tensor]
-WeightRule = Callable[[Links, int, int], Weights]
 Order = Literal["combine-then-adapt", "adapt-then-combine"]
 Point = Literal["local", "aggregate"]
+
+
+class Neighbours(NamedTuple):
+    """What devices have in front of them: a row for each (receiver, sender), itself included, in ascending order.
+
+    `receiver` and `sender` are rows of the stack; `weight` is a_ij; `value` is the sender's vector, as it was received.
+    """
+
+    receiver: Tensor
+    sender: Tensor
+    weight: Tensor
+    value: Tensor
 
 
 class Mix(Protocol):
@@ -42,8 +52,20 @@ class Mix(Protocol):
     def power_mean(self, w: Tensor, p: float) -> Tensor:
         """(Σ_j a_ij·w_j^[p])^[1/p] without overflow or underflow: a new tensor. The linear mix where p = 1."""
 
-    def mean(self, x: Tensor) -> Tensor:
-        """The exact average over *all* devices that are here, one row; only engines that know the whole network offer it."""
+    def neighbours(self, x: Tensor) -> Neighbours:
+        """What every device has in front of it when it mixes, link by link: for methods that a weighted sum does not serve."""
+
+    def sending(self, message: int, first: int) -> Mix:
+        """The same mix, counted as messages of so many bytes; `first` bytes to a neighbour that was none last round.
+
+        For what devices know of each other from before, and only send the change of.
+        """
+
+    def mean(self, x: Tensor, star: bool = False) -> Tensor:
+        """The exact average over *all* devices that are here, one row; only engines that know the whole network offer it.
+
+        It is counted as a ring all-reduce, or as a `star`: everyone sends its vector to a server and gets one back.
+        """
 
 
 class Gradient(Protocol):
@@ -58,6 +80,9 @@ class Gradient(Protocol):
     def loss(self, w: Tensor, step: int = 0) -> Tensor:
         """Each device's loss at its row of w on the same batch."""
 
+    def conjugate(self, z: Tensor) -> Tensor:
+        """∇f_i*(z_i): where the gradient of device i's own loss is z_i. Only tasks that have it in closed form offer it."""
+
 
 class Algorithm(ABC):
     """A method. Subclasses are frozen dataclasses."""
@@ -65,7 +90,7 @@ class Algorithm(ABC):
     @property
     def weights(self) -> WeightRule:
         """How a round's links become the weights a_ij."""
-        return metropolis
+        return Metropolis()
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:
@@ -93,6 +118,11 @@ class Algorithm(ABC):
         """The models [devices, parameters] that a state stands for."""
         return state["w"]
 
+    def check(self, network: Network) -> None:
+        """Refuse a network that is outside what the method assumes."""
+        if network.directed:
+            raise InputError("network", "directed", f"symmetric links, which {self.label} needs; push-sum takes one-way ones")
+
     def p_at(self, t: int) -> float:
         """The power of the mean in round t, for the distance to the power mean."""
         return 1.0
@@ -101,6 +131,13 @@ class Algorithm(ABC):
 def descend(w: Tensor, d: Tensor, eta: float | Tensor) -> Tensor:
     """w − η·d, in place: the one kernel of every linear step, so that p = 1 and D-PSGD are equal bit for bit."""
     return w.sub_(d, alpha=eta) if isinstance(eta, float) else w.sub_(eta * d)
+
+
+def check_static(method: Algorithm, network: Network) -> None:
+    """Refuse links that change: an exact method's memory is of the very weights that it goes on with."""
+    if network.period != 1:
+        accepted = f"links that never change, which {method.label} needs; gradient tracking is exact on changing ones"
+        raise InputError("network", type(network).__name__, accepted)
 
 
 def check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:

@@ -11,10 +11,10 @@ from typing import Literal
 
 from torch import Tensor
 
-from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, WeightRule, check_choice, descend
+from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_choice, descend
 from gossamer.algorithms.schedules import Schedule, at, check_eta
 from gossamer.errors import InputError
-from gossamer.network.weights import matching, one_pair
+from gossamer.network.weights import Matching, OnePair, WeightRule
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SwarmSGD(Algorithm):
 
     @property
     def weights(self) -> WeightRule:
-        return one_pair if self.pairs == "one" else matching
+        return OnePair() if self.pairs == "one" else Matching()
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:

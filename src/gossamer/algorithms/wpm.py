@@ -10,6 +10,7 @@ Non-Linear Class of Aggregation Functions."
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -29,9 +30,14 @@ from gossamer.algorithms.base import (
     check_choice,
     descend,
 )
+from gossamer.algorithms.compression import Compressor
+from gossamer.algorithms.directions import Direction, Steepest, Tracking
 from gossamer.algorithms.schedules import Schedule, at, check_eta, check_p_schedule
 from gossamer.algorithms.steps import Constant, Power, Ratio, Safe, StepRule
+from gossamer.errors import InputError
 from gossamer.mirror import PowerMap, inside_float32
+from gossamer.network.base import Network
+from gossamer.network.weights import Metropolis, WeightRule
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,13 @@ class WPM(Algorithm):
     then adapts. `anchor`: let the power mean and the step act on w − w₀, the distance from the shared start, because a
     power mean amplifies the noise of the start. `WPM.paper` and `WPM.robust` are the two forms to name in a comparison.
 
-    >>> WPM.paper(15)
-    WPM(p=15, eta=0.01, step=Power(), gradient_at='local', order='combine-then-adapt', anchor=False)
+    It is also the composition that related methods are recipes of: mirror map (p) × `direction` × `order` × `weights` ×
+    step rule × `local_steps` × `compress`. Compressed, devices send only C(w − ŵ), the compressed change of what their
+    neighbours know, and move by `pull` towards the mean of what is known (CHOCO-SGD): w + pull·(M(ŵ) − ŵ).
+
+    >>> from gossamer.algorithms.directions import QuasiGlobal
+    >>> WPM.paper(15).step, WPM(5, 0.02, direction=QuasiGlobal(0.9), order="adapt-then-combine").label
+    (Power(), 'WPM p=5 QG')
     """
 
     p: float | Schedule = 3
@@ -52,12 +63,26 @@ class WPM(Algorithm):
     gradient_at: Point = "aggregate"
     order: Order = "combine-then-adapt"
     anchor: bool = False
+    direction: Direction = field(default_factory=Steepest)
+    local_steps: int = 1
+    weights: WeightRule = Metropolis()  # noqa: RUF009 - frozen; a factory would uncover the property of this name
+    compress: Compressor | None = None
+    pull: float = 1.0
 
     def __post_init__(self) -> None:
         check_p_schedule(self.p)
         check_eta(self.eta)
         check_choice("gradient_at", self.gradient_at, POINTS)
         check_choice("order", self.order, ORDERS)
+        if self.local_steps < 1:
+            raise InputError("local_steps", self.local_steps, "a whole number of at least 1")
+        if self.local_steps > 1 and isinstance(self.direction, Tracking):
+            raise InputError("local_steps", self.local_steps, "1 with tracking, which mixes its estimate in every step")
+        if self.compress and not self.weights.fixed:
+            accepted = "weights that use every link: a neighbour that is left out would miss what has changed"
+            raise InputError("compress", self.compress.label, accepted)
+        if not 0 < self.pull <= 1:
+            raise InputError("pull", self.pull, "a number above 0 and at most 1")
 
     @classmethod
     def paper(cls, p: float, eta: float = 0.01, **changes: Any) -> WPM:
@@ -75,29 +100,52 @@ class WPM(Algorithm):
 
     @property
     def label(self) -> str:
-        return f"WPM p={self.p:g}" if not callable(self.p) else "WPM p(t)"
+        weights = "" if isinstance(self.weights, Metropolis) else _words(type(self.weights).__name__)
+        parts = (
+            f"WPM p={self.p:g}" if not callable(self.p) else "WPM p(t)",
+            self.direction.label,
+            f"{self.local_steps} local steps" if self.local_steps > 1 else "",
+            weights,
+            self.compress.label if self.compress else "",
+        )
+        return " ".join(part for part in parts if part)
+
+    def check(self, network: Network) -> None:
+        if network.directed and type(self.weights).__name__ != "RandomPeer":
+            super().check(network)
 
     def init(self, w0: Tensor) -> State:
-        if self.p == 1 and not isinstance(self.step, Ratio):  # every other rule is then linear: an anchor changes nothing
-            return {"w": w0.clone()}
-        return self._settled({"w": torch.zeros_like(w0) if self.anchor else w0.clone(), "start": w0[:1].clone()})
+        more = self.direction.init(w0)
+        start = torch.zeros_like(w0) if self.anchor and not self._linear else w0
+        if self.compress:
+            more["sent"] = start.clone()  # all start alike, so that all know where the others are
+        if self._linear:
+            return {"w": w0.clone(), **more}
+        return self._settled({"w": start.clone(), "start": w0[:1].clone(), **more})
 
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
         name, x, M, S, model = self._space(state, grad, mix, t)
+        memory = {key: value for key, value in state.items() if key not in ("w", "z", "start")}
+        before = model(x).clone() if self.direction.looks_back else None
         if self.order == "adapt-then-combine":
-            x_next = M(S(x, grad(model(x))))
+            x_next, memory = self._adapt(x, x, memory, grad, mix, S, model)
+            x_next, memory = self._combine(x_next, memory, M, mix, t)
         else:
-            x_mean = M(x)
-            d = grad(model(x if self.gradient_at == "local" else x_mean))
-            x_next = S(x_mean, d)
+            x_mean, memory = self._combine(x, memory, M, mix, t)
+            x_next, memory = self._adapt(x_mean, x if self.gradient_at == "local" else x_mean, memory, grad, mix, S, model)
+        if before is not None:
+            way = at(self.eta, t, mix.devices, x) * self.local_steps
+            memory |= self.direction.remember(memory, before, model(x_next), way)
         # A device that is away keeps its rows, so that the form of a state changes only while all are here.
         all_here = mix.active is None or bool(mix.active.all())
-        state = {**state, name: x_next}
+        state = {**state, **memory, name: x_next}
         return self._settled(state) if all_here else state
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
         _, x, M, S, model = self._space(state, grad, mix, t)
-        return model(M(x) if self.order == "combine-then-adapt" else S(x.clone(), grad(model(x))))
+        if self.order == "combine-then-adapt":
+            return model(self._combine(x, state, M, mix, t)[0])
+        return model(self._adapt(x.clone(), x, state, grad, mix, S, model)[0])
 
     def p_at(self, t: int) -> float:
         return float(self.p(t)) if callable(self.p) else float(self.p)  # type: ignore[arg-type]
@@ -105,18 +153,42 @@ class WPM(Algorithm):
     def models(self, state: State) -> Tensor:
         return self._model(state, state["z"] if "z" in state else state["w"])
 
+    def _combine(self, x: Tensor, memory: State, M: Map, mix: Mix, t: int) -> tuple[Tensor, State]:
+        """The mean of the neighbourhood, M(x); compressed, x + pull·(M(x̂) − x̂), where x̂ is what the neighbours know of x."""
+        if self.compress is None:
+            return M(x), memory
+        x_known = memory["sent"] + self.compress(x - memory["sent"], mix.devices, t)
+        return x + self.pull * (M(x_known) - x_known), {**memory, "sent": x_known}
+
+    def _adapt(
+        self, x: Tensor, at: Tensor, memory: State, grad: Gradient, mix: Mix, S: Step, model: Map
+    ) -> tuple[Tensor, State]:
+        """The steps of a round from x, the first with its gradient at `at`."""
+        for step in range(self.local_steps):
+            d, new = self.direction.along(grad(model(at), step), memory, mix)
+            memory = {**memory, **new}
+            x = at = S(x, d)
+        return x, memory
+
     # A state is the model w, less the start w₀ if anchored. Where the rate is the same for every coordinate, the mirror step
     # is linear in the dual: the state is then z = w^[p], WPM is plain gossip on z, and a round needs a single root.
 
+    @property
+    def _linear(self) -> bool:
+        """At p = 1 every rule but the ratio is linear: an anchor changes nothing."""
+        return self.p == 1 and not isinstance(self.step, Ratio)
+
     def _settled(self, state: State) -> State:
         """The state in the dual, where the step rule is linear there and the numbers can hold it: float64, then float32."""
-        if callable(self.p) or self.p == 1 or not isinstance(self.step, Constant):
+        if callable(self.p) or self.p == 1 or not isinstance(self.step, Constant) or self.compress:
             return state
         mirror, start = PowerMap(self.p), state["start"]
         if "w" in state:
-            return {"z": mirror.to_dual(state["w"]), "start": start} if mirror.fits(state["w"]).all() else state
+            if not mirror.fits(state["w"]).all():
+                return state
+            return {"z": mirror.to_dual(state["w"]), **{name: x for name, x in state.items() if name != "w"}}
         z = state["z"]
-        return {"z": z.float(), "start": start} if z.dtype != start.dtype and inside_float32(z) else state
+        return {**state, "z": z.float()} if z.dtype != start.dtype and inside_float32(z) else state
 
     def _model(self, state: State, x: Tensor) -> Tensor:
         """The model that a point x of the state's space stands for."""
@@ -132,6 +204,9 @@ class WPM(Algorithm):
         """The mean M, the step S and the model of a point, in the space of the state: dual or primal."""
         like = state["z"] if "z" in state else state["w"]
         p, η = self.p_at(t), at(self.eta, t, mix.devices, like)
+        if self.compress:
+            numbers, itemsize = like.shape[1], like.element_size()
+            mix = mix.sending(self.compress.bytes(numbers, itemsize), numbers * itemsize)
 
         def model(x: Tensor) -> Tensor:
             return self._model(state, x)
@@ -150,4 +225,11 @@ class WPM(Algorithm):
         )
 
 
-_Space = tuple[str, Tensor, Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor], Callable[[Tensor], Tensor]]
+Map = Callable[[Tensor], Tensor]
+Step = Callable[[Tensor, Tensor], Tensor]
+_Space = tuple[str, Tensor, Map, Step, Map]
+
+
+def _words(name: str) -> str:
+    """RandomPeer → random peer."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()

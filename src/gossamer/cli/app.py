@@ -92,6 +92,32 @@ def compare(
     say_comparison(methods, folder, demo=not specs)
 
 
+@app.command()
+def tune(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec: its task, split, network and rounds are kept.")],
+    budget: Annotated[int, typer.Option(metavar="N", help="The work to spend, in runs of the spec's rounds.")] = 200,
+    target: Annotated[
+        float | None, typer.Option(metavar="ACC", help="The accuracy to reach; else the spec's last target within reach.")
+    ] = None,
+    goal: Annotated[str, typer.Option("--for", metavar="WHAT", help="What to save: rounds, bytes or seconds.")] = "rounds",
+    methods: Annotated[str | None, typer.Option(metavar="NAMES", help="Only these methods, as in wpm-robust,swarmsgd.")] = None,
+    set_: Set = None,
+    seed: Seed = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the runs; else runs/tune-NAME.")] = None,
+    workers: Annotated[int, typer.Option(metavar="N", help="Runs at a time; 0: one a core.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Choose a method and its settings: the ranking, the winning spec, and why.
+
+    Runs that are there already are not run again, so that the same command goes on where it was stopped.
+    """
+    from gossamer.cli.tune import tune as tune_study
+
+    study = _studies(spec, set_, seed)[0]
+    tune_study(study, budget, target, goal, methods, out or Path("runs") / f"tune-{study.name}", workers, json, quiet)
+
+
 @network_app.command("show")
 def network_show(
     spec: Annotated[Path | None, typer.Argument(metavar="SPEC", help="A spec, or a .parquet file of links.")] = None,

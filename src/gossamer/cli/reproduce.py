@@ -61,10 +61,10 @@ def reproduce(
     folder = Path("runs") / f"reproduce-{name}"
     where = out or (folder / "tiny" if tiny else setting.HERE / "results")
     made = _made(scale.seeds, tiny)
-    # All tables and figures are one sweep. A study is one of its own, or two where the second needs what the first found:
-    # what is done is then on the disk before the next begins.
-    together = {part: module for part, module in chosen.items() if module not in paper.STUDIES}
-    alone = [{part: module} for part, module in chosen.items() if module in paper.STUDIES]
+    # All tables and figures are one sweep, and a second where some runs need what the first found. A study is long, and has
+    # its own: what is done is then on the disk before the next begins.
+    alone = [] if tiny else [{part: module} for part, module in chosen.items() if module in paper.STUDIES]
+    together = {part: module for part, module in chosen.items() if {part: module} not in alone}
     for group in [g for g in (together, *alone) if g]:
         results = setting.Results(scale, {})
         for phase in ("cells", "then"):

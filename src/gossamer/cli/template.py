@@ -72,6 +72,13 @@ density = 0.2                 # the share of possible links that are there in a 
 # fail = 0.1
 # recover = 0.5
 
+# How long things take; the result then has simulated seconds too. Each is a number, { kind = "log-uniform", low, high }
+# or { kind = "trace", path = "links.csv" }:
+# [timing]
+# compute = 0.02              # seconds of a device for one step
+# rate = { kind = "log-uniform", low = 1e5, high = 1e7 }   # bytes a second of a link
+# latency = 0.01              # seconds of a link
+
 [measure]
 every = 10                    # rounds between two measurements
 at = "after_step"             # or "after_mix"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer.algorithms.base import Neighbours
 from gossamer.mirror import PowerMap, columns_at_once, root, root_, signed_power, signed_power_
-from gossamer.network.weights import Weights
+from gossamer.network.weights import FloatArray, Weights
 
 with warnings.catch_warnings():  # torch says once a process that its CSR tensors are in beta
     warnings.simplefilter("ignore")
@@ -34,6 +36,10 @@ class Traffic:
 
     messages: int = 0
     bytes: int = 0
+    # In this round alone, for a clock: bytes that went over each link (each way that is used), and into averages of all.
+    over_link: float | FloatArray = 0.0
+    averaged: int = 0
+    star: bool = False  # the averages were a server's, not a ring's
 
 
 @dataclass(eq=False)
@@ -45,6 +51,8 @@ class StackedMix:
     itemsize: int  # bytes of a number on the wire: that of the models
     traffic: Traffic
     mixed: Tensor | None = None  # what went into the last mix: shows where a value that is not finite came from
+    before: Callable[[], Weights] | None = None  # the round before (None: all know all that they were sent until now)
+    message: tuple[int, int] | None = None  # bytes of a message, and of one to a new neighbour, where it is not the vector
     _matrices: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     @property
@@ -93,19 +101,43 @@ class StackedMix:
         z = torch.zeros_like(scale).index_add_(0, row, terms)
         return (root(z, p, torch.float64) * scale).to(w.dtype)
 
-    def mean(self, x: Tensor) -> Tensor:
+    def neighbours(self, x: Tensor) -> Neighbours:
+        self._count(x)
+        indptr, sender, weight = (torch.from_numpy(part).to(x.device) for part in self.weights.csr())
+        receiver = torch.repeat_interleave(torch.arange(len(x), device=x.device), indptr.diff())
+        return Neighbours(receiver, sender, weight.to(x.dtype), x[sender])
+
+    def sending(self, message: int, first: int) -> StackedMix:
+        return replace(self, message=(message, first))
+
+    def mean(self, x: Tensor, star: bool = False) -> Tensor:
         self.mixed = x
         here = x if self.active is None else x[self.active]
-        m = len(here)  # counted as a ring all-reduce: 2·(m − 1) messages a device, of 1/m of the vector each
-        self.traffic.messages += 2 * (m - 1) * m
-        self.traffic.bytes += 2 * max(m - 1, 0) * x[0].numel() * self.itemsize
+        m, size = len(here), x[0].numel() * self.itemsize
+        if star:  # the whole vector to the server and back
+            self.traffic.messages += 2 * m
+            self.traffic.bytes += 2 * m * size
+        else:  # a ring all-reduce: 2·(m − 1) messages a device, of 1/m of the vector each
+            self.traffic.messages += 2 * (m - 1) * m
+            self.traffic.bytes += 2 * max(m - 1, 0) * size
+        self.traffic.averaged, self.traffic.star = self.traffic.averaged + size, star
         return here.mean(0, keepdim=True)
 
     def _count(self, x: Tensor) -> None:
         self.mixed = x
-        messages = 2 * len(self.weights.value)
+        messages = self.weights.messages
         self.traffic.messages += messages
-        self.traffic.bytes += messages * x[0].numel() * self.itemsize
+        if self.message is None:
+            self.traffic.bytes += messages * x[0].numel() * self.itemsize
+            self.traffic.over_link = self.traffic.over_link + x[0].numel() * self.itemsize
+        else:
+            known, first = self.message
+            back = self.weights.value if self.weights.back is None else self.weights.back
+            ways = np.stack([self.weights.value, back]) != 0
+            new = np.zeros_like(ways) if self.before is None else self.weights.new_since(self.before())
+            size = ways * np.where(new, first, known)
+            self.traffic.bytes += int(size.sum())
+            self.traffic.over_link = self.traffic.over_link + size
 
     def _apply(self, x: Tensor) -> Tensor:
         return torch.mm(self._matrix(x.dtype), x.reshape(len(x), -1)).view_as(x)

@@ -15,6 +15,7 @@ from torch import Tensor
 from gossamer.algorithms import Algorithm
 from gossamer.errors import InputError
 from gossamer.network.base import Network
+from gossamer.network.timing import Timing
 from gossamer.tasks import Task
 
 
@@ -45,7 +46,10 @@ class Measure:
 
 @dataclass(frozen=True)
 class Plan:
-    """One run: what is learned, over which links, how, for how long. `threads` 0: chosen by the size of the work."""
+    """One run: what is learned, over which links, how, for how long. `threads` 0: chosen by the size of the work.
+
+    `timing`: how long devices and links take, if simulated seconds are to be reported too.
+    """
 
     task: Task
     network: Network
@@ -56,10 +60,12 @@ class Plan:
     dtype: Literal["float32", "float64"] = "float32"
     device: str = "cpu"
     threads: int = 0
+    timing: Timing | None = None
 
     def __post_init__(self) -> None:
         if self.task.devices != self.network.devices:
             raise InputError("network.devices", self.network.devices, f"{self.task.devices}, as many as the data is split for")
+        self.algorithm.check(self.network)
         if self.rounds < 0:
             raise InputError("rounds", self.rounds, "a whole number of at least 0")
         # In the middle of a round means in the middle of the coming one: the last measurement needs the links of one more.
@@ -89,6 +95,7 @@ class Record:
     power_distance: NDArray[np.float64]  # ‖w_i − power mean‖, with the method's own p
     messages: int
     bytes: int
+    seconds: float | None = None  # simulated: when the last device ended the round (None: the plan has no timing)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,13 @@ from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.errors import Diverged, InputError
 from gossamer.mirror import power_mean
-from gossamer.network.base import Links
-from gossamer.network.weights import metropolis
+from gossamer.network.base import IntArray, Links
+from gossamer.network.timing import Clock
+from gossamer.network.weights import Weights
 from gossamer.tasks import Worker
 
 _BUFFER = "buffer/"
+_CLOCK = "engine/clock"
 
 
 @dataclass(frozen=True)
@@ -29,12 +31,20 @@ class _Gradient:
 
     worker: Worker
     t: int
+    steps: IntArray | None = None  # of each device, counted for its clock
 
     def __call__(self, w: Tensor, step: int = 0, rows: Tensor | None = None) -> Tensor:
+        if self.steps is not None:
+            self.steps[slice(None) if rows is None else rows.cpu().numpy()] += 1
         return self.worker.gradient(w, self.t, step, rows)
 
     def loss(self, w: Tensor, step: int = 0) -> Tensor:
         return self.worker.loss(w, self.t, step)
+
+    def conjugate(self, z: Tensor) -> Tensor:
+        if self.steps is not None:
+            self.steps[:] += 1
+        return self.worker.conjugate(z)
 
 
 class Simulator:
@@ -59,13 +69,16 @@ class Simulator:
         self._worker = plan.task.worker(numbers, plan.seed, self._dtype, self._place, plan.measure.test)
         self._traffic = Traffic()
         self._static_mix: StackedMix | None = None
+        self._clock = None if plan.timing is None else Clock(plan.timing, np.zeros(plan.task.devices))
         if snapshot is None:
             self._state: State = plan.algorithm.init(self._worker.start())
         else:
             self.round = snapshot.round
             self._traffic = Traffic(snapshot.messages, snapshot.bytes)
-            tensors = {name: x.to(self._place, copy=True) for name, x in snapshot.tensors.items()}
+            tensors = {name: x.to(self._place, copy=True) for name, x in snapshot.tensors.items() if name != _CLOCK}
             self._state = {name: x for name, x in tensors.items() if not name.startswith(_BUFFER)}
+            if self._clock:
+                self._clock.now[:] = snapshot.tensors[_CLOCK].numpy()
             for name, b in self._worker.buffers.items():
                 b.copy_(tensors[_BUFFER + name])
 
@@ -82,11 +95,25 @@ class Simulator:
         active = links.active
         away = None if active is None or active.all() else torch.from_numpy(np.flatnonzero(~active)).to(self._place)
         before = {} if away is None else self._rows(away)
-        self._state = self.plan.algorithm.round(self._state, _Gradient(self._worker, t), mix, t)
+        steps = np.zeros(len(self._devices), dtype=np.int64)
+        self._traffic.over_link, self._traffic.averaged = 0.0, 0
+        self._state = self.plan.algorithm.round(self._state, _Gradient(self._worker, t, steps), mix, t)
+        if self._clock:
+            self._tick(self._clock, t, steps if active is None else steps * active, mix.weights)
         if away is not None:  # a device that is away does nothing: its rows are as they were
             for name, rows in before.items():
                 self._all_tensors()[name][away] = rows
         self._check_finite(t, mix)
+
+    def _tick(self, clock: Clock, t: int, steps: IntArray, weights: Weights) -> None:
+        """Let the clocks run on by a round: what it ends with comes last."""
+        sent, ends_with_step = self._traffic, self.plan.algorithm.ends_with == "step"
+        if not ends_with_step:
+            clock.compute(t, steps)
+        clock.exchange(t, weights, sent.over_link)
+        clock.average(t, weights.active, sent.averaged, sent.star)
+        if ends_with_step:
+            clock.compute(t, steps)
 
     def _mix(self, links: Links, t: int, traffic: Traffic) -> StackedMix:
         rule, unchanging = self.plan.algorithm.weights, self.plan.network.period == 1
@@ -94,8 +121,10 @@ class Simulator:
             return replace(self._static_mix, traffic=traffic)
         itemsize = torch.empty((), dtype=self._dtype).element_size()
         mix = StackedMix(rule(links, t, self.plan.seed), self._devices, itemsize, traffic)
-        if unchanging and rule is metropolis:  # other rules draw anew in every round
+        if unchanging and rule.fixed:  # others draw anew in every round
             self._static_mix = replace(mix)
+        elif t:  # all start alike: in the first round everybody knows what everybody has
+            mix.before = lambda: rule(self.plan.network.links(t - 1), t - 1, self.plan.seed)
         return mix
 
     def _all_tensors(self) -> dict[str, Tensor]:
@@ -150,12 +179,15 @@ class Simulator:
         accuracy, loss, distance, to_power = (
             x.double().cpu().numpy() for x in (scores.accuracy, scores.loss, distance, to_power)
         )
-        return Record(t, accuracy, loss, distance, to_power, self._traffic.messages, self._traffic.bytes)
+        seconds = None if self._clock is None else float(self._clock.now.max())
+        return Record(t, accuracy, loss, distance, to_power, self._traffic.messages, self._traffic.bytes, seconds)
 
     def snapshot(self) -> Snapshot:
         """All that is needed to go on from here."""
         # copies: the coming rounds may overwrite the state
         tensors = {name: x.detach().to("cpu", copy=True).contiguous() for name, x in self._all_tensors().items()}
+        if self._clock:
+            tensors[_CLOCK] = torch.from_numpy(self._clock.now.copy())
         return Snapshot(self.round, self._traffic.messages, self._traffic.bytes, tensors)
 
 

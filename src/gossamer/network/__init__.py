@@ -25,12 +25,30 @@ from gossamer.network.generators import (
 )
 from gossamer.network.inspect import Summary, connected, spectral_gap, summary
 from gossamer.network.mobility import Mobility
+from gossamer.network.timing import Clock, LogUniform, Timing, TimingTrace
 from gossamer.network.traces import ContactTrace, PositionTrace
-from gossamer.network.weights import Weights, matching, metropolis, one_pair
+from gossamer.network.weights import (
+    BestConstant,
+    Clients,
+    Laplacian,
+    Matching,
+    Metropolis,
+    OnePair,
+    PushSum,
+    RandomPeer,
+    WeightRule,
+    Weights,
+    matching,
+    metropolis,
+    one_pair,
+)
 
 __all__ = [
+    "BestConstant",
     "Callback",
     "Churn",
+    "Clients",
+    "Clock",
     "ContactTrace",
     "Cycle",
     "ErdosRenyi",
@@ -39,18 +57,28 @@ __all__ = [
     "Full",
     "GilbertElliott",
     "Graph",
+    "Laplacian",
     "LinkFailure",
     "Links",
+    "LogUniform",
+    "Matching",
+    "Metropolis",
     "Mobility",
     "Network",
+    "OnePair",
     "PositionTrace",
+    "PushSum",
     "Random",
+    "RandomPeer",
     "RandomRing",
     "Regular",
     "Ring",
     "Sequence",
     "Star",
     "Summary",
+    "Timing",
+    "TimingTrace",
+    "WeightRule",
     "Weights",
     "connected",
     "from_networkx",

@@ -25,10 +25,10 @@ EARTH_RADIUS = 6_371_008.8  # metres, the mean
 _SNAP = 1e-9  # a time this close to the edge of a round is on it: 0.3 s is in round 3 of 0.1 s, although 0.3 / 0.1 < 3
 
 
-class _Log:
+class Log:
     """A text file read line by line; every refusal names the file and the line."""
 
-    def __init__(self, path: str | Path, start: float, seconds_per_round: float) -> None:
+    def __init__(self, path: str | Path, start: float = 0.0, seconds_per_round: float = 1.0) -> None:
         self.path, self.start, self.seconds = Path(path), start, seconds_per_round
         self.line = 0
         self.first_line: dict[str, int] = {}  # of each device's name
@@ -153,7 +153,7 @@ class ContactTrace(Recorded):
         _check_times(self.devices, self.seconds_per_round, self.start)
         check.choice("format", self.format, ("auto", "contacts", "intervals"))
         check.choice("symmetric", self.symmetric, ("assume", "require"))
-        log = _Log(self.path, self.start, self.seconds_per_round)
+        log = Log(self.path, self.start, self.seconds_per_round)
         a, b, first, last, line = self._read(log)
         names, number = log.names(self.devices)
         if self.symmetric == "require":
@@ -169,7 +169,7 @@ class ContactTrace(Recorded):
         code = np.unique(self._code[low:high][self._last[low:high] >= t])
         return Links(self.devices, code // self.devices, code % self.devices)
 
-    def _read(self, log: _Log) -> tuple[IntArray, ...]:
+    def _read(self, log: Log) -> tuple[IntArray, ...]:
         """The columns a, b (devices in the order of appearance), first and last round, line."""
         a, b, line, begin, end = array("q"), array("q"), array("q"), array("d"), array("d")
         up: dict[tuple[int, int], int] = {}  # the row of each contact that has not ended
@@ -212,7 +212,7 @@ class ContactTrace(Recorded):
         last = np.maximum(first, np.where(still, math.floor(latest + _SNAP), last))
         return np.array(a), np.array(b), first, last if intervals else first, np.array(line)
 
-    def _require_both_ways(self, log: _Log, a: IntArray, b: IntArray, round_: IntArray, line: IntArray) -> None:
+    def _require_both_ways(self, log: Log, a: IntArray, b: IntArray, round_: IntArray, line: IntArray) -> None:
         listed = set(zip(round_.tolist(), a.tolist(), b.tolist(), strict=True))
         words = list(log.number)
         for t, one, other, row in zip(round_.tolist(), a.tolist(), b.tolist(), line.tolist(), strict=True):
@@ -252,7 +252,7 @@ class PositionTrace(Recorded):
         super().__post_init__()
         _check_times(self.devices, self.seconds_per_round, self.start)
         check.finite("radius", self.radius, zero=True)
-        log = _Log(self.path, self.start, self.seconds_per_round)
+        log = Log(self.path, self.start, self.seconds_per_round)
         device, columns = array("q"), (array("d"), array("d"), array("d"))
         for words in log:
             if len(words) != 4:

@@ -29,7 +29,14 @@ class Method:
 
     def rounds_to(self, kind: str, target: str) -> Interval | None:
         """Rounds to a target over the seeds; None unless every seed reached it."""
-        reached = [run.summary[f"rounds_to_{kind}"][target] for run in self.runs]
+        return self._to("rounds", kind, target)
+
+    def seconds_to(self, kind: str, target: str) -> Interval | None:
+        """The same in simulated seconds, of studies that have a timing."""
+        return self._to("seconds", kind, target)
+
+    def _to(self, unit: str, kind: str, target: str) -> Interval | None:
+        reached = [run.summary[f"{unit}_to_{kind}"][target] for run in self.runs]
         return None if None in reached else interval(reached)
 
 

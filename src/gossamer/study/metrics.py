@@ -33,10 +33,12 @@ def summarise(table: dict[str, Any], measure: Measure) -> dict[str, Any]:
         summary[f"rounds_to_{name}"] = {
             f"{target:g}": rounds_to(table["round"], table[name], target, rising) for target in targets
         }
-        summary[f"bytes_to_{name}"] = {
-            key: None if t is None else int(table["bytes"][list(table["round"]).index(t)])
-            for key, t in summary[f"rounds_to_{name}"].items()
-        }
+        for unit, column in (("bytes", "bytes"), ("seconds", "simulated_seconds")):
+            if column in table:
+                summary[f"{unit}_to_{name}"] = {
+                    key: None if t is None else _number(table[column][list(table["round"]).index(t)])
+                    for key, t in summary[f"rounds_to_{name}"].items()
+                }
     return summary
 
 

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -165,7 +165,10 @@ def _goes_on(folder: RunFolder, study: Study, resume: bool) -> bool:
     if not (resume and folder.has("spec.toml")):
         folder.check_new()
         return False
-    changed = spec.difference(spec.read(folder.path / "spec.toml"), spec.to_table(study))
+    then = spec.read(folder.path / "spec.toml")
+    with suppress(GossamerError):  # what was made in Python, in part, is compared as it was written down
+        then = spec.to_table(spec.studies(then)[0])  # with the defaults of options that are newer than the folder
+    changed = spec.difference(then, spec.to_table(study))
     if changed:
         name, old, new = changed
         was, now = (f"{value!r}" if value is not None else "not set" for value in (old, new))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import hashlib
 import json
 import re
 import tomllib
@@ -36,6 +37,7 @@ KINDS: dict[str, dict[str, type]] = {
         "fashion-mnist": tasks.FashionMnist,
         "cifar10": tasks.Cifar10,
         "arrays": tasks.Arrays,
+        "validation": tasks.Validation,
         "least-squares": synthetic.LeastSquares,
         "logistic": synthetic.Logistic,
     },
@@ -81,6 +83,16 @@ KINDS: dict[str, dict[str, type]] = {
         "swarm": algorithms.SwarmSGD,
         "allreduce": algorithms.AllReduce,
         "amplified": algorithms.Amplified,
+        "fedavg": algorithms.FedAvg,
+        "gossip-learning": algorithms.GossipLearning,
+        "push-sum": algorithms.StochasticGradientPush,
+        "extra": algorithms.EXTRA,
+        "d2": algorithms.D2,
+        "nids": algorithms.NIDS,
+        "adom": algorithms.ADOM,
+        "dabmd": algorithms.DABMD,
+        "guarded": algorithms.Guarded,
+        "broken": algorithms.Broken,
     },
     "step": {
         "constant": algorithms.Constant,
@@ -89,6 +101,35 @@ KINDS: dict[str, dict[str, type]] = {
         "safe": algorithms.Safe,
         "plain": algorithms.Plain,
         "ratio": algorithms.Ratio,
+    },
+    "direction": {
+        "steepest": algorithms.Steepest,
+        "momentum": algorithms.Momentum,
+        "quasi-global": algorithms.QuasiGlobal,
+        "tracking": algorithms.Tracking,
+    },
+    "weights": {
+        "metropolis": network.Metropolis,
+        "laplacian": network.Laplacian,
+        "best-constant": network.BestConstant,
+        "one-pair": network.OnePair,
+        "matching": network.Matching,
+        "random-peer": network.RandomPeer,
+    },
+    "compress": {
+        "top-k": algorithms.TopK,
+        "random-k": algorithms.RandomK,
+        "quantised": algorithms.Quantised,
+    },
+    "rule": {
+        "clip": algorithms.Clip,
+        "trimmed-mean": algorithms.TrimmedMean,
+        "median": algorithms.Median,
+        "checked": algorithms.Checked,
+    },
+    "quantity": {
+        "log-uniform": network.LogUniform,
+        "trace": network.TimingTrace,
     },
     "schedule": {
         "inverse-sqrt": algorithms.InverseSqrt,
@@ -103,7 +144,8 @@ PRESETS: dict[str, Callable[..., algorithms.WPM]] = {"paper": algorithms.WPM.pap
 
 _FILES = ("path", "folder")  # keys whose values are relative to the file, or the folder, that they are given in
 _PLAIN = ("batch", "rounds", "seed", "dtype", "device", "threads", "name")
-_SECTIONS = ("data", "split", "model", "network", "algorithm", "measure")
+_SECTIONS = ("data", "split", "model", "network", "algorithm", "measure", "timing")
+_QUANTITIES = ("compute", "rate", "latency")  # of a timing: each a number, or a table with a kind
 _DEFAULTS: Table = {
     "data": {"kind": "digits"},
     "split": {"kind": "iid"},
@@ -182,7 +224,8 @@ def with_settings(table: Table, settings: list[str]) -> Table:
 
 def _keys_of(section: str, kind: Any) -> list[str]:
     """The keys of a kind; none where it is not known."""
-    kinds = KINDS.get({"eta": "schedule", "p": "schedule", "networks": "network"}.get(section, section), {})
+    short = {"eta": "schedule", "p": "schedule", "networks": "network"} | dict.fromkeys(_QUANTITIES, "quantity")
+    kinds = KINDS.get(short.get(section, section), {})
     if not isinstance(kind, str) or kind not in kinds:
         return []
     extra = {"network": ["faults"], "networks": ["faults"], "algorithm": ["preset"] if kind == "wpm" else []}
@@ -238,6 +281,7 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
         "split": _build("split", table.get("split", _DEFAULTS["split"]), "split"),
         "model": _build("model", table.get("model", _kind_of(data_table) if is_synthetic else "softmax"), "model"),
         "measure": _dataclass(Measure, table.get("measure", {}), "measure"),
+        "timing": _dataclass(network.Timing, table["timing"], "timing", number) if "timing" in table else None,
         **plain,
     }
     tables = table.get("algorithm", _DEFAULTS["algorithm"])
@@ -248,12 +292,33 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
     return made if seed is None else [study.with_seed(seed) for study in made]
 
 
-def to_table(study: Study) -> Table:
-    """A study as tables, every default written out."""
+def to_table(study: Study, defaults: bool = True) -> Table:
+    """A study as tables: with every default written out, or with what it says besides alone."""
     table: Table = {key: getattr(study, key) for key in ("name", *(k for k in _PLAIN if k != "name"))}
-    table = _plain(table | {"measure": dataclasses.asdict(study.measure)})
+    table["measure"] = dataclasses.asdict(study.measure)
+    if not defaults:
+        table = {key: table[key] for key in table if key in _PLAIN and key in _told(study)}
+        table["measure"] = {name: getattr(study.measure, name) for name in _told(study.measure)}
     parts = ["data", *([] if hasattr(study.data, "split") else ["split"]), "model", "algorithm", "network"]
-    return table | {part: _as_table(part, getattr(study, part)) for part in parts}
+    if study.timing is not None:
+        table["timing"] = _fields(study.timing, defaults)
+    written: Table = _plain(table)
+    return written | {part: _as_table(part, getattr(study, part), defaults) for part in parts}
+
+
+def digest(study: Study) -> str:
+    """A short name for what a study says. A later version's new options do not give it another: defaults are left out."""
+    text = json.dumps(to_table(dataclasses.replace(study, name="study"), defaults=False), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _told(part: Any) -> list[str]:
+    """The fields of a dataclass that are not at their default."""
+
+    def default(field: dataclasses.Field[Any]) -> Any:
+        return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+    return [field.name for field in dataclasses.fields(part) if field.init and getattr(part, field.name) != default(field)]
 
 
 def dumps(study: Study) -> str:
@@ -276,26 +341,32 @@ def difference(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any] | Non
     return next((found for key, a, b in parts if (found := difference(a, b, key))), None)
 
 
-def _as_table(section: str, part: Any) -> Table:
+def _as_table(section: str, part: Any, defaults: bool = True) -> Table:
     faults: list[Table] = []
     while isinstance(part, network.Faulty):
-        faults.insert(0, _as_table("faults", part.fault))
+        faults.insert(0, _as_table("faults", part.fault, defaults))
         part = part.network
     kind = next((name for name, cls in KINDS[section].items() if type(part) is cls), None)
     # What was made in Python can be described, not rebuilt; where it lies in memory is another matter in every process.
     table: Table = {"kind": kind} if kind else {"kind": "python", "is": re.sub(r" at 0x[0-9a-f]+", "", repr(part))[:1000]}
-    for field in dataclasses.fields(part) if kind else ():
-        if field.init:
-            value = getattr(part, field.name)
-            nested = _nested_section(type(part), field.name)
-            if nested and isinstance(value, tuple):
-                value = [_as_table(nested, v) for v in value]
-            elif nested and (dataclasses.is_dataclass(value) or callable(value)):
-                value = _as_table(nested, value)
-            elif field.name in _FILES and value is not None:
-                value = _absolute(Path.cwd(), value)
-            table[field.name] = value
-    return _plain(table | ({"faults": faults} if faults else {}))  # type: ignore[no-any-return]
+    fields = _fields(part, defaults) if kind else {}
+    return _plain(table | fields | ({"faults": faults} if faults else {}))  # type: ignore[no-any-return]
+
+
+def _fields(part: Any, defaults: bool) -> Table:
+    """The fields of a part by name: all, or those that are not at their default."""
+    table: Table = {}
+    for name in [field.name for field in dataclasses.fields(part) if field.init] if defaults else _told(part):
+        value = getattr(part, name)
+        nested = _nested_section(type(part), name)
+        if nested and isinstance(value, tuple):
+            value = [_as_table(nested, v, defaults) for v in value]
+        elif nested and (dataclasses.is_dataclass(value) or callable(value)):
+            value = _as_table(nested, value, defaults)
+        elif name in _FILES and value is not None:
+            value = _absolute(Path.cwd(), value)
+        table[name] = value
+    return table
 
 
 def _plain(value: Any) -> Any:
@@ -311,10 +382,17 @@ def _plain(value: Any) -> Any:
 # -- building the parts ------------------------------------------------------------------------------------------------
 
 
+_OF_ALGORITHMS = ("step", "direction", "weights", "compress", "rule", "algorithm")  # fields that have kinds of their own
+
+
 def _nested_section(cls: type, field: str) -> str | None:
     """Which section's kinds a field takes, where it is not a plain value."""
     if issubclass(cls, algorithms.Algorithm):
-        return {"step": "step", "eta": "schedule", "p": "schedule"}.get(field)
+        return {"eta": "schedule", "p": "schedule"}.get(field, field if field in _OF_ALGORITHMS else None)
+    if cls is tasks.Validation and field == "data":
+        return "data"
+    if cls is network.Timing and field in _QUANTITIES:
+        return "quantity"
     return "network" if cls is network.Cycle and field == "networks" else None
 
 
@@ -354,15 +432,15 @@ def _dataclass(cls: type, table: Any, path: str, given: Table | None = None) -> 
         raise InputError(path, table, "a table")
     fields = [f for f in dataclasses.fields(cls) if f.init]
     _known_keys(table, [f.name for f in fields], path)
-    values: Table = {}
+    values: Table = {key: value for key, value in (given or {}).items() if key in [f.name for f in fields]}
     for key, value in table.items():
         nested, here = _nested_section(cls, key), f"{path}.{key}"
         if nested == "network":
             if not isinstance(value, list):
                 raise InputError(here, value, "a list of networks, each a table with a kind")
             values[key] = tuple(_build(nested, v, _numbered(here, value, k), given) for k, v in enumerate(value))
-        elif nested and (isinstance(value, dict) or nested == "step"):
-            values[key] = _build(nested, value, here)
+        elif nested and (isinstance(value, dict) or nested in (*_OF_ALGORITHMS, "data")):
+            values[key] = _algorithm(value, here) if nested == "algorithm" else _build(nested, value, here)
         else:
             values[key] = _typed(cls, key, value, here)
     for f in fields:
@@ -406,8 +484,9 @@ def _hints(cls: type) -> dict[str, Any]:
 @cache
 def _adapter(cls: type, field: str) -> pydantic.TypeAdapter[Any]:
     hint = _hints(cls)[field]
-    if typing.get_origin(hint) in _UNIONS:  # a schedule is a table or a callable, never a plain value
-        plain = tuple(part for part in typing.get_args(hint) if typing.get_origin(part) is not Callable)
+    if typing.get_origin(hint) in _UNIONS:  # what has a kind is a table or a callable, never a plain value
+        others = typing.get_args(hint)
+        plain = tuple(p for p in others if typing.get_origin(p) is not Callable and not dataclasses.is_dataclass(p))
         hint = typing.Union[plain]  # noqa: UP007
     return pydantic.TypeAdapter(hint)
 
@@ -444,5 +523,5 @@ def _wanted(hint: Any) -> str:
         count = "" if parts[-1] is ... else f"{len(parts)} "
         return f"a list of {count}{_WORDS.get(parts[0], 'value')}s"
     if origin in _UNIONS:
-        return " or ".join(_wanted(part) for part in parts if part not in (str, type(None)))
+        return " or ".join(dict.fromkeys(_wanted(part) for part in parts if part not in (str, type(None))))
     return "a table with a kind"

@@ -210,6 +210,8 @@ def columns(records: list[Record]) -> dict[str, Any]:
             table[f"{name}_best"] = [float(v.max() if name == "accuracy" else v.min()) for v in values]
     table["messages"] = [r.messages for r in records]
     table["bytes"] = [r.bytes for r in records]
+    if records and records[0].seconds is not None:  # not "seconds": those are the computer's own, in the summary
+        table["simulated_seconds"] = [r.seconds for r in records]
     if records and len(records[0].accuracy) <= _PER_DEVICE_LIMIT:
         for name in ("accuracy", "loss", "distance"):
             table[f"device_{name}"] = [getattr(r, name).astype(np.float32).tolist() for r in records]

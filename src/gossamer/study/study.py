@@ -8,7 +8,7 @@ from typing import Any, Literal
 from gossamer.algorithms import WPM, Algorithm
 from gossamer.engines import Measure, Plan
 from gossamer.errors import InputError
-from gossamer.network import Network, Random
+from gossamer.network import Network, Random, Timing
 from gossamer.tasks import Data, Digits, Iid, Model, Softmax, Task
 from gossamer.tasks.data import Source
 from gossamer.tasks.splits import Split, SplitRule
@@ -17,6 +17,8 @@ from gossamer.tasks.splits import Split, SplitRule
 @dataclass(frozen=True)
 class Study:
     """What is run. Every part is a frozen dataclass, so that two studies are equal if they say the same.
+
+    `timing`: how long devices and links take; the run then reports simulated seconds beside rounds and bytes.
 
     >>> Study(algorithm=WPM.robust(p=15), network=Random(devices=10, density=0.2), rounds=100).seed
     0
@@ -35,6 +37,7 @@ class Study:
     device: str = "cpu"
     threads: int = 0
     name: str = "study"
+    timing: Timing | None = None
 
     def __post_init__(self) -> None:
         if not self.name or "/" in self.name or self.name.startswith(".") or not self.name.isprintable():
@@ -43,10 +46,12 @@ class Study:
             raise InputError("dtype", self.dtype, '"float32" or "float64"')
 
     def with_seed(self, seed: int) -> Study:
-        """The same study on other links, batches, start and synthetic data: every such seed moves by the same amount."""
+        """The same study on other links, times, batches, start and synthetic data: all seeds move by the same amount."""
         shift = seed - self.seed
         data = _shifted(self.data, shift) if hasattr(self.data, "split") else self.data
-        return replace(self, seed=seed, network=_shifted(self.network, shift), data=data)
+        network, timing = _shifted(self.network, shift), _shifted(self.timing, shift)
+        algorithm = _shifted(self.algorithm, shift)  # random places of a compressor, numbers of mini-batches
+        return replace(self, seed=seed, algorithm=algorithm, network=network, timing=timing, data=data)
 
     def plan(self, data: Data | None = None) -> Plan:
         """What an engine needs. `data`: already loaded, so that many runs share one copy."""
@@ -70,6 +75,7 @@ class Study:
             self.dtype,
             self.device,
             self.threads,
+            self.timing,
         )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -57,8 +58,10 @@ def sweep(
     with ProcessPoolExecutor(workers or os.cpu_count() or 1, context, initializer=_worker, initargs=(os.getpid(),)) as pool:
         # the longest first, so that no core is left waiting for one at the end
         ordered = sorted(missing, key=lambda path: -work[path])
-        running: dict[Future[None], Path] = {pool.submit(_run_cell, spec.dumps(missing[path]), path): path for path in ordered}
+        running: dict[Future[None], Path] = {}
         try:
+            with _interrupts_held():  # the processes start here
+                running |= {pool.submit(_run_cell, spec.dumps(missing[path]), path): path for path in ordered}
             while running:
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     done += work[running.pop(future)]
@@ -72,8 +75,7 @@ def sweep(
 
 def cell_path(folder: Path, study: Study) -> Path:
     """Where a study's cell is kept: named by its method and by a digest of all that it says."""
-    digest = hashlib.blake2b(spec.dumps(replace(study, name="cell")).encode(), digest_size=8).hexdigest()
-    return folder / f"{type(study.algorithm).__name__.lower()}-{study.network.devices}-{digest}"
+    return folder / f"{type(study.algorithm).__name__.lower()}-{study.network.devices}-{spec.digest(study)}"
 
 
 def read_cell(path: Path, study: Study) -> Cell:
@@ -93,8 +95,23 @@ def _work(study: Study) -> float:
     return study.network.devices * (study.rounds + 5 * measured) + 100
 
 
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C wait: a process that is started meanwhile holds it until its `_worker` can take it without a traceback."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+_stopped = threading.Event()  # in a worker: Ctrl-C has come, and no further cell is begun
+
+
 def _worker(parent: int) -> None:
     """Each process has one core: threads of a second one would only get in the way of its neighbours."""
+    signal.signal(signal.SIGINT, lambda number, frame: _stopped.set())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     import torch
 
     torch.set_num_threads(1)
@@ -109,6 +126,8 @@ def _end_with(parent: int) -> None:
 
 
 def _run_cell(text: str, path: Path) -> None:
+    if _stopped.is_set():
+        raise KeyboardInterrupt
     (study,) = spec.studies(spec.parse(text))
     data = _loaded(cast(Hashable, study.data))
     try:
@@ -116,6 +135,7 @@ def _run_cell(text: str, path: Path) -> None:
     except Diverged:
         pass  # a result like any other: the summary says when
     except Interrupted as error:
+        _stopped.set()
         raise KeyboardInterrupt from error
 
 

@@ -1,6 +1,6 @@
 """What is learned: data, how it is split among devices, and a model. Knows nothing of networks."""
 
-from gossamer.tasks.data import Arrays, Cifar10, Data, Digits, FashionMnist, Mnist, from_arrays, from_dataset
+from gossamer.tasks.data import Arrays, Cifar10, Data, Digits, FashionMnist, Mnist, Validation, from_arrays, from_dataset
 from gossamer.tasks.learner import Learner, Scores
 from gossamer.tasks.linear import LinearRegression, LogisticRegression, Softmax, Svm
 from gossamer.tasks.modules import Cnn, Mlp, Module
@@ -33,6 +33,7 @@ __all__ = [
     "Svm",
     "Task",
     "Uneven",
+    "Validation",
     "Worker",
     "from_arrays",
     "from_dataset",

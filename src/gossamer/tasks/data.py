@@ -186,6 +186,38 @@ class Arrays:
             raise DataError(f"{path}: {error}") from error
 
 
+@dataclass(frozen=True)
+class Validation:
+    """Other data for choosing on: a share of the *training* samples, by a named draw, takes the place of the test samples.
+
+    They are no longer trained on, and the true test samples are not looked at: what is chosen here can be tested there.
+
+    >>> data, whole = Validation(Digits(), share=0.1).load(), Digits().load()
+    >>> data.samples + len(data.x_test) == whole.samples
+    True
+    """
+
+    data: Source
+    share: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise InputError("share", self.share, "a number above 0 and below 1")
+        if hasattr(self.data, "split"):
+            raise InputError("data", type(self.data).__name__, "data that are not synthetic: those have no test samples")
+
+    def load(self) -> Data:
+        whole = self.data.load()
+        held = math.ceil(self.share * whole.samples)
+        if held >= whole.samples:
+            raise InputError("share", self.share, f"a share that leaves some of the {whole.samples} samples to train on")
+        order = torch.from_numpy(draws.permutation(whole.samples, self.seed, "validation"))
+        # in their own order: a split by rule then deals them out much as it would the whole
+        test, train = order[:held].sort().values, order[held:].sort().values
+        return Data(whole.x[train], whole.y[train], whole.x[test], whole.y[test], whole.name, whole.classes)
+
+
 def from_arrays(
     x: ArrayLike | torch.Tensor,
     y: ArrayLike | torch.Tensor,

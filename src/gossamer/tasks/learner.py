@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gossamer import draws
+from gossamer.errors import InputError
 
 Buffers = dict[str, Tensor]
 
@@ -61,6 +62,11 @@ class Learner(ABC):
     @abstractmethod
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         """Each device's mean loss over its batch, as in `gradient`."""
+
+    def conjugate(self, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Where the gradient of each device's mean loss over x [devices, samples, …] is z; few models have it."""
+        name = type(self).__name__.strip("_").removesuffix("Learner")
+        raise InputError("model", name, '"least-squares", the one model whose loss has a conjugate in closed form')
 
     @abstractmethod
     def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:

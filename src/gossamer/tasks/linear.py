@@ -118,6 +118,19 @@ class _LeastSquaresLearner(LinearLearner):
     def _right(self, outputs: Tensor, y: Tensor) -> Tensor:
         return outputs.new_full((len(outputs), 1), math.nan)
 
+    def conjugate(self, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """(XᵀX/n + l2·I)·w = z + Xᵀy/n, by Cholesky's factors."""
+        n, across = x.shape[1], x.transpose(1, 2)
+        curvature = torch.bmm(across, x) / n + self.l2 * torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
+        factor, failed = torch.linalg.cholesky_ex(curvature)
+        pivots = factor.diagonal(dim1=1, dim2=2)
+        # The square root of what rounding leaves of a pivot that is 0
+        lowest = math.sqrt(x.shape[2] * torch.finfo(x.dtype).eps) * pivots.amax(1)
+        if failed.any() or (pivots.amin(1) <= lowest).any():
+            accepted = "a number above 0, since a device has fewer samples than its loss has curvatures"
+            raise InputError("model.l2", self.l2, accepted)
+        return torch.cholesky_solve(z[:, :, None] + torch.bmm(across, y[:, :, None]) / n, factor).squeeze(2)
+
 
 class _LogisticLearner(LinearLearner):
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:

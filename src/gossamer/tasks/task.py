@@ -136,6 +136,13 @@ class Worker:
         x, y, keys = self._drawn(t, step, None)
         return self.learner.loss(w, x, y, self.buffers, keys)
 
+    def conjugate(self, z: Tensor) -> Tensor:
+        """Where the gradient of each row's whole loss, over all of its device's samples, is z."""
+        if self._batch:
+            raise InputError("batch", self._batch, "0, all of a device's samples: the dual problem is that of the whole loss")
+        x, y, _ = self._drawn(0, 0, None)
+        return self.learner.conjugate(z, x, y)
+
     def scores(self, w: Tensor) -> Scores:
         """Every row on the test samples."""
         return self.learner.scores(w, self._x_test, self._y_test, self.buffers)

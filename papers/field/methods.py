@@ -1,0 +1,119 @@
+"""The table of methods: rounds and megabytes to the target on three networks, one label a device, 10 devices.
+
+Every rate is the best of a grid on a seed that is not reported. A method that refuses a network says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import gossamer as gs
+from gossamer.algorithms.recipes import CATALOGUE, Entry
+from gossamer.engines import Simulator
+from gossamer.study import Study
+from gossamer.study.sweep import Cell
+from papers.field.paper import NETWORKS
+from papers.wpm.paper import Results, Scale, number, rounds_to_target, studies, study, write_csv
+from papers.wpm.tuning import Method, grid, tuned
+
+TITLE = "every method of the catalogue: rounds and megabytes to the target on three networks; one label a device"
+
+SPLIT = "noniid"
+
+
+def setting(scale: Scale, network: str) -> Scale:
+    tiny = scale.name == "tiny"
+    return replace(
+        scale,
+        network=NETWORKS[network],
+        rounds=scale.rounds if tiny else 300,
+        every=scale.every if tiny else 10,
+        seeds=min(3, scale.seeds),
+        tuning_seeds=scale.tuning_seeds[:1],
+        grid=scale.grid if tiny else (0.005, 0.01, 0.02, 0.04, 0.08, 0.16),
+        # Most methods end a round with the mix, and are measured there; the others after it too.
+        measure_at="after_mix",
+    )
+
+
+def method(name: str) -> Method:
+    return Method(name, lambda eta: CATALOGUE[name].make(eta=eta))
+
+
+def refusal(scale: Scale, entry: Entry, devices: int) -> str | None:
+    """Why a method does not run on a network, found by running one round."""
+    try:
+        one = replace(study(scale, entry.make(), devices, SPLIT, 0), data=gs.Digits(), rounds=2)
+        Simulator(one.plan()).advance(1)
+    except gs.InputError as error:
+        return error.accepted
+    return None
+
+
+def runs(scale: Scale) -> Iterator[tuple[str, str, Scale]]:
+    """The methods that run on each network."""
+    for network in NETWORKS:
+        here = setting(scale, network)
+        for name, entry in CATALOGUE.items():
+            if refusal(here, entry, scale.table_devices[0]) is None:
+                yield network, name, here
+
+
+def cells(scale: Scale) -> list[Study]:
+    return [run for _, name, here in runs(scale) for run in grid(here, [method(name)], scale.table_devices[0], SPLIT)]
+
+
+def then(scale: Scale, results: Results) -> list[Study]:
+    """What is reported, once the rates are known."""
+    devices = scale.table_devices[0]
+    found = []
+    for _, name, here in runs(scale):
+        best = tuned(results.under(here), method(name), devices, SPLIT, scale.target)
+        found += studies(here, [(method(name).at(best.eta), devices, SPLIT)])
+    return found
+
+
+def make(scale: Scale, results: Results, out: Path) -> list[Path]:
+    devices = scale.table_devices[0]
+    able = {(network, name) for network, name, _ in runs(scale)}
+    rows = []
+    for name, entry in CATALOGUE.items():
+        for network in NETWORKS:
+            here = results.under(setting(scale, network))
+            row = {"method": name, "file": entry.file, "paper": entry.paper, "needs": entry.needs, "network": network}
+            if (network, name) not in able:
+                why = refusal(here.scale, entry, devices)
+                rows.append(row | {"eta": "", "rounds": "refuses", "rounds_95": "", "megabytes": "", "why": why})
+                continue
+            best = tuned(here, method(name), devices, SPLIT, scale.target)
+            key = (method(name).at(best.eta), devices, SPLIT)
+            rounds = number(here.over_seeds(key, rounds_to_target(scale)))
+            sent = number(here.over_seeds(key, _megabytes(scale)), 2)
+            shown = {"rounds": rounds["ours"] or f"> {here.scale.rounds}", "rounds_95": rounds["ours_95"]}
+            rows.append(row | {"eta": best.eta} | shown | {"megabytes": sent["ours"], "why": ""})
+    write_csv(out / "methods.csv", rows)
+    (out / "methods.md").write_text(_table(scale, rows))
+    return [out / "methods.csv", out / "methods.md"]
+
+
+def _megabytes(scale: Scale):  # type: ignore[no-untyped-def]
+    def sent(cell: Cell) -> float | None:
+        t = rounds_to_target(scale)(cell)
+        return None if t is None else float(cell.metrics["bytes"][list(cell.metrics["round"]).index(t)]) / 1e6
+
+    return sent
+
+
+def _table(scale: Scale, rows: list[dict[str, object]]) -> str:
+    """The same as Markdown, a line a method."""
+    lines = [
+        f"| method | file | paper | needs | {' | '.join(f'{name}: rounds / MB' for name in NETWORKS)} |",
+        "|---|---|---|---|" + "---|" * len(NETWORKS),
+    ]
+    for name, entry in CATALOGUE.items():
+        several = [row for row in rows if row["method"] == name]
+        found = [f"{row['rounds']} / {row['megabytes']}" if row["megabytes"] != "" else str(row["rounds"]) for row in several]
+        lines.append(f"| {name} | `{entry.file}` | {entry.paper} | {entry.needs} | {' | '.join(found)} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,23 @@
+"""The whole field on the same links: the source paper's setting, one label a device, every method with its own best rate."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import gossamer as gs
+from papers.wpm import paper as wpm
+from papers.wpm.paper import Results, Scale
+
+__all__ = ["HERE", "NETWORKS", "TINY", "Results", "Scale"]
+
+HERE = Path(__file__).parent
+
+
+def fixed_ring(devices: int, seed: int) -> gs.Network:
+    """A ring that never changes: some methods need links that stay."""
+    return gs.Ring(devices)
+
+
+NETWORKS = {"static ring": fixed_ring, "random ring": wpm.random_ring, "density 0.1": wpm.Density(0.1)}
+TINY = replace(wpm.TINY, rounds=40, grid=(0.05, 0.2))

@@ -1,0 +1,57 @@
+"""NIDS: a network-independent step size for decentralised optimisation, on static links.
+
+Z. Li, W. Shi, M. Yan. "A decentralized proximal-gradient method with network independent step-sizes and separated
+convergence rates." IEEE Transactions on Signal Processing 67, 2019; here without a non-smooth part.
+
+Assumes connected links that never change, smooth convex losses, full gradients for exactness, and a constant rate below
+2/L, whatever the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor
+
+from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_static
+from gossamer.algorithms.schedules import check_eta
+from gossamer.network.base import Network
+
+
+@dataclass(frozen=True)
+class NIDS(Algorithm):
+    """D² with the lazy weights (I + W)/2, by which any connected network and any rate below 2/L will do.
+
+        x¹     = x⁰ − η·d⁰
+        x^{k+1} = (I + W)/2·(2·x^k − x^{k−1} − η·d^k + η·d^{k−1})
+
+    >>> NIDS(eta=0.1)
+    NIDS(eta=0.1)
+    """
+
+    eta: float = 0.01
+
+    def __post_init__(self) -> None:
+        check_eta(self.eta)
+
+    @property
+    def ends_with(self) -> Literal["step", "mix"]:
+        return "mix"
+
+    def check(self, network: Network) -> None:
+        super().check(network)
+        check_static(self, network)
+
+    def init(self, w0: Tensor) -> State:
+        return {"w": w0.clone(), "stepped": w0.clone()}
+
+    def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
+        x, stepped = state["w"], state["w"] - self.eta * grad(state["w"])
+        if t == 0:
+            return {"w": stepped.clone(), "stepped": stepped}
+        ahead = x + stepped - state["stepped"]
+        return {"w": (ahead + mix(ahead)) / 2, "stepped": stepped}
+
+    def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
+        return 2 * state["w"] - self.eta * grad(state["w"]) - state["stepped"]

@@ -1,0 +1,73 @@
+"""Stochastic gradient push: push-sum averaging for links that go one way, with a local step.
+
+M. Assran, N. Loizou, N. Ballas, M. Rabbat. "Stochastic gradient push for distributed deep learning." ICML 2019; after
+A. Nedić, A. Olshevsky. "Distributed optimization over time-varying directed graphs." IEEE TAC 60, 2015.
+
+Assumes that over every B rounds the links, one way or both, lead from every device to every other. A device needs to know
+how many it sends to, not who receives. The sum of x is kept, so the mean of what devices agree on is right, though the
+weights of a row do not sum to 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
+from gossamer.algorithms.schedules import Schedule, at, check_eta
+from gossamer.network.base import Network
+from gossamer.network.weights import PushSum, WeightRule
+
+
+@dataclass(frozen=True)
+class StochasticGradientPush(Algorithm):
+    """Each splits what it has over itself and those it can send to; the pushed weight w undoes the bias of that.
+
+        x_i ← x_i − η·d_i(z_i)                    a step, with the gradient at the model
+        x_i⁺ = Σ_j p_ij·x_j    w_i⁺ = Σ_j p_ij·w_j    p_ij = 1/(1 + how many j sends to)
+        z_i⁺ = x_i⁺/w_i⁺                           the model
+
+    >>> StochasticGradientPush(eta=0.05).label
+    'SGP'
+    """
+
+    eta: float | Schedule = 0.01
+
+    def __post_init__(self) -> None:
+        check_eta(self.eta)
+
+    @property
+    def weights(self) -> WeightRule:
+        return PushSum()
+
+    @property
+    def ends_with(self) -> Literal["step", "mix"]:
+        return "mix"
+
+    @property
+    def label(self) -> str:
+        return "SGP"
+
+    def check(self, network: Network) -> None:
+        """Any links will do, one-way ones too."""
+
+    def init(self, w0: Tensor) -> State:
+        return {"x": w0.clone(), "weight": torch.ones_like(w0[:, :1])}
+
+    def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
+        x = self._stepped(state, grad, mix, t)
+        pushed = mix(torch.cat([x, state["weight"]], 1))  # one message: the vector and its weight
+        return {"x": pushed[:, :-1].contiguous(), "weight": pushed[:, -1:].contiguous()}
+
+    def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
+        return self._stepped(state, grad, mix, t) / state["weight"]
+
+    def models(self, state: State) -> Tensor:
+        return state["x"] / state["weight"]
+
+    def _stepped(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
+        z = self.models(state)
+        return descend(state["x"].clone(), grad(z), at(self.eta, t, mix.devices, z))

@@ -1,0 +1,118 @@
+"""What goes around a method and changes what it sees of its neighbours, and nothing else.
+
+A wrapper is an algorithm too. It hands the method inside a mix that is worked out link by link, from `mix.neighbours`.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import torch
+from torch import Tensor
+
+from gossamer.algorithms.base import Algorithm, Gradient, Mix, Neighbours, State
+from gossamer.algorithms.wpm import WPM
+from gossamer.mirror import columns_at_once, root, signed_power_
+from gossamer.network.base import Network
+from gossamer.network.weights import WeightRule
+
+
+@dataclass(frozen=True)
+class LinkMix:
+    """`Mix` by way of what each device has in front of it; subclasses say what that is."""
+
+    mix: Mix
+
+    @abstractmethod
+    def neighbours(self, x: Tensor) -> Neighbours: ...
+
+    @abstractmethod
+    def mean(self, x: Tensor, star: bool = False) -> Tensor: ...
+
+    @property
+    def devices(self) -> Tensor:
+        return self.mix.devices
+
+    @property
+    def active(self) -> Tensor | None:
+        return self.mix.active
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.power_mean(x, 1)
+
+    def exactly(self, x: Tensor) -> Tensor:
+        return self.power_mean(x, 1)
+
+    def power_mean(self, w: Tensor, p: float) -> Tensor:
+        flat = w.reshape(len(w), -1)
+        return _power_means(self.neighbours(flat), flat, p).view_as(w)
+
+    def sending(self, message: int, first: int) -> Self:
+        return replace(self, mix=self.mix.sending(message, first))
+
+
+@dataclass(frozen=True)
+class Wrapper(Algorithm):
+    """A method with another mix; all else is the method's own."""
+
+    algorithm: Algorithm
+
+    @abstractmethod
+    def through(self, mix: Mix, t: int) -> Mix:
+        """The mix that the method inside is given in round t."""
+
+    @property
+    def weights(self) -> WeightRule:
+        return self.algorithm.weights
+
+    @property
+    def ends_with(self) -> Literal["step", "mix"]:
+        return self.algorithm.ends_with
+
+    def init(self, w0: Tensor) -> State:
+        return self._inside.init(w0)
+
+    def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
+        return self._inside.round(state, grad, self.through(mix, t), t)
+
+    def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
+        return self._inside.halfway(state, grad, self.through(mix, t), t)
+
+    def models(self, state: State) -> Tensor:
+        return self._inside.models(state)
+
+    def check(self, network: Network) -> None:
+        self.algorithm.check(network)
+
+    def p_at(self, t: int) -> float:
+        return self.algorithm.p_at(t)
+
+    @property
+    def _inside(self) -> Algorithm:
+        """The method inside. WPM may keep its state in the dual and mix that; here it has to send its models."""
+        if not isinstance(self.algorithm, WPM):
+            return self.algorithm
+        inside = copy.copy(self.algorithm)
+        object.__setattr__(inside, "_settled", lambda state: state)
+        return inside
+
+
+def _power_means(near: Neighbours, like: Tensor, p: float) -> Tensor:
+    """(Σ_j a_ij·x_j^[p])^[1/p] for every receiver, in float64, some columns at a time; a new tensor like `like`.
+
+    For p > 1 each neighbourhood divides by its own largest |x_j| first, so that any magnitudes and powers will do.
+    """
+    result, weight, receiver = torch.empty_like(like), near.weight.double()[:, None], near.receiver
+    width = columns_at_once(len(receiver))
+    for value, out in zip(near.value.split(width, 1), result.split(width, 1), strict=True):
+        x, z = value.double(), torch.zeros(out.shape, dtype=torch.float64, device=out.device)
+        if p == 1:
+            out.copy_(z.index_add_(0, receiver, x * weight))
+            continue
+        scale = torch.zeros_like(z).scatter_reduce_(0, receiver[:, None].expand_as(x), x.abs(), "amax")
+        scale[scale == 0] = 1.0
+        out.copy_(root(z.index_add_(0, receiver, signed_power_(x / scale[receiver], p) * weight), p).mul_(scale))
+    return result
