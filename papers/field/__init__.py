@@ -1,7 +1,7 @@
 """Every method of the catalogue on the same links. `gossamer reproduce field --list` lists the parts."""
 
-from papers.field import broken, methods
+from papers.field import broken, composition, methods
 
 TABLES_AND_FIGURES = (methods,)
 THEORY = ()
-STUDIES = (broken,)
+STUDIES = (composition, broken)

@@ -20,4 +20,4 @@ def fixed_ring(devices: int, seed: int) -> gs.Network:
 
 
 NETWORKS = {"static ring": fixed_ring, "random ring": wpm.random_ring, "density 0.1": wpm.Density(0.1)}
-TINY = replace(wpm.TINY, rounds=40, grid=(0.05, 0.2))
+TINY = replace(wpm.TINY, rounds=40, grid=(0.05, 0.2), figure_devices=(10,))
