@@ -308,8 +308,18 @@ def to_table(study: Study, defaults: bool = True) -> Table:
 
 def digest(study: Study) -> str:
     """A short name for what a study says. A later version's new options do not give it another: defaults are left out."""
-    text = json.dumps(to_table(dataclasses.replace(study, name="study"), defaults=False), sort_keys=True)
+    table = _in_floats(to_table(dataclasses.replace(study, name="study"), defaults=False))
+    text = json.dumps(table, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _in_floats(value: Any) -> Any:
+    """p = 1 and p = 1.0 say the same."""
+    if isinstance(value, dict):
+        return {key: _in_floats(v) for key, v in value.items()}
+    if isinstance(value, list):
+        return [_in_floats(v) for v in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _told(part: Any) -> list[str]:
