@@ -1,10 +1,11 @@
-"""The paper's IID claim on the real MNIST, in DESIGN.md's setting; and CIFAR-10 with the linear SVM."""
+"""Real MNIST: the paper's IID claim, and methods that correct the drift of one label a device. CIFAR-10 with the linear SVM."""
 
 from __future__ import annotations
 
 import pytest
 
 import gossamer as gs
+from gossamer.algorithms.recipes import quasi_global, tracking
 from gossamer.study import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.data]
@@ -33,6 +34,25 @@ def test_a_higher_power_reaches_88_percent_sooner(mnist: gs.Data, seed: int) -> 
     one, fifteen = (run.summary["rounds_to_accuracy"]["0.88"] for run in (plain, power))
     assert 170 <= one <= 205
     assert fifteen <= 0.85 * one
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "rounds"),
+    [(quasi_global(0.04), 80), (tracking(0.04), 100)],
+    ids=["quasi-global", "tracking"],
+)
+def test_drift_corrected_methods_are_fast_on_one_label_a_device(mnist: gs.Data, algorithm: gs.Algorithm, rounds: int) -> None:
+    study = gs.Study(
+        algorithm,
+        gs.RandomRing(10),
+        mnist,
+        gs.OneLabel(),
+        batch=128,
+        rounds=rounds,
+        measure=gs.Measure(every=5, at="after_step", accuracy_targets=(0.88,)),
+        threads=1,
+    )
+    assert gs.run(study).summary["rounds_to_accuracy"]["0.88"] is not None
 
 
 def test_cifar10_with_the_linear_svm(cifar10: gs.Data) -> None:

@@ -42,7 +42,7 @@ def setting(scale: Scale, density: float, devices: int) -> Scale:
         rounds=scale.map_rounds if devices <= AT_MOST else scale.map_rounds * 2 // 3,
         seeds=min(scale.map_seeds, scale.seeds),
         tuning_seeds=scale.tuning_seeds[:1],
-        grid=tuple(eta for eta in scale.grid if 0.006 < eta < 0.3) or scale.grid,
+        grid=tuple(eta for eta in scale.grid if 0.003 < eta < 0.3) or scale.grid,
         test=0 if scale.name == "tiny" else 1000,
     )
 
@@ -108,13 +108,13 @@ def _map(scale: Scale, devices: int, shown: Shown, out: Path) -> Path:
     names = [method.name for method in methods(devices) if method is not BASE]
     splits, densities = list(SPLIT_NAMES), scale.map_densities
     with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(1, len(names), figsize=(1.2 + 2.9 * len(names), 3.2), sharey=True, squeeze=False)
+        figure, axes = plt.subplots(1, len(names), figsize=(max(7.5, 1.2 + 2.9 * len(names)), 3.2), sharey=True, squeeze=False)
         for axis, name in zip(axes[0], names, strict=True):
             share = np.full((len(splits), len(densities)), np.nan)
             for i, split in enumerate(splits):
                 for k, density in enumerate(densities):
                     base, rounds, saved = shown[devices, name, density, split]
-                    text = "neither" if base is None and rounds is None else "only it" if base is None else "only p=1"
+                    text = "neither" if base is None and rounds is None else "only\nit" if base is None else "only\np = 1"
                     if saved is not None:
                         share[i, k], sure = saved.mean, saved.half is not None and abs(saved.mean) > saved.half
                         text = f"{saved.mean:+.0%}" if sure else f"({saved.mean:+.0%})"

@@ -29,7 +29,7 @@ RULES: dict[str, tuple[gs.StepRule, bool]] = {  # the rule, and whether the powe
     "ratio, as printed": (gs.Ratio("printed"), False),
     "plain step": (gs.Plain(), False),
 }
-SEEDS = 3
+SEEDS = 2
 
 
 def algorithm(scale: Scale, name: str, p: float) -> gs.WPM:
