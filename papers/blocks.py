@@ -15,7 +15,7 @@ import re
 import sys
 from pathlib import Path
 
-_BLOCK = re.compile(r"<!-- csv (?P<path>\S+)(?P<where>[^;]*);(?P<columns>[^>]*?)-->\n.*?<!-- end -->", re.DOTALL)
+_BLOCK = re.compile(r"<!-- csv (?P<path>[^\s;]+\.csv)(?P<where>[^;\n]*);(?P<columns>[^\n]*?)-->\n.*?<!-- end -->", re.DOTALL)
 
 
 def filled(path: Path) -> str:
