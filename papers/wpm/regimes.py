@@ -101,7 +101,7 @@ Shown = dict[tuple[int, str, float, str], tuple[Interval | None, Interval | None
 
 
 def _map(scale: Scale, devices: int, shown: Shown, out: Path) -> Path:
-    """A panel a method; blue: fewer rounds than tuned D-PSGD, red: more; a cross: not in the rounds given."""
+    """A panel a method; blue: fewer rounds than tuned D-PSGD, red: more; words: who did not get there in the rounds given."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 

@@ -17,7 +17,6 @@ from torch import Tensor
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
 from gossamer.algorithms.schedules import Schedule, at, check_eta
 from gossamer.errors import InputError
-from gossamer.network.base import Network
 from gossamer.network.weights import Clients, WeightRule
 
 
@@ -56,9 +55,6 @@ class FedAvg(Algorithm):
     @property
     def label(self) -> str:
         return f"FedAvg {self.local_steps} local steps" if self.local_steps > 1 else "FedAvg"
-
-    def check(self, network: Network) -> None:
-        """The links do not matter."""
 
     def init(self, w0: Tensor) -> State:
         return {"w": w0.clone(), "server": w0[:1].clone()}

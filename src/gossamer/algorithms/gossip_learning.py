@@ -17,7 +17,6 @@ from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
 from gossamer.algorithms.schedules import Schedule, at, check_eta
-from gossamer.network.base import Network
 from gossamer.network.weights import RandomPeer, WeightRule
 
 
@@ -47,9 +46,6 @@ class GossipLearning(Algorithm):
     @property
     def label(self) -> str:
         return "gossip learning"
-
-    def check(self, network: Network) -> None:
-        """Any links will do, one-way ones too."""
 
     def init(self, w0: Tensor) -> State:
         return {"w": w0.clone(), "age": torch.zeros_like(w0[:, :1])}

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
 from gossamer.algorithms.schedules import Schedule, at, check_eta
-from gossamer.network.base import Network
 from gossamer.network.weights import PushSum, WeightRule
 
 
@@ -50,9 +49,6 @@ class StochasticGradientPush(Algorithm):
     @property
     def label(self) -> str:
         return "SGP"
-
-    def check(self, network: Network) -> None:
-        """Any links will do, one-way ones too."""
 
     def init(self, w0: Tensor) -> State:
         return {"x": w0.clone(), "weight": torch.ones_like(w0[:, :1])}

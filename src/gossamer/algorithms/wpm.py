@@ -36,7 +36,6 @@ from gossamer.algorithms.schedules import Schedule, at, check_eta, check_p_sched
 from gossamer.algorithms.steps import Constant, Power, Ratio, Safe, StepRule
 from gossamer.errors import InputError
 from gossamer.mirror import PowerMap, inside_float32
-from gossamer.network.base import Network
 from gossamer.network.weights import Metropolis, WeightRule
 
 
@@ -109,10 +108,6 @@ class WPM(Algorithm):
             self.compress.label if self.compress else "",
         )
         return " ".join(part for part in parts if part)
-
-    def check(self, network: Network) -> None:
-        if network.directed and type(self.weights).__name__ != "RandomPeer":
-            super().check(network)
 
     def init(self, w0: Tensor) -> State:
         more = self.direction.init(w0)

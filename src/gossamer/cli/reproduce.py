@@ -11,13 +11,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 import gossamer
 from gossamer.errors import DataError, InputError, nearest
 from gossamer.study.store import write_atomically
+
+if TYPE_CHECKING:
+    from gossamer.study import Study
 
 
 def load_paper(name: str) -> ModuleType:
@@ -63,20 +66,16 @@ def reproduce(
     made = _made(scale.seeds, tiny)
     # All tables and figures are one sweep, and a second where some runs need what the first found. A study is long, and has
     # its own: what is done is then on the disk before the next begins.
-    alone = [] if tiny else [{part: module} for part, module in chosen.items() if module in paper.STUDIES]
-    together = {part: module for part, module in chosen.items() if {part: module} not in alone}
-    for group in [g for g in (together, *alone) if g]:
-        results = setting.Results(scale, {})
-        for phase in ("cells", "then"):
-            wanted = [
-                study
-                for module in group.values()
-                if hasattr(module, phase)
-                for study in (module.cells(scale) if phase == "cells" else module.then(scale, results))
-            ]
-            if wanted:
-                label = next(iter(group)) if len(group) == 1 else "runs"
-                results = _swept(setting, scale, results, wanted, folder, workers, quiet, label)
+    long = () if tiny else paper.STUDIES
+    groups = [{part: module for part, module in chosen.items() if module not in long}]
+    groups += [{part: module} for part, module in chosen.items() if module in long]
+    for group in filter(None, groups):
+        label = next(iter(group)) if len(group) == 1 else "runs"
+        how = (folder, workers, quiet, label)
+        first = [study for module in group.values() for study in module.cells(scale)]
+        results = _swept(setting.Results(scale, {}), first, *how)
+        then = [study for module in group.values() if hasattr(module, "then") for study in module.then(scale, results)]
+        results = _swept(results, then, *how)
         for part, module in group.items():
             paths = module.make(scale, results, where)
             _note(where / "made.json", name, part, made)
@@ -84,15 +83,15 @@ def reproduce(
                 typer.echo(f"{part}: {path}")
 
 
-def _swept(
-    setting: ModuleType, scale: Any, before: Any, studies: list[Any], folder: Path, workers: int, quiet: bool, label: str
-) -> Any:
-    """What was known before and the cells of these studies."""
+def _swept(results: Any, studies: list[Study], folder: Path, workers: int, quiet: bool, label: str) -> Any:
+    """The results, and the cells of these studies."""
     from gossamer.study.sweep import sweep
 
+    if not studies:
+        return results
     with _bar(quiet, label) as bar:
         cells = sweep(studies, folder, workers, bar)
-    return setting.Results(scale, {**before.by_study, **{cell.study: cell for cell in cells}})
+    return replace(results, by_study={**results.by_study, **{cell.study: cell for cell in cells}})
 
 
 def _made(seeds: int, tiny: bool) -> dict[str, object]:

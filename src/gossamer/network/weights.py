@@ -1,7 +1,7 @@
 """Mixing weights: from the links of a round to the numbers a_ij by which models are averaged.
 
 Every rule maps (links, t, seed) to `Weights`: symmetric and doubly stochastic, but for `RandomPeer` and `PushSum`. A rule is
-`fixed` if it draws nothing: the same links then have the same weights.
+`fixed` if it draws nothing: the same links then have the same weights; `one_way` if it takes links that go one way too.
 """
 
 from __future__ import annotations
@@ -76,6 +76,9 @@ class WeightRule(Protocol):
     @property
     def fixed(self) -> bool: ...
 
+    @property
+    def one_way(self) -> bool: ...
+
     def __call__(self, links: Links, t: int, seed: int) -> Weights: ...
 
 
@@ -135,6 +138,7 @@ class Metropolis:
     """The paper's weights: a_ij = min(1/(|N_i|+1), 1/(|N_j|+1)). A device needs only its neighbours' numbers of links."""
 
     fixed: ClassVar[bool] = True
+    one_way: ClassVar[bool] = False
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         return metropolis(links)
@@ -149,6 +153,7 @@ class Laplacian:
 
     alpha: float = 0.0
     fixed: ClassVar[bool] = True
+    one_way: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < math.inf:
@@ -167,6 +172,7 @@ class BestConstant:
     """
 
     fixed: ClassVar[bool] = True
+    one_way: ClassVar[bool] = False
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         if links.devices > 4000:
@@ -184,6 +190,7 @@ class OnePair:
     """One of the round's links, each as likely (SwarmSGD): needs a clock that all share, so it runs in a simulation only."""
 
     fixed: ClassVar[bool] = False
+    one_way: ClassVar[bool] = False
 
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         return one_pair(links, t, seed)
@@ -194,6 +201,7 @@ class Matching:
     """Pairs without a coordinator: a link is active if its named draw is the lowest at both of its ends."""
 
     fixed: ClassVar[bool] = False
+    one_way: ClassVar[bool] = False
 
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         return matching(links, t, seed)
@@ -207,6 +215,7 @@ class RandomPeer:
     """
 
     fixed: ClassVar[bool] = False
+    one_way: ClassVar[bool] = True
 
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         sender, receiver = _messages(links)
@@ -229,6 +238,7 @@ class PushSum:
     """
 
     fixed: ClassVar[bool] = True
+    one_way: ClassVar[bool] = True
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         sender, receiver = _messages(links)
@@ -245,6 +255,7 @@ class Clients:
 
     fraction: float = 1.0
     fixed: ClassVar[bool] = False
+    one_way: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
