@@ -24,7 +24,6 @@ from gossamer.algorithms import (
     NIDS,
     WPM,
     AllReduce,
-    Amplified,
     Constant,
     FedAvg,
     GossipLearning,
@@ -184,7 +183,6 @@ class Reference:
             WPM: self.wpm,
             SwarmSGD: self.swarm,
             AllReduce: self.all_reduce,
-            Amplified: self.amplified,
             StochasticGradientPush: self.push_sum,
             EXTRA: self.extra,
             D2: self.d2,
@@ -218,12 +216,13 @@ class Reference:
         """w̄_i = (Σ_j a_ij·w_j^[p])^[1/p], then w_i⁺ = (w̄_i^[p] − rate·d_i)^[1/p]; or the other way round."""
         a = self.shares(algorithm.weights, links, t, here)
         p = self.number(algorithm.p(t) if callable(algorithm.p) else algorithm.p)  # type: ignore[arg-type]
+        gain = self.number(algorithm.gain(t) if callable(algorithm.gain) else algorithm.gain)  # type: ignore[arg-type]
         before = x = {i: self.x[i] for i in here}
 
         def mean(x: Vectors) -> Vectors:
             inbox = self.send(x, a) if algorithm.compress is None else self.send_changes(algorithm, x, a, t)
             dual = {i: {j: power(received, p) for j, received in inbox[i].items()} for i in here}
-            means = {i: power(self.weighted(dual[i], a[i]), 1 / p) for i in here}
+            means = {i: gain * power(self.weighted(dual[i], a[i]), 1 / p) for i in here}
             if algorithm.compress is None:
                 return means
             return {i: x[i] + algorithm.pull * (means[i] - inbox[i][i]) for i in here}
@@ -403,15 +402,6 @@ class Reference:
         c = self.gradient(i, 0 * z, 0)
         H = np.stack([self.gradient(i, e, 0) - c for e in np.eye(len(z))], 1)
         return np.linalg.solve(H, z - c)
-
-    def amplified(self, algorithm: Amplified, t: int, links: Links, here: list[int]) -> Vectors:
-        """w̄_i = w₀ + gain·(Σ_j a_ij·w_j − w₀) at first, then the plain mean; w_i⁺ = w̄_i − η·d_i."""
-        neighbours = neighbours_of(links)
-        inbox = self.exchange({i: self.x[i] for i in here}, neighbours)
-        mean = {i: self.metropolis(inbox[i], i, neighbours) for i in here}
-        if t < algorithm.rounds:
-            mean = {i: self.start + self.number(algorithm.gain) * (mean[i] - self.start) for i in here}
-        return {i: mean[i] - self.eta(i, t) * self.gradient(i, mean[i], t) for i in here}
 
     def swarm(self, algorithm: SwarmSGD, t: int, links: Links, here: list[int]) -> Vectors:
         """Pairs step by themselves, then average; nobody else does anything."""

@@ -21,7 +21,6 @@ from gossamer.algorithms import (
     WPM,
     Algorithm,
     AllReduce,
-    Amplified,
     Constant,
     Cosine,
     Inverse,
@@ -35,6 +34,7 @@ from gossamer.algorithms import (
     Switch,
 )
 from gossamer.algorithms.base import ORDERS
+from gossamer.algorithms.recipes import gain_control
 from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.errors import InputError
 from gossamer.network import (
@@ -102,7 +102,7 @@ def check_against_reference(plan: Plan) -> None:
         SwarmSGD(0.05, pairs="matching"),
         SwarmSGD(0.05, local_steps=3, pairs="matching"),
         AllReduce(0.05),
-        Amplified(0.05, 1.1, 10),
+        gain_control(0.05, 1.1, 10),
     ],
     ids=repr,
 )

@@ -15,6 +15,7 @@ from reference import power
 
 import gossamer as gs
 from gossamer.algorithms import Algorithm, Clip, Mix, MixRule, Neighbours, State
+from gossamer.algorithms.recipes import gain_control
 from gossamer.algorithms.robust import _trimmed
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.errors import Diverged, InputError
@@ -160,7 +161,7 @@ METHODS: list[Algorithm] = [
     gs.DPSGD(0.05),
     gs.DPSGD(0.05, order="adapt-then-combine"),
     gs.SwarmSGD(0.05, local_steps=2, pairs="matching"),
-    gs.Amplified(0.05, 1.1, 5),
+    gain_control(0.05, 1.1, 5),
     gs.WPM(3, 0.02, gs.Constant()),  # which would keep its state in the dual
     gs.WPM.robust(3, 0.05),
     gs.WPM(1, 0.05, direction=gs.Tracking()),

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from gossamer import draws
-from gossamer.algorithms import DPSGD, WPM, Algorithm, AllReduce, Amplified, Constant, Matched, Power, Safe, SwarmSGD, Switch
+from gossamer.algorithms import DPSGD, WPM, Algorithm, AllReduce, Constant, Matched, Power, Safe, SwarmSGD, Switch
+from gossamer.algorithms.recipes import gain_control
 from gossamer.engines import Measure, Plan, Simulator, Snapshot
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.errors import Diverged, InputError
@@ -287,7 +288,7 @@ EVERY = [
     SwarmSGD(0.05, local_steps=2),
     SwarmSGD(0.05, pairs="matching"),
     AllReduce(0.05),
-    Amplified(0.05),
+    gain_control(0.05),
 ]
 MODELS = {"softmax": Softmax(), "batch norm": Cnn((2, 2), norm=True), "dropout": Mlp((4,), dropout=0.3)}
 

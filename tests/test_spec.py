@@ -70,7 +70,7 @@ methods = st.one_of(
     st.builds(algorithms.DPSGD, etas, points, orders),
     st.builds(algorithms.SwarmSGD, etas, count, st.sampled_from(["one", "matching"])),
     st.builds(algorithms.AllReduce, etas),
-    st.builds(algorithms.Amplified, etas, number, count),
+    st.builds(algorithms.WPM.robust, powers, etas, gain=number | st.builds(algorithms.Switch, number, count)),
     st.builds(algorithms.FedAvg, etas, count, st.floats(0.01, 1)),
     st.builds(algorithms.GossipLearning, etas),
     st.builds(algorithms.StochasticGradientPush, etas),

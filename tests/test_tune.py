@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gossamer as gs
+from gossamer.algorithms.recipes import gain_control
 from gossamer.errors import InputError
 from gossamer.study import spec
 from gossamer.study.space import BASELINE, RECIPES, Candidate, Choice, Log, Recipe, point
@@ -27,7 +28,7 @@ from gossamer.study.tune import FRESH_SEEDS, RATES, Score, Tuned, candidates, ch
 tuning = importlib.import_module("gossamer.study.tune")  # by name: it has a function of its own name
 
 STUDY = gs.Study(gs.DPSGD(), gs.Random(10, 0.2), split=gs.OneLabel(), rounds=90, measure=gs.Measure(every=10))
-FAST = Recipe("Fast", lambda eta: gs.Amplified(eta), {"eta": Log(0.01, 1)})
+FAST = Recipe("Fast", lambda eta: gain_control(eta), {"eta": Log(0.01, 1)})
 WILD = Recipe("Wild", lambda eta: gs.SwarmSGD(eta), {"eta": Log(0.01, 1)})
 
 
@@ -51,7 +52,7 @@ def speed_of(study: gs.Study) -> float | None:
     eta, noise = study.algorithm.eta, 0.002 * (study.seed % 3)
     if isinstance(study.algorithm, gs.SwarmSGD):
         return None if eta > 0.1 else 0.001
-    best, height = (0.2, 0.08) if isinstance(study.algorithm, gs.Amplified) else (0.05, 0.04)
+    best, height = (0.2, 0.08) if isinstance(study.algorithm, gs.WPM) else (0.05, 0.04)
     return height * float(np.exp(-(np.log(eta / best) ** 2))) + noise
 
 
@@ -122,7 +123,7 @@ def test_what_confirms_has_no_part_in_the_search(planted: list[gs.Study]) -> Non
 
 def test_methods_are_run_on_the_same_links_and_seeds(planted: list[gs.Study]) -> None:
     search()
-    for algorithm in (gs.DPSGD, gs.Amplified):
+    for algorithm in (gs.DPSGD, gs.WPM):
         last = [s for s in planted if s.data == STUDY.data and isinstance(s.algorithm, algorithm)]
         assert {(s.seed, s.network) for s in last} >= {(k, STUDY.with_seed(k).network) for k in range(FRESH_SEEDS)}
 
@@ -425,7 +426,8 @@ def test_what_the_command_says(here: Path, planted: list[gs.Study]) -> None:
     winner = Path("runs/tune-fleet/winner.toml")
     assert str(winner) in text
     (study,) = spec.studies(spec.read(winner))
-    assert isinstance(study.algorithm, gs.Amplified)
+    assert isinstance(study.algorithm, gs.WPM)
+    assert isinstance(study.algorithm.gain, gs.Switch)
     assert (study.name, study.rounds, study.data, study.seed) == ("fleet-tuned", 90, gs.Digits(), 0)
     assert winner.read_text().startswith("# Found by: gossamer tune fleet.toml --budget 60")
 

@@ -14,10 +14,10 @@ import matplotlib as mpl
 import numpy as np
 
 import gossamer as gs
-from gossamer.algorithms.recipes import quasi_global, tracking
+from gossamer.algorithms.recipes import gain_control, quasi_global, tracking
 from gossamer.report.figures import STYLE
 from gossamer.study import Study
-from papers.field.paper import Results, Scale
+from papers.field.paper import Results, Scale, on_held_out
 from papers.wpm.paper import Density, number, random_ring, rounds_to_target, studies, write_csv
 from papers.wpm.tuning import Method, Tuned, grid, tuned
 
@@ -27,13 +27,15 @@ SPLIT = "noniid"
 NETWORKS = {"density 0.05": Density(0.05), "density 0.1": Density(0.1), "random ring": random_ring, "density 0.5": Density(0.5)}
 METHODS = (
     Method("D-PSGD", lambda eta: gs.WPM(1, eta, gs.Matched())),
-    Method("gain 1.1 @20 (control)", lambda eta: gs.Amplified(eta, 1.1, 20)),
-    Method("WPM p = 15, robust", lambda eta: gs.WPM.robust(15, eta)),
-    Method("QG", lambda eta: quasi_global(eta, 0.9)),
-    Method("QG, p = 5 @20, then 1", lambda eta: quasi_global(eta, 0.9, gs.Switch(5, 20))),
-    Method("QG, p = 15 @20, then 1", lambda eta: quasi_global(eta, 0.9, gs.Switch(15, 20))),
-    Method("tracking (twice the bytes)", lambda eta: tracking(eta)),
-    Method("tracking, p = 5 @20, then 1", lambda eta: tracking(eta, gs.Switch(5, 20))),
+    Method("gain 1.1 @20 (control)", lambda eta: gain_control(eta, 1.1, 20)),
+    Method("p = 15", lambda eta: gs.WPM.robust(15, eta)),
+    Method("QG", lambda eta: quasi_global(eta)),
+    Method("QG, gain 1.1 @20 (control)", lambda eta: quasi_global(eta, gain=gs.Switch(1.1, 20))),
+    Method("QG, p = 5 @20", lambda eta: quasi_global(eta, p=gs.Switch(5, 20))),
+    Method("QG, p = 15 @20", lambda eta: quasi_global(eta, p=gs.Switch(15, 20))),
+    Method("tracking", lambda eta: tracking(eta)),
+    Method("tracking, gain 1.1 @20 (control)", lambda eta: tracking(eta, gain=gs.Switch(1.1, 20))),
+    Method("tracking, p = 5 @20", lambda eta: tracking(eta, gs.Switch(5, 20))),
 )
 
 
@@ -49,11 +51,6 @@ def setting(scale: Scale, network: str, devices: int) -> Scale:
         test=0 if tiny else 2000,
         measure_at="after_mix",
     )
-
-
-def on_held_out(scale: Scale) -> Scale:
-    """The same, measured on a tenth of the training samples that nobody trains on: what tuning looks at."""
-    return replace(scale, data=gs.Validation(scale.data, 0.1))
 
 
 def places(scale: Scale) -> Iterator[tuple[int, str, Scale]]:

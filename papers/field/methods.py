@@ -1,6 +1,7 @@
 """The table of methods: rounds and megabytes to the target on three networks, one label a device, 10 devices.
 
-Every rate is the best of a grid on a seed that is not reported. A method that refuses a network says so.
+Every rate is the best of a grid, on a seed that is not reported and on samples held out from the training data. A method that
+refuses a network says so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from gossamer.algorithms.recipes import CATALOGUE, Entry
 from gossamer.engines import Simulator
 from gossamer.study import Study
 from gossamer.study.sweep import Cell
-from papers.field.paper import NETWORKS
+from papers.field.paper import NETWORKS, on_held_out
 from papers.wpm.paper import Results, Scale, number, rounds_to_target, studies, study, write_csv
 from papers.wpm.tuning import Method, grid, tuned
 
@@ -62,7 +63,9 @@ def runs(scale: Scale) -> Iterator[tuple[str, str, Scale]]:
 
 
 def cells(scale: Scale) -> list[Study]:
-    return [run for _, name, here in runs(scale) for run in grid(here, [method(name)], scale.table_devices[0], SPLIT)]
+    return [
+        run for _, name, here in runs(scale) for run in grid(on_held_out(here), [method(name)], scale.table_devices[0], SPLIT)
+    ]
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
@@ -70,7 +73,7 @@ def then(scale: Scale, results: Results) -> list[Study]:
     devices = scale.table_devices[0]
     found = []
     for _, name, here in runs(scale):
-        best = tuned(results.under(here), method(name), devices, SPLIT, scale.target)
+        best = tuned(results.under(on_held_out(here)), method(name), devices, SPLIT, scale.target)
         found += studies(here, [(method(name).at(best.eta), devices, SPLIT)])
     return found
 
@@ -87,7 +90,7 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
                 why = refusal(here.scale, entry, devices)
                 rows.append(row | {"eta": "", "rounds": "refuses", "rounds_95": "", "megabytes": "", "why": why})
                 continue
-            best = tuned(here, method(name), devices, SPLIT, scale.target)
+            best = tuned(results.under(on_held_out(here.scale)), method(name), devices, SPLIT, scale.target)
             key = (method(name).at(best.eta), devices, SPLIT)
             rounds = number(here.over_seeds(key, rounds_to_target(scale)))
             sent = number(here.over_seeds(key, _megabytes(scale)), 2)

@@ -9,7 +9,7 @@ import gossamer as gs
 from papers.wpm import paper as wpm
 from papers.wpm.paper import Results, Scale
 
-__all__ = ["HERE", "NETWORKS", "TINY", "Results", "Scale"]
+__all__ = ["HERE", "NETWORKS", "TINY", "Results", "Scale", "on_held_out"]
 
 HERE = Path(__file__).parent
 
@@ -17,6 +17,11 @@ HERE = Path(__file__).parent
 def fixed_ring(devices: int, seed: int) -> gs.Network:
     """A ring that never changes: some methods need links that stay."""
     return gs.Ring(devices)
+
+
+def on_held_out(scale: Scale) -> Scale:
+    """The same, measured on a tenth of the training samples that nobody trains on: what tuning looks at."""
+    return replace(scale, data=gs.Validation(scale.data, 0.1))
 
 
 NETWORKS = {"static ring": fixed_ring, "random ring": wpm.random_ring, "density 0.1": wpm.Density(0.1)}

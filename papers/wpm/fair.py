@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import gossamer as gs
+from gossamer.algorithms.recipes import gain_control
 from gossamer.study import Study
 from papers.wpm.paper import SPLITS, Results, Scale, number, rounds_to_target, studies, write_csv
 from papers.wpm.tuning import Method, Tuned, grid, tuned
@@ -18,7 +19,7 @@ METHODS = (
     *(Method(f"WPM p = {p}, matched", lambda eta, p=p: gs.WPM(p, eta, gs.Matched())) for p in (3, 5, 15)),
     *(Method(f"WPM p = {p}, robust", lambda eta, p=p: gs.WPM.robust(p, eta)) for p in (3, 5, 15)),
     Method("WPM p = 5, robust, 20 rounds, then 1", lambda eta: gs.WPM.robust(gs.Switch(5, 20), eta)),
-    *(Method(f"p = 1 with gain {gain}", lambda eta, gain=gain: gs.Amplified(eta, gain, 20)) for gain in (1.05, 1.1)),
+    *(Method(f"p = 1 with gain {gain}", lambda eta, gain=gain: gain_control(eta, gain, 20)) for gain in (1.05, 1.1)),
     Method("SwarmSGD", lambda eta: gs.SwarmSGD(eta, local_steps=1)),
     Method("All-Reduce (not decentralised)", lambda eta: gs.AllReduce(eta)),
 )

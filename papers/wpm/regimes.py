@@ -10,6 +10,7 @@ import matplotlib as mpl
 import numpy as np
 
 import gossamer as gs
+from gossamer.algorithms.recipes import gain_control
 from gossamer.report.figures import STYLE
 from gossamer.study import Interval, Study
 from papers.wpm.paper import SPLIT_NAMES, Density, Results, Scale, number, rounds_to_target, studies, write_csv
@@ -25,7 +26,7 @@ METHODS = (
     Method("WPM p = 3, matched", lambda eta: gs.WPM(3, eta, gs.Matched())),
     MATCHED_15,
     ROBUST_15,
-    Method("p = 1 with gain 1.05", lambda eta: gs.Amplified(eta, 1.05, 20)),
+    Method("p = 1 with gain 1.05", lambda eta: gain_control(eta, 1.05, 20)),
 )
 AT_MOST = 20  # devices on which every method is run; on more, two of them
 TARGET = -2  # which of the scale's targets: the middle one

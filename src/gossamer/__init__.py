@@ -22,7 +22,7 @@ __version__ = "0.1.0"
 
 _ROOMS = {
     "algorithms": "WPM DPSGD SwarmSGD AllReduce FedAvg GossipLearning StochasticGradientPush EXTRA D2 NIDS ADOM DABMD "
-    "CATALOGUE Amplified Algorithm Constant Power Matched Safe Plain Ratio InverseSqrt "
+    "CATALOGUE Algorithm Constant Power Matched Safe Plain Ratio InverseSqrt "
     "Inverse Cosine Switch Steepest Momentum QuasiGlobal Tracking TopK RandomK Quantised "
     "Guarded Clip TrimmedMean Median Checked Broken",
     "network": "Network Links Random Full Ring RandomRing ErdosRenyi Regular Star Mobility Cycle Graph Callback Sequence "

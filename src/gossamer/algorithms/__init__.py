@@ -2,7 +2,6 @@
 
 from gossamer.algorithms.adom import ADOM
 from gossamer.algorithms.allreduce import AllReduce
-from gossamer.algorithms.amplified import Amplified
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, Neighbours, State
 from gossamer.algorithms.broken import Broken
 from gossamer.algorithms.compression import Compressor, Quantised, RandomK, TopK
@@ -33,7 +32,6 @@ __all__ = [
     "WPM",
     "Algorithm",
     "AllReduce",
-    "Amplified",
     "Broken",
     "Checked",
     "Clip",

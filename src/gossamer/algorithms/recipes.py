@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from gossamer.algorithms.adom import ADOM
 from gossamer.algorithms.allreduce import AllReduce
-from gossamer.algorithms.amplified import Amplified
 from gossamer.algorithms.base import Algorithm
 from gossamer.algorithms.compression import Compressor, TopK
 from gossamer.algorithms.d2 import D2
@@ -48,14 +47,24 @@ def koloskova(eta: Rate = 0.01, local_steps: int = 4, weights: WeightRule = Metr
     return WPM(1, eta, order="adapt-then-combine", local_steps=local_steps, weights=weights)
 
 
-def quasi_global(eta: Rate = 0.01, beta: float = 0.9, p: float | Schedule = 1) -> WPM:
+def quasi_global(eta: Rate = 0.01, beta: float = 0.9, p: float | Schedule = 1, gain: float | Schedule = 1.0) -> WPM:
     """Quasi-global momentum, adapt-then-combine as its paper has it."""
-    return WPM.robust(p, eta, direction=QuasiGlobal(beta), order="adapt-then-combine")
+    return WPM.robust(p, eta, direction=QuasiGlobal(beta), order="adapt-then-combine", gain=gain)
 
 
-def tracking(eta: Rate = 0.01, p: float | Schedule = 1) -> WPM:
+def tracking(eta: Rate = 0.01, p: float | Schedule = 1, gain: float | Schedule = 1.0) -> WPM:
     """Gradient tracking: w⁺ = A·w − η·A·y, where y tracks the mean gradient."""
-    return WPM.robust(p, eta, direction=Tracking(), gradient_at="local")
+    return WPM.robust(p, eta, direction=Tracking(), gradient_at="local", gain=gain)
+
+
+def gain_control(eta: Rate = 0.01, gain: float = 1.05, rounds: int = 20) -> WPM:
+    """The control of WPM: D-PSGD whose averaged displacement from the start is multiplied by a gain at first.
+
+    Where few of n devices move a coordinate, the mean divides the move by n and the power mean by n^(1/p): most of what a
+    power mean gains is this inflation of the shared displacement. A gain without any power mean gives it too:
+    w̄_i = w₀ + gain·(Σ_j a_ij·w_j − w₀) for the first `rounds` rounds.
+    """
+    return WPM.robust(1, eta, gain=Switch(gain, rounds))
 
 
 def choco(eta: Rate = 0.01, compress: Compressor = TopK(0.1), pull: float = 0.3) -> WPM:  # noqa: B008 - frozen
@@ -158,7 +167,7 @@ CATALOGUE: dict[str, Entry] = {
     "nids": Entry(NIDS, "nids.py", "Li, Shi and Yan, IEEE TSP 67, 2019", "static symmetric links", exact=True),
     "wpm": Entry(wpm, "wpm.py", "Du et al.; anchored, safe sign"),
     "wpm-paper": Entry(wpm_paper, "wpm.py", "Du et al., as printed"),
-    "gain-control": Entry(Amplified, "amplified.py", "ours, the control of WPM"),
+    "gain-control": Entry(gain_control, "recipes.py", "ours, the control of WPM"),
     "wpm-quasi-global": Entry(wpm_quasi_global, "recipes.py", _OURS),
     "wpm-tracking": Entry(wpm_tracking, "recipes.py", _OURS, exact=True),
     "wpm-local-steps": Entry(wpm_local_steps, "recipes.py", _OURS),

@@ -10,6 +10,7 @@ Non-Linear Class of Aggregation Functions."
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ class WPM(Algorithm):
     It is also the composition that related methods are recipes of: mirror map (p) × `direction` × `order` × `weights` ×
     step rule × `local_steps` × `compress`. Compressed, devices send only C(w − ŵ), the compressed change of what their
     neighbours know, and move by `pull` towards the mean of what is known (CHOCO-SGD): w + pull·(M(ŵ) − ŵ).
+    `gain` multiplies the averaged distance from the start: without a power mean it is the control that a claim for p > 1
+    has to be compared with (`recipes.gain_control`).
 
     >>> from gossamer.algorithms.directions import QuasiGlobal
     >>> WPM.paper(15).step, WPM(5, 0.02, direction=QuasiGlobal(0.9), order="adapt-then-combine").label
@@ -67,6 +70,7 @@ class WPM(Algorithm):
     weights: WeightRule = Metropolis()  # noqa: RUF009 - frozen; a factory would uncover the property of this name
     compress: Compressor | None = None
     pull: float = 1.0
+    gain: float | Schedule = 1.0
 
     def __post_init__(self) -> None:
         check_p_schedule(self.p)
@@ -82,6 +86,11 @@ class WPM(Algorithm):
             raise InputError("compress", self.compress.label, accepted)
         if not 0 < self.pull <= 1:
             raise InputError("pull", self.pull, "a number above 0 and at most 1")
+        lowest = self.gain if isinstance(self.gain, int | float) else getattr(self.gain, "lowest", 1)
+        if not 0 < lowest < math.inf:
+            raise InputError("gain", self.gain, "a number above 0, or a schedule of such")
+        if self.gain != 1 and not self.anchor:
+            raise InputError("gain", self.gain, "1 without `anchor = true`: it multiplies the distance from the start")
 
     @classmethod
     def paper(cls, p: float, eta: float = 0.01, **changes: Any) -> WPM:
@@ -106,6 +115,7 @@ class WPM(Algorithm):
             f"{self.local_steps} local steps" if self.local_steps > 1 else "",
             weights,
             self.compress.label if self.compress else "",
+            "" if self.gain == 1 else "gain" if callable(self.gain) else f"gain {self.gain:g}",
         )
         return " ".join(part for part in parts if part)
 
@@ -170,8 +180,8 @@ class WPM(Algorithm):
 
     @property
     def _linear(self) -> bool:
-        """At p = 1 every rule but the ratio is linear: an anchor changes nothing."""
-        return self.p == 1 and not isinstance(self.step, Ratio)
+        """At p = 1 every rule but the ratio is linear: without a gain an anchor changes nothing."""
+        return self.p == 1 and self.gain == 1 and not isinstance(self.step, Ratio)
 
     def _settled(self, state: State) -> State:
         """The state in the dual, where the step rule is linear there and the numbers can hold it: float64, then float32."""
@@ -198,7 +208,7 @@ class WPM(Algorithm):
     def _space(self, state: State, grad: Gradient, mix: Mix, t: int) -> _Space:
         """The mean M, the step S and the model of a point, in the space of the state: dual or primal."""
         like = state["z"] if "z" in state else state["w"]
-        p, η = self.p_at(t), at(self.eta, t, mix.devices, like)
+        p, η, gain = self.p_at(t), at(self.eta, t, mix.devices, like), at(self.gain, t, mix.devices, like)
         if self.compress:
             numbers, itemsize = like.shape[1], like.element_size()
             mix = mix.sending(self.compress.bytes(numbers, itemsize), numbers * itemsize)
@@ -206,15 +216,19 @@ class WPM(Algorithm):
         def model(x: Tensor) -> Tensor:
             return self._model(state, x)
 
+        def amplified(M: Map, gain: float | Tensor) -> Map:
+            return M if isinstance(gain, float) and gain == 1 else lambda x: gain * M(x)
+
         if "z" in state:
             assert isinstance(self.step, Constant)
             rate = self.step.rate(η, p)
             # For p >= 9 a sum in float32 is well within the dual's accuracy, 8·p·eps; below, it is taken in float64.
-            return "z", state["z"], mix if p >= 9 else mix.exactly, lambda z, d: descend(z, d, rate), model
+            M = amplified(mix if p >= 9 else mix.exactly, gain**p)
+            return "z", state["z"], M, lambda z, d: descend(z, d, rate), model
         return (
             "w",
             state["w"],
-            lambda w: mix.power_mean(w, p),
+            amplified(lambda w: mix.power_mean(w, p), gain),
             lambda w, d: self.step(w, d, η, p, lambda: grad.loss(model(w))),
             model,
         )

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gossamer.algorithms import DPSGD, WPM, Algorithm, Amplified, Matched, SwarmSGD, Switch
-from gossamer.algorithms.recipes import koloskova, quasi_global, tracking
+from gossamer.algorithms import DPSGD, WPM, Algorithm, Matched, SwarmSGD, Switch
+from gossamer.algorithms.recipes import gain_control, koloskova, quasi_global, tracking
 
 _NAMES = {"eta": "η", "beta": "β"}
 
@@ -114,8 +114,9 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe("WPM matched", lambda eta, p, floor: WPM(p, eta, Matched(floor)), {"eta": RATE, "p": P, "floor": FLOOR}),
     Recipe("WPM robust", lambda eta, p: WPM.robust(p, eta), {"eta": RATE, "p": P}),
     Recipe("WPM falling", lambda eta, p: WPM.robust(Switch(p, 20), eta), {"eta": RATE, "p": P}),
-    Recipe("Gain control", lambda eta, gain: Amplified(eta, gain), {"eta": RATE, "gain": GAIN}),
+    Recipe("Gain control", gain_control, {"eta": RATE, "gain": GAIN}),
     Recipe("QG", quasi_global, {"eta": RATE, "beta": BETA}),
+    Recipe("QG, gain", lambda eta, gain: quasi_global(eta, 0.9, gain=Switch(gain, 20)), {"eta": RATE, "gain": GAIN}),
     Recipe("Tracking", tracking, {"eta": RATE}),
     Recipe("WPM QG falling", lambda eta, beta, p: quasi_global(eta, beta, Switch(p, 20)), {"eta": RATE, "beta": BETA, "p": P}),
     Recipe("WPM tracking falling", lambda eta, p: tracking(eta, Switch(p, 20)), {"eta": RATE, "p": P}),

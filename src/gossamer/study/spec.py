@@ -82,7 +82,6 @@ KINDS: dict[str, dict[str, type]] = {
         "dpsgd": algorithms.DPSGD,
         "swarm": algorithms.SwarmSGD,
         "allreduce": algorithms.AllReduce,
-        "amplified": algorithms.Amplified,
         "fedavg": algorithms.FedAvg,
         "gossip-learning": algorithms.GossipLearning,
         "push-sum": algorithms.StochasticGradientPush,
@@ -145,6 +144,7 @@ PRESETS: dict[str, Callable[..., algorithms.WPM]] = {"paper": algorithms.WPM.pap
 _FILES = ("path", "folder")  # keys whose values are relative to the file, or the folder, that they are given in
 _PLAIN = ("batch", "rounds", "seed", "dtype", "device", "threads", "name")
 _SECTIONS = ("data", "split", "model", "network", "algorithm", "measure", "timing")
+_SCHEDULED = dict.fromkeys(("eta", "p", "gain"), "schedule")
 _QUANTITIES = ("compute", "rate", "latency")  # of a timing: each a number, or a table with a kind
 _DEFAULTS: Table = {
     "data": {"kind": "digits"},
@@ -224,7 +224,9 @@ def with_settings(table: Table, settings: list[str]) -> Table:
 
 def _keys_of(section: str, kind: Any) -> list[str]:
     """The keys of a kind; none where it is not known."""
-    short = {"eta": "schedule", "p": "schedule", "networks": "network"} | dict.fromkeys(_QUANTITIES, "quantity")
+    short = {"eta": "schedule", "p": "schedule", "gain": "schedule", "networks": "network"} | dict.fromkeys(
+        _QUANTITIES, "quantity"
+    )
     kinds = KINDS.get(short.get(section, section), {})
     if not isinstance(kind, str) or kind not in kinds:
         return []
@@ -398,7 +400,7 @@ _OF_ALGORITHMS = ("step", "direction", "weights", "compress", "rule", "algorithm
 def _nested_section(cls: type, field: str) -> str | None:
     """Which section's kinds a field takes, where it is not a plain value."""
     if issubclass(cls, algorithms.Algorithm):
-        return {"eta": "schedule", "p": "schedule"}.get(field, field if field in _OF_ALGORITHMS else None)
+        return _SCHEDULED.get(field, field if field in _OF_ALGORITHMS else None)
     if cls is tasks.Validation and field == "data":
         return "data"
     if cls is network.Timing and field in _QUANTITIES:
