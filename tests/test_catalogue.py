@@ -59,6 +59,7 @@ from gossamer.network import (
     Ring,
     Star,
     Timing,
+    metropolis,
 )
 from gossamer.study import Study, spec
 from gossamer.tasks import LinearRegression, LogisticRegression, Task
@@ -410,6 +411,18 @@ def test_the_rate_of_gradient_tracking() -> None:
 
     assert slope(rate, (0.08, 0.04, 0.02)) == pytest.approx(1, abs=0.1)
     assert rate(0.04) == pytest.approx(0.04 * PROBLEM.strong_convexity(), rel=0.15)
+
+
+def test_the_rate_of_adom() -> None:
+    """Claimed (Theorem 1): the squared distance falls by 1 − √(μ/L)/(7χ) a round. Measured: by 2.6 times as much."""
+    network, (L, μ) = RandomRing(N), own_curvatures()
+    spectra = [np.linalg.eigvalsh(np.eye(N) - metropolis(network.links(t)).dense()) for t in range(20)]
+    chi = 2 / min(spectrum[1] for spectrum in spectra)
+    run, left = simulator(ADOM(L, μ, chi), network, 2000), []
+    for until in (1000, 2000):
+        run.advance(until)
+        left.append(((run.models().numpy() - OPTIMUM) ** 2).sum())
+    assert left[1] < left[0] * (1 - (μ / L) ** 0.5 / (7 * chi)) ** 1000
 
 
 def test_the_rate_of_wpm() -> None:

@@ -30,7 +30,8 @@ class ADOM(Algorithm):
 
     W = I − A for the weights A of the round: its eigenvalues are 0 and from λ to 2, and `chi` = 2/λ at the least, over all
     rounds. With L = `smoothness` and μ = `strong_convexity` of the devices' own losses, as its Theorem 1 has it:
-    α = 1/(2L), η = 2·√(μL)/(7χ), θ = μ/2, σ = 1/2, τ = √(μ/L)/(7χ). A message holds two vectors.
+    α = 1/(2L), η = 2·√(μL)/(7χ), θ = μ/2, σ = 1/2, τ = √(μ/L)/(7χ): its θ = μ/λ_max and σ = 1/λ_max, with 2 for λ_max.
+    It starts from z = z_f = m = 0, wherever the shared model is. A message holds two vectors.
 
     >>> ADOM(smoothness=2.0, strong_convexity=0.5, chi=4.0).label
     'ADOM'

@@ -23,7 +23,8 @@ Point = Literal["local", "aggregate"]
 class Neighbours(NamedTuple):
     """What devices have in front of them: a row for each (receiver, sender), itself included, in ascending order.
 
-    `receiver` and `sender` are rows of the stack; `weight` is a_ij; `value` is the sender's vector, as it was received.
+    `receiver` is a row of the stack, and so is `sender`, or a number beyond them for a device that another process holds;
+    `weight` is a_ij; `value` is the sender's vector, as it was received.
     """
 
     receiver: Tensor
@@ -42,6 +43,10 @@ class Mix(Protocol):
     @property
     def active(self) -> Tensor | None:
         """Which rows take part in the round (None: all)."""
+
+    @property
+    def linear(self) -> bool:
+        """Whether a mix is the weighted sum of what was sent, and nothing looks at that before: see `wrapper`."""
 
     def __call__(self, x: Tensor) -> Tensor:
         """Σ_j a_ij·x_j for every device i of the stack: a new tensor."""
@@ -65,6 +70,12 @@ class Mix(Protocol):
         """The exact average over *all* devices that are here, one row; only engines that know the whole network offer it.
 
         It is counted as a ring all-reduce, or as a `star`: everyone sends its vector to a server and gets one back.
+        """
+
+    def everywhere(self, holds: bool) -> bool:
+        """Whether something holds in every process that has some of the devices; false where nobody can know.
+
+        For what all have to do alike, such as sending another form of their state from now on.
         """
 
 

@@ -3,7 +3,9 @@
 N. Eshraghi, B. Liang. "Distributed online optimization over a heterogeneous network with any-batch mirror descent." ICML
 2020; the form with a single consensus iteration a round, which averages primal variables.
 
-Assumes symmetric links that connect all devices over every B rounds, and convex losses.
+Assumes symmetric links that connect all devices over every B rounds, and convex losses. Analyses of mirror descent that
+averages in the primal also ask that D_φ(x, ·) be convex (S. Shahrampour, A. Jadbabaie, IEEE TAC 63, 2018): it is for p = 1
+alone, so that p > 1 is our extension.
 """
 
 from __future__ import annotations
@@ -29,6 +31,10 @@ class DABMD(Algorithm):
         g_i = (1/b̄)·Σ_{s ≤ b_i} d_{i,s}(w_i)      b̄ = (1 + max_batches)/2, the mean of b
         y_i = argmin ⟨g_i, y⟩ + D_φ(y, w_i)/η     φ(w) = ‖w‖^{p+1}_{p+1}/(p + 1): y_i = (w_i^[p] − η·g_i)^[1/p]
         w_i⁺ = Σ_j a_ij·y_j                        averaged in the primal (WPM averages in the dual)
+
+    Ours, and not confirmed to be the paper's: the sum is divided by b̄ rather than by b_i, so that who got through more also
+    moves further. Ours, knowingly: b is drawn alike for all, while the paper's devices differ in speed; else the data of the
+    fast would count more for good. And there is no set that the weights have to stay in.
 
     >>> DABMD(eta=0.05, max_batches=4).label
     'DABMD p=1'

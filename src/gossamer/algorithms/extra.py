@@ -4,7 +4,7 @@ W. Shi, Q. Ling, G. Wu, W. Yin. "EXTRA: an exact first-order algorithm for decen
 Journal on Optimization 25, 2015.
 
 Assumes connected links that never change, smooth convex losses, full gradients for exactness, and a constant rate below
-(1 + λ_min(W))/L.
+(1 + λ_min(W))/L. The second of the paper's two matrices is (I + W)/2 here, its usual choice.
 """
 
 from __future__ import annotations

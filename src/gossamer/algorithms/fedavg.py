@@ -3,7 +3,10 @@
 H. B. McMahan, E. Moore, D. Ramage, S. Hampson, B. Agüera y Arcas. "Communication-efficient learning of deep networks from
 decentralized data." AISTATS 2017.
 
-Assumes a server that every device can reach whenever it is here, whatever the links. The server weighs its clients alike.
+Assumes a server that every device can reach whenever it is here, whatever the links.
+
+Its paper weighs clients by their numbers of samples and counts local work in epochs. Here they count alike, so that the
+problem is that of all other methods, the plain mean over devices, and work is counted in batches.
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ class FedAvg(Algorithm):
         return {"w": w0.clone(), "server": w0[:1].clone()}
 
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
-        if mix.active is not None and not mix.active.any():
+        if mix.everywhere(mix.active is not None and not mix.active.any()):
             return state
         w_server = mix.mean(self.halfway(state, grad, mix, t), star=True)
         return {"w": w_server.expand_as(state["w"]).clone(), "server": w_server}

@@ -28,7 +28,9 @@ class GossipLearning(Algorithm):
         w ← w − η·d(w)                           t ← t + 1
 
     Once for every model received, in the order of the senders' numbers; who receives none does nothing. (Its paper has no
-    rounds: models arrive one by one. Here all of a round are sent before the first is received.)
+    rounds: models arrive one by one. Here all of a round are sent before the first is received.) The age counts steps where
+    the authors' code counts samples: the same a, for all batches are of one size. That code can also divide η by the age;
+    here η goes by the rounds. Sampled models and token accounts are left out.
 
     >>> GossipLearning(eta=0.05).label
     'gossip learning'

@@ -33,7 +33,10 @@ Rate = float | Schedule
 
 
 def nedic_ozdaglar(eta: float = 0.1) -> DPSGD:
-    """The distributed subgradient method: w_i⁺ = Σ_j a_ij·w_j − η/√(1 + t)·d_i(w_i)."""
+    """The distributed subgradient method: w_i⁺ = Σ_j a_ij·w_j − η/√(1 + t)·d_i(w_i).
+
+    Its paper analyses a constant rate, which with full gradients is D-PSGD; the falling one leads to the optimum.
+    """
     return DPSGD(InverseSqrt(eta), "local", "combine-then-adapt")
 
 
@@ -48,7 +51,10 @@ def koloskova(eta: Rate = 0.01, local_steps: int = 4, weights: WeightRule = Metr
 
 
 def quasi_global(eta: Rate = 0.01, beta: float = 0.9, p: float | Schedule = 1, gain: float | Schedule = 1.0) -> WPM:
-    """Quasi-global momentum, adapt-then-combine as its paper has it."""
+    """Quasi-global momentum, adapt-then-combine as its paper has it: QG-DSGDm, the heavy-ball form, with μ = β.
+
+    The Nesterov form, QG-DSGDm-N, is left out.
+    """
     return WPM.robust(p, eta, direction=QuasiGlobal(beta), order="adapt-then-combine", gain=gain)
 
 
@@ -73,6 +79,7 @@ def choco(eta: Rate = 0.01, compress: Compressor = TopK(0.1), pull: float = 0.3)
     When links change: ŵ_i is one vector, what every neighbour of the round knows of i, and it moves on in every round,
     whoever listens. So the change is enough for those that i sent to in the round before; any other is sent ŵ_i whole.
     The models are those of the fixed network's equations with the round's weights; sparse, short meetings cost bytes.
+    At first ŵ is the start, which all share, as in the authors' code; as printed it is 0.
     """
     return WPM(1, eta, order="adapt-then-combine", compress=compress, pull=pull)
 

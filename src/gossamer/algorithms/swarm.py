@@ -27,6 +27,9 @@ class SwarmSGD(Algorithm):
     `pairs`: "one" pair a round, as its paper has it (a clock that rings at one link: the simulator only), or "matching":
     every link whose named draw is the lowest at both of its ends, which the devices can find out among themselves.
 
+    This is the form in which the two wait for each other. Its paper also has one without waiting, quantised models and a
+    number of local steps that is drawn, and its theory is for a regular graph that never changes.
+
     >>> SwarmSGD(local_steps=1)
     SwarmSGD(eta=0.01, local_steps=1, pairs='one')
     """

@@ -126,7 +126,7 @@ class WPM(Algorithm):
             more["sent"] = start.clone()  # all start alike, so that all know where the others are
         if self._linear:
             return {"w": w0.clone(), **more}
-        return self._settled({"w": start.clone(), "start": w0[:1].clone(), **more})
+        return {"w": start.clone(), "start": w0[:1].clone(), **more}
 
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
         name, x, M, S, model = self._space(state, grad, mix, t)
@@ -141,10 +141,7 @@ class WPM(Algorithm):
         if before is not None:
             way = at(self.eta, t, mix.devices, x) * self.local_steps
             memory |= self.direction.remember(memory, before, model(x_next), way)
-        # A device that is away keeps its rows, so that the form of a state changes only while all are here.
-        all_here = mix.active is None or bool(mix.active.all())
-        state = {**state, **memory, name: x_next}
-        return self._settled(state) if all_here else state
+        return self._settled({**state, **memory, name: x_next}, mix)
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
         _, x, M, S, model = self._space(state, grad, mix, t)
@@ -183,17 +180,22 @@ class WPM(Algorithm):
         """At p = 1 every rule but the ratio is linear: without a gain an anchor changes nothing."""
         return self.p == 1 and self.gain == 1 and not isinstance(self.step, Ratio)
 
-    def _settled(self, state: State) -> State:
-        """The state in the dual, where the step rule is linear there and the numbers can hold it: float64, then float32."""
-        if callable(self.p) or self.p == 1 or not isinstance(self.step, Constant) or self.compress:
+    def _settled(self, state: State, mix: Mix) -> State:
+        """The state in the dual, where the step rule is linear there and the numbers can hold it: float64, then float32.
+
+        All change to it together, and while all are here: a device that is away keeps its rows.
+        """
+        if callable(self.p) or self.p == 1 or not isinstance(self.step, Constant) or self.compress or not mix.linear:
             return state
-        mirror, start = PowerMap(self.p), state["start"]
+        mirror, all_here = PowerMap(self.p), mix.active is None or bool(mix.active.all())
         if "w" in state:
-            if not mirror.fits(state["w"]).all():
+            if not mix.everywhere(all_here and bool(mirror.fits(state["w"]).all())):
                 return state
             return {"z": mirror.to_dual(state["w"]), **{name: x for name, x in state.items() if name != "w"}}
         z = state["z"]
-        return {**state, "z": z.float()} if z.dtype != start.dtype and inside_float32(z) else state
+        if z.dtype == state["start"].dtype or not mix.everywhere(all_here and inside_float32(z)):
+            return state
+        return {**state, "z": z.float()}
 
     def _model(self, state: State, x: Tensor) -> Tensor:
         """The model that a point x of the state's space stands for."""

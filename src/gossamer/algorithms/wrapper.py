@@ -5,16 +5,14 @@ A wrapper is an algorithm too. It hands the method inside a mix that is worked o
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, Neighbours, State
-from gossamer.algorithms.wpm import WPM
 from gossamer.mirror import columns_at_once, root, signed_power_
 from gossamer.network.base import Network
 from gossamer.network.weights import WeightRule
@@ -25,6 +23,7 @@ class LinkMix:
     """`Mix` by way of what each device has in front of it; subclasses say what that is."""
 
     mix: Mix
+    linear: ClassVar[bool] = False
 
     @abstractmethod
     def neighbours(self, x: Tensor) -> Neighbours: ...
@@ -53,6 +52,9 @@ class LinkMix:
     def sending(self, message: int, first: int) -> Self:
         return replace(self, mix=self.mix.sending(message, first))
 
+    def everywhere(self, holds: bool) -> bool:
+        return self.mix.everywhere(holds)
+
 
 @dataclass(frozen=True)
 class Wrapper(Algorithm):
@@ -73,31 +75,22 @@ class Wrapper(Algorithm):
         return self.algorithm.ends_with
 
     def init(self, w0: Tensor) -> State:
-        return self._inside.init(w0)
+        return self.algorithm.init(w0)
 
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
-        return self._inside.round(state, grad, self.through(mix, t), t)
+        return self.algorithm.round(state, grad, self.through(mix, t), t)
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
-        return self._inside.halfway(state, grad, self.through(mix, t), t)
+        return self.algorithm.halfway(state, grad, self.through(mix, t), t)
 
     def models(self, state: State) -> Tensor:
-        return self._inside.models(state)
+        return self.algorithm.models(state)
 
     def check(self, network: Network) -> None:
         self.algorithm.check(network)
 
     def p_at(self, t: int) -> float:
         return self.algorithm.p_at(t)
-
-    @property
-    def _inside(self) -> Algorithm:
-        """The method inside. WPM may keep its state in the dual and mix that; here it has to send its models."""
-        if not isinstance(self.algorithm, WPM):
-            return self.algorithm
-        inside = copy.copy(self.algorithm)
-        object.__setattr__(inside, "_settled", lambda state: state)
-        return inside
 
 
 def _power_means(near: Neighbours, like: Tensor, p: float) -> Tensor:

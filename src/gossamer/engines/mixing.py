@@ -1,4 +1,4 @@
-"""One round's mixing for a stack that holds all devices: dense or sparse by what is faster."""
+"""One round's mixing for a stack of all devices, or of a part of them: dense or sparse by what is faster."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gossamer.algorithms.base import Neighbours
+from gossamer.engines.part import Near, Part
 from gossamer.mirror import PowerMap, columns_at_once, root, root_, signed_power, signed_power_
+from gossamer.network.base import IntArray
 from gossamer.network.weights import FloatArray, Weights
 
 with warnings.catch_warnings():  # torch says once a process that its CSR tensors are in beta
@@ -21,7 +24,7 @@ with warnings.catch_warnings():  # torch says once a process that its CSR tensor
 
 
 def _in_float64(x: Tensor, result: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Some columns of x and of the result at a time, with room for two float64 copies that stay in the cache."""
+    """Some columns of x and of the result at a time, with room for two float64 copies of x that stay in the cache."""
     width = min(columns_at_once(len(x)), x.shape[1])
     double, mixed = (torch.empty(len(x), width, dtype=torch.float64, device=x.device) for _ in range(2))
     for columns, out in zip(x.split(width, 1), result.split(width, 1), strict=True):
@@ -44,42 +47,51 @@ class Traffic:
 
 @dataclass(eq=False)
 class StackedMix:
-    """`algorithms.Mix` over a stack of all devices. Rows are summed in ascending device number."""
+    """`algorithms.Mix` over a stack of all devices, or of a `part` of them. Rows are summed in ascending device number."""
 
-    weights: Weights
+    weights: Weights  # of all devices
     devices: Tensor
     itemsize: int  # bytes of a number on the wire: that of the models
     traffic: Traffic
     mixed: Tensor | None = None  # what went into the last mix: shows where a value that is not finite came from
     before: Callable[[], Weights] | None = None  # the round before (None: all know all that they were sent until now)
     message: tuple[int, int] | None = None  # bytes of a message, and of one to a new neighbour, where it is not the vector
+    part: Part | None = None
+    near: Near | None = None  # part.near(weights)
+    linear: ClassVar[bool] = True
     _matrices: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     @property
     def active(self) -> Tensor | None:
-        return None if self.weights.active is None else torch.from_numpy(self.weights.active).to(self.devices.device)
+        active = self.weights.active
+        if active is None:
+            return None
+        return torch.from_numpy(active if self.part is None else active[self.part.devices]).to(self.devices.device)
 
     def __call__(self, x: Tensor) -> Tensor:
         self._count(x)
-        return self._apply(x)
+        return self._apply(self._all(x))
 
     def exactly(self, x: Tensor) -> Tensor:
         self._count(x)
+        rows = self._all(x)
         if x.dtype == torch.float64:
-            return self._apply(x)
+            return self._apply(rows)
         result = torch.empty_like(x)
-        for columns, out, double, mixed in _in_float64(x, result):
-            out.copy_(torch.mm(self._matrix(torch.float64), double.copy_(columns), out=mixed))
+        for columns, out, double, mixed in _in_float64(rows, result):
+            out.copy_(torch.mm(self._matrix(torch.float64), double.copy_(columns), out=mixed[: len(x)]))
         return result
 
     def power_mean(self, w: Tensor, p: float) -> Tensor:
         self._count(w)
+        rows = self._all(w)
         if p == 1:
-            return self._apply(w)
+            return self._apply(rows)
         mirror, result = PowerMap(p), torch.empty_like(w)
-        for columns, out, double, mixed in _in_float64(w, result):
-            z = torch.mm(self._matrix(torch.float64), signed_power_(double.copy_(columns), p, room=mixed), out=mixed)
-            out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, room=double))
+        for columns, out, double, mixed in _in_float64(rows, result):
+            z = signed_power_(double.copy_(columns), p, room=mixed)
+            z = torch.mm(self._matrix(torch.float64), z, out=mixed[: len(w)])
+            out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, room=double[: len(w)]))
             if not mirror.always_fits:
                 size = out.abs()
                 held = size.amin().item() > mirror.smallest  # false for NaN, which is what root_ makes of an overflow
@@ -91,10 +103,10 @@ class StackedMix:
 
     def _scaled_power_mean(self, w: Tensor, p: float) -> Tensor:
         """The power mean for any magnitudes: each neighbourhood divides by its own largest |w_j| first."""
-        indptr, column, value = (torch.from_numpy(part).to(w.device) for part in self.weights.csr())
-        row = torch.repeat_interleave(torch.arange(len(w), device=w.device), indptr.diff())
+        indptr, column, value = (torch.from_numpy(part).to(w.device) for part in self._csr())
+        row = torch.repeat_interleave(torch.arange(len(indptr) - 1, device=w.device), indptr.diff())
         x = w.double()[column]
-        scale = torch.zeros(w.shape, dtype=torch.float64, device=w.device)
+        scale = torch.zeros((len(indptr) - 1, w.shape[1]), dtype=torch.float64, device=w.device)
         scale.scatter_reduce_(0, row[:, None].expand_as(x), x.abs(), "amax")
         scale = torch.where(scale == 0, 1.0, scale)
         terms = signed_power(x / scale[row], p) * value.double()[:, None]
@@ -103,9 +115,10 @@ class StackedMix:
 
     def neighbours(self, x: Tensor) -> Neighbours:
         self._count(x)
-        indptr, sender, weight = (torch.from_numpy(part).to(x.device) for part in self.weights.csr())
+        indptr, column, weight = (torch.from_numpy(part).to(x.device) for part in self._csr())
         receiver = torch.repeat_interleave(torch.arange(len(x), device=x.device), indptr.diff())
-        return Neighbours(receiver, sender, weight.to(x.dtype), x[sender])
+        sender = column if self.near is None else torch.from_numpy(self.near.rows()).to(x.device)[column]
+        return Neighbours(receiver, sender, weight.to(x.dtype), self._all(x)[column])
 
     def sending(self, message: int, first: int) -> StackedMix:
         return replace(self, message=(message, first))
@@ -113,7 +126,7 @@ class StackedMix:
     def mean(self, x: Tensor, star: bool = False) -> Tensor:
         self.mixed = x
         here = x if self.active is None else x[self.active]
-        m, size = len(here), x[0].numel() * self.itemsize
+        m, size = self._here(), x[0].numel() * self.itemsize
         if star:  # the whole vector to the server and back
             self.traffic.messages += 2 * m
             self.traffic.bytes += 2 * m * size
@@ -121,7 +134,34 @@ class StackedMix:
             self.traffic.messages += 2 * (m - 1) * m
             self.traffic.bytes += 2 * max(m - 1, 0) * size
         self.traffic.averaged, self.traffic.star = self.traffic.averaged + size, star
-        return here.mean(0, keepdim=True)
+        if self.part is None:
+            return here.mean(0, keepdim=True)
+        return torch.stack(self.part.exchange.gather(here.sum(0, keepdim=True))).sum(0) / m
+
+    def everywhere(self, holds: bool) -> bool:
+        if self.part is None:
+            return holds
+        return all(bool(x) for x in self.part.exchange.gather(torch.tensor([holds], dtype=torch.uint8)))
+
+    def _here(self) -> int:
+        return self.weights.devices if self.weights.active is None else int(self.weights.active.sum())
+
+    def _all(self, x: Tensor) -> Tensor:
+        """All the rows that are mixed here: those of the stack, and between them those that other processes hold."""
+        if self.part is None or self.near is None or not self.near.needed:
+            return x
+        near = self.near
+        sent = {k: x[torch.from_numpy(rows)].cpu() for k, rows in near.wanted.items()}
+        received = {k: torch.empty((len(rows), *x.shape[1:]), dtype=x.dtype) for k, rows in near.needed.items()}
+        self.part.exchange.swap(sent, received)
+        rows = x.new_empty((near.senders, *x.shape[1:]))
+        rows[torch.from_numpy(near.own)] = x
+        for k, here in near.needed.items():
+            rows[torch.from_numpy(here)] = received[k].to(x.device)
+        return rows
+
+    def _csr(self) -> tuple[IntArray, IntArray, FloatArray]:
+        return self.weights.csr() if self.near is None else self.near[:3]
 
     def _count(self, x: Tensor) -> None:
         self.mixed = x
@@ -139,21 +179,24 @@ class StackedMix:
             self.traffic.bytes += int(size.sum())
             self.traffic.over_link = self.traffic.over_link + size
 
-    def _apply(self, x: Tensor) -> Tensor:
-        return torch.mm(self._matrix(x.dtype), x.reshape(len(x), -1)).view_as(x)
+    def _apply(self, rows: Tensor) -> Tensor:
+        return torch.mm(self._matrix(rows.dtype), rows.reshape(len(rows), -1)).view(-1, *rows.shape[1:])
 
     def _matrix(self, dtype: torch.dtype) -> Tensor:
         if dtype not in self._matrices:
-            m, entries = self.weights.devices, self.weights.devices + 2 * len(self.weights.value)
-            if m <= 64 or entries * 16 > m * m:  # measured: a sparse product gains below one entry in sixteen
-                matrix = torch.from_numpy(self.weights.dense()).to(self.devices.device, dtype)
+            size = len(self.devices), self.weights.devices if self.near is None else self.near.senders
+            entries = self.weights.devices + 2 * len(self.weights.value) if self.near is None else len(self.near.value)
+            # measured: a sparse product gains below one entry in sixteen
+            if size[1] <= 64 or entries * 16 > size[0] * size[1]:
+                dense = self.weights.dense() if self.near is None else self.near.dense()
+                matrix = torch.from_numpy(dense).to(self.devices.device, dtype)
             else:
-                indptr, column, value = (torch.from_numpy(part) for part in self.weights.csr())
+                indptr, column, value = (torch.from_numpy(part) for part in self._csr())
                 matrix = torch.sparse_csr_tensor(
                     indptr.int(),
                     column.int(),
                     value.to(dtype),
-                    (m, m),
+                    size,
                     device=self.devices.device,
                     check_invariants=False,
                 )

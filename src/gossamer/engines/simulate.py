@@ -1,4 +1,4 @@
-"""The simulator: every device in one process, all models in one tensor."""
+"""The simulator: every device, or a part of them, in one process; all their models in one tensor."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from torch import Tensor
 from gossamer.algorithms import State
 from gossamer.engines.memory import keep_freed_memory
 from gossamer.engines.mixing import StackedMix, Traffic
+from gossamer.engines.part import Part
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.errors import Diverged, InputError
-from gossamer.mirror import power_mean
-from gossamer.network.base import IntArray, Links
+from gossamer.mirror import power_mean, root, signed_power_
+from gossamer.network.base import BoolArray, IntArray, Links
 from gossamer.network.timing import Clock
 from gossamer.network.weights import Weights
 from gossamer.tasks import Worker
@@ -50,6 +51,9 @@ class _Gradient:
 class Simulator:
     """Runs a plan in this process. A run from a snapshot goes on bit for bit as if it had never stopped.
 
+    With a `part` it holds the devices of that part, and is one of several that do the same, each in its own process: what it
+    gives (models, records, snapshots) is then of its own devices, in ascending number. It counts the traffic of all.
+
     >>> from gossamer import DPSGD, Digits, Iid, Ring, Softmax, Task
     >>> data = Digits().load()
     >>> task = Task(data, Iid().make(data.y.numpy(), devices=10, seed=0), Softmax())
@@ -59,12 +63,12 @@ class Simulator:
     True
     """
 
-    def __init__(self, plan: Plan, snapshot: Snapshot | None = None) -> None:
+    def __init__(self, plan: Plan, snapshot: Snapshot | None = None, part: Part | None = None) -> None:
         keep_freed_memory()
         torch.set_num_threads(plan.threads_to_use())
-        self.plan, self.round = plan, 0
+        self.plan, self.round, self._part = plan, 0, part
         self._place, self._dtype = _place(plan.device), getattr(torch, plan.dtype)
-        numbers = np.arange(plan.task.devices)
+        numbers = np.arange(plan.task.devices) if part is None else part.devices
         self._devices = torch.from_numpy(numbers).to(self._place)
         self._worker = plan.task.worker(numbers, plan.seed, self._dtype, self._place, plan.measure.test)
         self._traffic = Traffic()
@@ -92,14 +96,14 @@ class Simulator:
     def _run_round(self, t: int) -> None:
         links = self.plan.network.links(t)
         mix = self._mix(links, t, self._traffic)
-        active = links.active
+        active = self._own(links.active)
         away = None if active is None or active.all() else torch.from_numpy(np.flatnonzero(~active)).to(self._place)
         before = {} if away is None else self._rows(away)
         steps = np.zeros(len(self._devices), dtype=np.int64)
         self._traffic.over_link, self._traffic.averaged = 0.0, 0
         self._state = self.plan.algorithm.round(self._state, _Gradient(self._worker, t, steps), mix, t)
         if self._clock:
-            self._tick(self._clock, t, steps if active is None else steps * active, mix.weights)
+            self._tick(self._clock, t, self._of_all(steps if active is None else steps * active), mix.weights)
         if away is not None:  # a device that is away does nothing: its rows are as they were
             for name, rows in before.items():
                 self._all_tensors()[name][away] = rows
@@ -120,12 +124,26 @@ class Simulator:
         if unchanging and self._static_mix is not None:
             return replace(self._static_mix, traffic=traffic)
         itemsize = torch.empty((), dtype=self._dtype).element_size()
-        mix = StackedMix(rule(links, t, self.plan.seed), self._devices, itemsize, traffic)
+        weights = rule(links, t, self.plan.seed)
+        mix = StackedMix(weights, self._devices, itemsize, traffic)
+        if self._part is not None:
+            mix = replace(mix, part=self._part, near=self._part.near(weights))
         if unchanging and rule.fixed:  # others draw anew in every round
             self._static_mix = replace(mix)
         elif t:  # all start alike: in the first round everybody knows what everybody has
             mix.before = lambda: rule(self.plan.network.links(t - 1), t - 1, self.plan.seed)
         return mix
+
+    def _own(self, active: BoolArray | None) -> BoolArray | None:
+        return active if active is None or self._part is None else active[self._part.devices]
+
+    def _of_all(self, x: IntArray) -> IntArray:
+        """One number a device, of all devices, from those of this part's and the others'."""
+        if self._part is None:
+            return x
+        of_all = np.zeros(self.plan.task.devices, dtype=x.dtype)
+        of_all[self._part.devices] = x
+        return torch.stack(self._part.exchange.gather(torch.from_numpy(of_all))).sum(0).numpy()
 
     def _all_tensors(self) -> dict[str, Tensor]:
         return self._state | {_BUFFER + name: b for name, b in self._worker.buffers.items()}
@@ -169,18 +187,27 @@ class Simulator:
                 for name, b in buffers.items():
                     self._worker.buffers[name].copy_(b)
                 if links.active is not None:
-                    here = torch.from_numpy(links.active).to(self._place)
+                    here = torch.from_numpy(self._own(links.active)).to(self._place)
                     w = torch.where(here[:, None], w, self.models())
             scores = self._worker.scores(w)
-            uniform = torch.full((len(w),), 1 / len(w), dtype=torch.float64, device=w.device)
-            distance = (w - w.mean(0)).norm(dim=1)
             p = plan.algorithm.p_at(t)
-            to_power = distance if p == 1 else (w - power_mean(w, uniform, p)).norm(dim=1)
+            distance = (w - self._mean(w, 1)).norm(dim=1)
+            to_power = distance if p == 1 else (w - self._mean(w, p)).norm(dim=1)
         accuracy, loss, distance, to_power = (
             x.double().cpu().numpy() for x in (scores.accuracy, scores.loss, distance, to_power)
         )
         seconds = None if self._clock is None else float(self._clock.now.max())
         return Record(t, accuracy, loss, distance, to_power, self._traffic.messages, self._traffic.bytes, seconds)
+
+    def _mean(self, w: Tensor, p: float) -> Tensor:
+        """The power mean of all devices' models."""
+        if self._part is None:
+            return w.mean(0) if p == 1 else power_mean(w, torch.full((len(w),), 1 / len(w), dtype=torch.float64), p)
+        gather, x = self._part.exchange.gather, w.double().cpu()
+        largest = torch.stack(gather(x.abs().amax(0))).amax(0)
+        scale = torch.where(largest == 0, 1.0, largest)
+        total = torch.stack(gather(signed_power_(x / scale, p).sum(0))).sum(0)
+        return (root(total / self.plan.task.devices, p) * scale).to(w)
 
     def snapshot(self) -> Snapshot:
         """All that is needed to go on from here."""

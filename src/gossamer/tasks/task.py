@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -45,7 +45,7 @@ class Task:
     def __post_init__(self) -> None:
         if self.batch < 0:
             raise InputError("batch", self.batch, "a whole number of at least 1, or 0 for all of a device's samples")
-        if self.batch == 0 and len(set(self.split.sizes.tolist())) > 1:
+        if self.batch == 0 and len(set(self.split.sizes[self.split.sizes > 0].tolist())) > 1:
             raise InputError("batch", 0, "a whole number of at least 1, since devices hold different numbers of samples")
         last = int(self.split.index.max())
         if last >= self.data.samples:
@@ -58,6 +58,16 @@ class Task:
     @cached_property
     def learner(self) -> Learner:
         return self.model.learner(self.data)
+
+    def only(self, devices: NDArray[np.int64]) -> Task:
+        """The same task with the training samples of some devices alone, for a process that holds no others."""
+        held = np.concatenate([self.split.of(int(device)) for device in devices])
+        samples, index = np.unique(held, return_inverse=True)
+        sizes = np.zeros(self.devices, dtype=np.int64)
+        sizes[devices] = self.split.sizes[devices]
+        chosen = torch.from_numpy(samples)
+        data = replace(self.data, x=self.data.x[chosen], y=self.data.y[chosen])
+        return replace(self, data=data, split=Split(index.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)])))
 
     def worker(self, devices: NDArray[np.int64], seed: int, dtype: torch.dtype, place: torch.device, test: int = 0) -> Worker:
         """What trains and scores some of the devices; `test` limits the test samples (0: all)."""
