@@ -88,14 +88,16 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
             row = {"method": name, "file": entry.file, "paper": entry.paper, "needs": entry.needs, "network": network}
             if (network, name) not in able:
                 why = refusal(here.scale, entry, devices)
-                rows.append(row | {"eta": "", "rounds": "refuses", "rounds_95": "", "megabytes": "", "why": why})
+                rows.append(row | {"rounds": "refuses", "why": why})
                 continue
             best = tuned(results.under(on_held_out(here.scale)), method(name), devices, SPLIT, scale.target)
             key = (method(name).at(best.eta), devices, SPLIT)
-            rounds = number(here.over_seeds(key, rounds_to_target(scale)))
-            sent = number(here.over_seeds(key, _megabytes(scale)), 2)
+            rounds = number(here.over_seeds(key, rounds_to_target(scale)), 0)
+            sent = number(here.over_seeds(key, _megabytes(scale)), 1)
+            reached = number(here.over_seeds(key, lambda cell: float(cell.metrics["accuracy"][-1])), 1, 100)
             shown = {"rounds": rounds["ours"] or f"> {here.scale.rounds}", "rounds_95": rounds["ours_95"]}
-            rows.append(row | {"eta": best.eta} | shown | {"megabytes": sent["ours"], "why": ""})
+            last = {"megabytes": sent["ours"], f"accuracy_at_{here.scale.rounds}_%": reached["ours"], "why": ""}
+            rows.append(row | {"eta": best.eta, "at_edge_of_grid": best.edge} | shown | last)
     write_csv(out / "methods.csv", rows)
     (out / "methods.md").write_text(_table(scale, rows))
     return [out / "methods.csv", out / "methods.md"]
@@ -112,11 +114,20 @@ def _megabytes(scale: Scale):  # type: ignore[no-untyped-def]
 def _table(scale: Scale, rows: list[dict[str, object]]) -> str:
     """The same as Markdown, a line a method."""
     lines = [
-        f"| method | file | paper | needs | {' | '.join(f'{name}: rounds / MB' for name in NETWORKS)} |",
+        f"| method | file | paper | needs | {' | '.join(NETWORKS)} |",
         "|---|---|---|---|" + "---|" * len(NETWORKS),
     ]
     for name, entry in CATALOGUE.items():
         several = [row for row in rows if row["method"] == name]
-        found = [f"{row['rounds']} / {row['megabytes']}" if row["megabytes"] != "" else str(row["rounds"]) for row in several]
-        lines.append(f"| {name} | `{entry.file}` | {entry.paper} | {entry.needs} | {' | '.join(found)} |")
+        lines.append(f"| {name} | `{entry.file}` | {entry.paper} | {entry.needs} | {' | '.join(map(_shown, several))} |")
     return "\n".join(lines) + "\n"
+
+
+def _shown(row: dict[str, object]) -> str:
+    """Rounds and megabytes to the target, or how far it came."""
+    if row["rounds"] == "refuses":
+        return "refuses"
+    if row["megabytes"] != "":
+        return f"{row['rounds']} ± {row['rounds_95']} / {row['megabytes']} MB"
+    (reached,) = (value for name, value in row.items() if name.startswith("accuracy_at_"))
+    return f"{row['rounds']} ({reached} %)"

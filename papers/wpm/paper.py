@@ -172,5 +172,5 @@ def number(value: Interval | None, digits: int = 1, scale: float = 1.0) -> dict[
     """A mean and the half of its 95 % interval, as two cells of a table; empty where there is none."""
     if value is None:
         return {"ours": "", "ours_95": ""}
-    half = "" if value.half is None else round(value.half * scale, digits)
-    return {"ours": round(value.mean * scale, digits), "ours_95": half}
+    half = "" if value.half is None else round(value.half * scale, digits or None)
+    return {"ours": round(value.mean * scale, digits or None), "ours_95": half}

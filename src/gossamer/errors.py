@@ -37,16 +37,35 @@ class DataError(GossamerError):
 
 
 class Diverged(GossamerError):
-    """A model left the finite numbers. Names the round and the device; exit code 3."""
+    """A model left the finite numbers. Names the round and the device; exit code 3.
+
+    `received`: it was sound until it mixed what it had received.
+    """
 
     exit_code = 3
 
-    def __init__(self, round: int, device: int) -> None:
+    def __init__(self, round: int, device: int, received: bool = False) -> None:
         super().__init__(
             f"the run diverged: device {device} has a value that is not finite after round {round}; "
             'a smaller eta, a smaller p or step = "safe" usually mends it'
         )
-        self.round, self.device = round, device
+        self.round, self.device, self.received = round, device, received
+
+    def __reduce__(self) -> tuple[type[Diverged], tuple[int, int, bool]]:
+        return Diverged, (self.round, self.device, self.received)
+
+
+class MissingExtra(GossamerError):
+    """Something that needs a package which is not installed; names the command that installs it."""
+
+    def __init__(self, extra: str, what: str) -> None:
+        super().__init__(f"{what} is not installed: pip install 'gossamer[{extra}]' brings it")
+
+
+class Lost(GossamerError):
+    """What a run needs is gone: a cluster, a link to it. What was done until then is kept; exit code 4."""
+
+    exit_code = 4
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -109,9 +109,13 @@ class Snapshot:
 
 
 class Engine(Protocol):
-    """Runs a plan. `advance` goes on to a round, or stops earlier, between two rounds, when `stop` says so."""
+    """Runs a plan. `advance` goes on to a round, or stops earlier, between two rounds, when `stop` says so.
+
+    `events` are sentences about what happened to the engine itself, such as a shard that was lost.
+    """
 
     round: int
+    events: list[str]
 
     def advance(self, until: int, stop: Callable[[], bool] = ...) -> None: ...
 
@@ -122,3 +126,6 @@ class Engine(Protocol):
     def parts(self) -> dict[str, Tensor]: ...
 
     def snapshot(self) -> Snapshot: ...
+
+    def close(self) -> None:
+        """Let go of what the engine holds outside this process."""

@@ -23,7 +23,7 @@ from gossamer.network.weights import Weights
 from gossamer.tasks import Worker
 
 _BUFFER = "buffer/"
-_CLOCK = "engine/clock"
+CLOCK = "engine/clock"
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class Simulator:
         numbers = np.arange(plan.task.devices) if part is None else part.devices
         self._devices = torch.from_numpy(numbers).to(self._place)
         self._worker = plan.task.worker(numbers, plan.seed, self._dtype, self._place, plan.measure.test)
+        self.events: list[str] = []
         self._traffic = Traffic()
         self._static_mix: StackedMix | None = None
         self._clock = None if plan.timing is None else Clock(plan.timing, np.zeros(plan.task.devices))
@@ -79,10 +80,10 @@ class Simulator:
         else:
             self.round = snapshot.round
             self._traffic = Traffic(snapshot.messages, snapshot.bytes)
-            tensors = {name: x.to(self._place, copy=True) for name, x in snapshot.tensors.items() if name != _CLOCK}
+            tensors = {name: x.to(self._place, copy=True) for name, x in snapshot.tensors.items() if name != CLOCK}
             self._state = {name: x for name, x in tensors.items() if not name.startswith(_BUFFER)}
             if self._clock:
-                self._clock.now[:] = snapshot.tensors[_CLOCK].numpy()
+                self._clock.now[:] = snapshot.tensors[CLOCK].numpy()
             for name, b in self._worker.buffers.items():
                 b.copy_(tensors[_BUFFER + name])
 
@@ -159,10 +160,11 @@ class Simulator:
         for x in self._stacked(self._state).values():
             # One pass: a sum is finite unless a part is not (or it overflows itself, which the second look settles).
             if not math.isfinite(x.sum().item()):
-                for suspect in (x if mix.mixed is None else mix.mixed, x):  # in the mix it spreads to those who are sound
+                mixed = x if mix.mixed is None else mix.mixed
+                for suspect in (mixed, x):  # in the mix it spreads to those who are sound
                     wrong = ~torch.isfinite(suspect).view(len(x), -1).all(1)
                     if wrong.any():
-                        raise Diverged(t + 1, int(self._devices[wrong.nonzero()[0, 0]]))
+                        raise Diverged(t + 1, int(self._devices[wrong.nonzero()[0, 0]]), received=suspect is not mixed)
 
     def models(self) -> Tensor:
         """All models [devices, parameters], after the last round."""
@@ -172,6 +174,8 @@ class Simulator:
         """The same by the names of their parts, each [devices, …], with the buffers that a module has."""
         named = self.plan.task.learner.unstack(self.models()) | self._worker.buffers
         return {name: part.detach().cpu().contiguous() for name, part in named.items()}
+
+    def close(self) -> None: ...
 
     def record(self) -> Record:
         """Measure now: accuracy, loss and distances, after the step or after the mix as the plan says."""
@@ -214,7 +218,7 @@ class Simulator:
         # copies: the coming rounds may overwrite the state
         tensors = {name: x.detach().to("cpu", copy=True).contiguous() for name, x in self._all_tensors().items()}
         if self._clock:
-            tensors[_CLOCK] = torch.from_numpy(self._clock.now.copy())
+            tensors[CLOCK] = torch.from_numpy(self._clock.now.copy())
         return Snapshot(self.round, self._traffic.messages, self._traffic.bytes, tensors)
 
 
