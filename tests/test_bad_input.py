@@ -538,6 +538,7 @@ def test_a_resume_with_a_changed_spec(setting: str, part: str) -> None:
 def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A run that stopped in the middle."""
     monkeypatch.setattr(running, "_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(running, "_SPARED", 0)
     with monkeypatch.context() as patch:
         patch.setattr(store.RunFolder, "write_models", lambda *_: (_ for _ in ()).throw(store.DataError("stopped")))
         assert gossamer("run", "a.toml", "-q", "--out", "out").code == 2
@@ -593,6 +594,7 @@ def test_a_folder_that_cannot_be_made() -> None:
 )
 def test_a_disk_that_is_full(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(running, "_SPARED", 0)
     sync, write = os.fsync, store.write_atomically
 
     def full(path: Path, content: bytes) -> None:

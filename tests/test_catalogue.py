@@ -46,6 +46,7 @@ from gossamer.algorithms import (
 from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.errors import InputError
 from gossamer.network import (
+    BestConstant,
     Callback,
     Clients,
     Cycle,
@@ -54,13 +55,18 @@ from gossamer.network import (
     Laplacian,
     LinkFailure,
     Matching,
+    Metropolis,
     Network,
+    OnePair,
+    PushSum,
+    RandomPeer,
     RandomRing,
     Ring,
     Star,
     Timing,
     metropolis,
 )
+from gossamer.network.weights import WeightRule
 from gossamer.study import Study, spec
 from gossamer.tasks import LinearRegression, LogisticRegression, Task
 from gossamer.tasks.synthetic import LeastSquares, Logistic
@@ -80,6 +86,9 @@ MORE = {
     "wpm momentum": WPM.robust(3, 0.02, direction=Momentum(0.5), local_steps=2),
     "wpm quasi-global, combine-then-adapt": WPM.robust(3, 0.02, direction=QuasiGlobal(0.8)),
 }
+RULES: list[WeightRule] = [
+    *(Metropolis(), Laplacian(), Laplacian(0.1), BestConstant(), OnePair(), Matching(), RandomPeer(), PushSum(), Clients()),
+]
 
 
 # The promises to an engine, and the executable specification
@@ -88,11 +97,12 @@ MORE = {
 def takes(name: str) -> list[str]:
     """The networks of the suite that a method takes, by what it needs; any other it refuses."""
     needs = CATALOGUE[name].needs if name in CATALOGUE else "a server" if "fedavg" in name else ""
+    one_way = any(word in needs for word in ("one-way", "server", "mean of all"))
     if "static" in needs:
         return ["static"]
     if "nobody away" in needs:
         return ["changing", "static"]
-    return ["churn", "changing", "static", *(["one-way"] if "one-way" in needs or "server" in needs else [])]
+    return ["churn", "changing", "static", *(["one-way"] if one_way else [])]
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -472,11 +482,34 @@ def test_fedavg_of_all_by_one_step_is_all_reduce() -> None:
     for network in (HALVES, ONE_WAY):
         server = simulator(FedAvg(0.05), network, 20, batch=3)
         server.advance(20)
-        ring = simulator(AllReduce(0.05), HALVES, 20, batch=3)
+        ring = simulator(AllReduce(0.05), network, 20, batch=3)
         ring.advance(20)
         torch.testing.assert_close(server.models(), ring.models(), rtol=0, atol=1e-14)
         assert server.record().messages == 20 * 2 * N
         assert server.record().bytes == 20 * 2 * N * 5 * 8
+
+
+@dataclass(frozen=True)
+class Linked(AllReduce):
+    """All-Reduce that is given links which it does not use."""
+
+    @property
+    def weights(self) -> WeightRule:
+        return Metropolis()
+
+
+@pytest.mark.parametrize("network", ["churn", "changing", "static"])
+def test_all_reduce_is_the_same_with_links_and_without(network: str) -> None:
+    """Bit for bit, with the same traffic and the same clock."""
+    problem = LeastSquares(M, dimension=5, samples=8)
+    task = Task(problem.load(), problem.split(), LinearRegression(), 3)
+    plan = Plan(task, testing.NETWORKS[network], AllReduce(0.05), 20, timing=Timing(compute=0.5, rate=100.0, latency=0.25))
+    runs = [Simulator(replace(plan, algorithm=algorithm)) for algorithm in (AllReduce(0.05), Linked(0.05))]
+    for run in runs:
+        run.advance(20)
+    one, two = (run.snapshot() for run in runs)
+    assert (one.messages, one.bytes) == (two.messages, two.bytes)
+    assert all(torch.equal(x, two.tensors[name]) for name, x in one.tensors.items())
 
 
 def test_clients_are_a_fraction_drawn_anew() -> None:
@@ -525,6 +558,55 @@ def test_gossip_learning_merges_by_age() -> None:
         assert run.snapshot().tensors["age"][:, 0].tolist() == [ages[0], max(ages[:2]) + 1, ages[2]]
 
 
+def test_gossip_learning_moves_the_mean_even_where_all_have_as_many_neighbours() -> None:
+    """Two devices swap models: the older one has more of a say with both."""
+    problem = LeastSquares(2, dimension=2, samples=8)
+    plan = Plan(Task(problem.load(), problem.split(), LinearRegression(), 3), Full(2), GossipLearning(0.0), 1, dtype="float64")
+    start = {"w": torch.tensor([[4.0, 0.0], [0.0, 4.0]]).double(), "age": torch.tensor([[3.0], [1.0]]).double()}
+    run = Simulator(plan, Snapshot(0, 0, 0, start))
+    run.advance(1)
+    assert run.models().tolist() == [[3.0, 1.0], [3.0, 1.0]]
+
+
+def test_a_random_peer_keeps_the_mean_in_expectation_only_among_equals() -> None:
+    """Rows sum to 1. Columns do on average on a ring; on a star the hub's is 1/m of itself and half of one leaf, m = 4."""
+    for network in (Ring(7), Star(4)):
+        drawn = np.array([RandomPeer()(network.links(0), t, 0).dense() for t in range(2000)])
+        np.testing.assert_allclose(drawn.sum(2), 1, rtol=1e-15)
+        column = drawn.sum(1).mean(0)
+        if isinstance(network, Star):
+            assert column[0] == pytest.approx(1 / 4 + 1 / 2)
+        else:
+            assert np.abs(column - 1).max() < 5 * drawn.sum(1).std() / np.sqrt(2000)  # five standard deviations
+            assert drawn.sum(1).std() > 0.1
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
+def test_a_rule_says_what_its_weights_sum_to(rule: WeightRule) -> None:
+    drawn = np.array([rule(RandomRing(9).links(t) if t else Star(9).links(0), t, 0).dense() for t in range(8)])
+    rows, columns = (bool(np.allclose(drawn.sum(axis), 1)) for axis in (2, 1))
+    if np.array_equal(drawn, np.broadcast_to(np.eye(9), drawn.shape)):
+        assert rule.sums == "nothing"
+    else:
+        assert rule.sums == {(True, True): "both", (True, False): "rows", (False, True): "columns"}[rows, columns]
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_quantised_is_unbiased_before_it_is_divided_and_within_its_bound(bits: int) -> None:
+    """Levels of the largest size; τ bounds the variance, and (1 + τ)·C(x) is x on average."""
+    n, rounds, levels = 12, 3000, 2 ** (bits - 1) - 1
+    x = torch.from_numpy(np.cos(np.arange(1.0, n + 1)))
+    tau = min(n / levels**2, np.sqrt(n) / levels)
+    one = torch.tensor([0])
+    drawn = (1 + tau) * torch.cat([Quantised(bits)(x[None], one, t) for t in range(rounds)])
+    level = drawn * levels / x.abs().max()
+    torch.testing.assert_close(level, level.round(), rtol=0, atol=1e-9)
+    assert level.abs().max() < levels + 0.5
+    off = drawn - x
+    assert (off.mean(0).abs() <= 5 * off.std(0) / rounds**0.5 + 1e-12).all()  # five standard deviations
+    assert 0 < off.square().sum(1).mean() <= tau * x.square().sum()
+
+
 def test_quasi_global_momentum_outlives_a_rate_of_zero() -> None:
     run = simulator(recipes.quasi_global(Cosine(0.05, 10)), HALVES, 30)
     run.advance(30)
@@ -551,6 +633,7 @@ def test_an_anchor_changes_nothing_at_p_1_even_compressed() -> None:
         (D2(0.1), Ring(N), "no eigenvalue of -1/3 or below"),  # a ring of an even number: just -1/3
         (D2(0.1), Ring(5000), "at most 4000"),
         (ADOM(), ONE_WAY, "symmetric links"),
+        (ADOM(), Graph(N, tuple(_RING[::2])), "connect all devices in every round"),
         (recipes.tracking(), ONE_WAY, "symmetric links"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
@@ -579,6 +662,12 @@ def test_a_dual_problem_that_is_not_at_hand_is_refused(field: str, task: Callabl
     with pytest.raises(InputError) as refusal:
         Simulator(Plan(task(), Full(N), ADOM(), 1, dtype=dtype)).advance(1)
     assert refusal.value.field == field
+
+
+def test_what_adom_asks_for_does_not_lead_in_circles() -> None:
+    """Batches are refused by all that it takes instead: some of that rules batch = 0 out elsewhere."""
+    with pytest.raises(InputError, match=r"batch = 32 .* give 0, with .*least-squares.* as many samples on every device"):
+        Simulator(Study(ADOM(), RandomRing(10)).plan()).advance(1)
 
 
 def test_l2_makes_the_dual_problem_whole() -> None:
@@ -610,6 +699,10 @@ def test_the_conjugate_undoes_the_gradient() -> None:
         (lambda: EXTRA(-1), "eta"),
         (lambda: D2(np.inf), "eta"),
         (lambda: NIDS(np.nan), "eta"),
+        *((lambda method=method: method(Cosine(0.1, 50)), "eta") for method in (EXTRA, D2, NIDS)),
+        (lambda: WPM(weights=PushSum()), "weights"),
+        (lambda: WPM(weights=Clients()), "weights"),
+        (lambda: WPM(1, direction=algorithms.Tracking(), weights=RandomPeer()), "weights"),
         (lambda: StochasticGradientPush(-1), "eta"),
         (lambda: GossipLearning(-1), "eta"),
     ],

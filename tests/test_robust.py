@@ -191,7 +191,10 @@ def test_a_rule_that_never_binds_changes_nothing(method: Algorithm, rule: MixRul
     assert expected[0].record().loss == pytest.approx(expected[1].record().loss, rel=1e-9)
 
 
-@pytest.mark.parametrize("rule", [gs.Clip(0.3), gs.Checked(2.0), gs.TrimmedMean(0.34), gs.Median()], ids=repr)
+RULES: list[MixRule] = [gs.Clip(0.3), gs.Checked(2.0), gs.TrimmedMean(0.34), gs.Median()]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_what_is_wrapped_conforms_as_before(rule: MixRule) -> None:
     method = gs.WPM.robust(3, 0.05)
     assert (
@@ -235,9 +238,16 @@ def test_rules_stack_from_the_outside_in() -> None:
 # -- what is refused -----------------------------------------------------------------------------------------------------
 
 
+class Averaged(Only):
+    """Has weights, as any method, and an average of all: that is seen when it is asked for."""
+
+    def round(self, state: State, grad: Any, mix: Mix, t: int) -> State:
+        return {"w": mix.mean(state["w"]).expand_as(state["w"])}
+
+
 def test_an_average_of_all_cannot_be_guarded() -> None:
-    with pytest.raises(InputError, match=r"AllReduce.*has none to guard"):
-        run(squares_plan(gs.Guarded(gs.AllReduce(0.05), gs.Clip(1.0))))
+    with pytest.raises(InputError, match=r"Averaged.*has none to guard"):
+        run(squares_plan(gs.Guarded(Averaged(), gs.Clip(1.0))))
 
 
 def test_a_broken_device_spoils_an_average_of_all_too() -> None:
@@ -258,6 +268,9 @@ class Pushed(Only):
     [
         (lambda: gs.Guarded(gs.Broken(gs.DPSGD()), gs.Median()), "the guard inside"),
         (lambda: gs.Guarded(Pushed(), gs.Median()), "push-sum sends shares"),
+        (lambda: gs.Guarded(gs.AllReduce(0.05), gs.Clip(1.0)), r"AllReduce.*has none to guard"),
+        (lambda: gs.Guarded(gs.FedAvg(0.05), gs.Median()), r"FedAvg.*has none to guard"),
+        *((lambda rule=rule: gs.Guarded(gs.GossipLearning(), rule), "one model at a time") for rule in RULES),
         (lambda: gs.Clip(0.0), "radius = 0.0 is not accepted: give a number above 0"),
         (lambda: gs.Clip(math.nan), "radius"),
         (lambda: gs.Checked(-1.0), "largest"),
@@ -326,7 +339,7 @@ def test_the_harm_grows_with_the_power() -> None:
 
 def test_who_sends_nan_is_named_and_a_check_goes_on() -> None:
     method = gs.WPM.robust(3, 0.1)
-    with pytest.raises(Diverged) as diverged:
+    with pytest.raises(Diverged, match='a guard such as "checked"') as diverged:
         digits(gs.Broken(method, devices=(4,), sends="nan"))
     assert (diverged.value.device, diverged.value.round) == (4, 1)
     for rule in (gs.Checked(3.0), gs.Clip(0.3), gs.Median()):

@@ -11,6 +11,7 @@ import pytest
 
 import gossamer as gs
 from gossamer.study import spec
+from gossamer.study.pools import Processes
 from gossamer.study.sweep import cell_path, sweep
 
 
@@ -22,21 +23,21 @@ def study(seed: int = 0, eta: float = 0.1) -> gs.Study:
 def test_a_sweep_is_its_runs_and_runs_each_once(tmp_path: Path) -> None:
     studies = [study(0), study(1), study(0)]
     shares: list[float] = []
-    cells = sweep(studies, tmp_path, workers=2, progress=shares.append)
+    cells = sweep(studies, tmp_path, pool=Processes(2), progress=shares.append)
     for cell, alone in zip(cells, (gs.run(s) for s in studies), strict=True):
         assert cell.metrics["accuracy"].tolist() == alone.metrics["accuracy"].tolist()
     assert shares == sorted(shares)
     assert shares[-1] == 1
     assert len(list(tmp_path.iterdir())) == 2  # equal studies share a cell
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    again = sweep(studies, tmp_path, workers=2)
+    again = sweep(studies, tmp_path, Processes(2))
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert [cell.summary for cell in again] == [cell.summary for cell in cells]
 
 
 @pytest.mark.slow
 def test_a_cell_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
-    wild, tame = sweep([study(eta=1e30), study()], tmp_path, workers=1)
+    wild, tame = sweep([study(eta=1e30), study()], tmp_path, Processes(1))
     assert wild.diverged
     assert not tame.diverged
     assert tame.summary["finished"]
@@ -61,9 +62,10 @@ def test_the_workers_of_a_killed_sweep_end_too(tmp_path: Path) -> None:
 if __name__ == "__main__":
     from pathlib import Path
     import gossamer as gs
+    from gossamer.study.pools import Processes
     from gossamer.study.sweep import sweep
     studies = [gs.Study(gs.DPSGD(0.1), gs.Ring(4), rounds=10**6, seed=k, threads=1) for k in range(2)]
-    sweep(studies, Path({str(tmp_path)!r}), workers=2)
+    sweep(studies, Path({str(tmp_path)!r}), Processes(2))
 """
     path = tmp_path / "endless.py"
     path.write_text(script)

@@ -31,7 +31,7 @@ _ROOMS = {
     "tasks": "Task Data Digits Mnist FashionMnist Cifar10 Arrays from_arrays from_dataset Iid OneLabel Labels Dirichlet Uneven "
     "Drawn Lists from_lists Validation Softmax Svm Mlp Cnn Module LinearRegression LogisticRegression",
     "tasks.synthetic": "LeastSquares Logistic",
-    "engines": "Measure Plan Simulator",
+    "engines": "Measure Plan Ray Simulator",
     "study": "Study Run run compare",
     "mirror": "signed_power power_mean PowerMap bregman",
     "errors": "GossamerError InputError DataError Diverged",

@@ -47,7 +47,7 @@ class Diverged(GossamerError):
     def __init__(self, round: int, device: int, received: bool = False) -> None:
         super().__init__(
             f"the run diverged: device {device} has a value that is not finite after round {round}; "
-            'a smaller eta, a smaller p or step = "safe" usually mends it'
+            'a smaller eta, a smaller p or step = "safe" usually mends it, or a guard such as "checked" against a broken device'
         )
         self.round, self.device, self.received = round, device, received
 

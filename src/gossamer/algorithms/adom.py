@@ -3,8 +3,9 @@
 D. Kovalev, E. Shulgin, P. Richtárik, A. Rogozin, A. Gasnikov. "ADOM: accelerated decentralized optimization method for
 time-varying networks." ICML 2021.
 
-Assumes that the links of every round connect all devices, that all are here in every round, that every device's own loss
-is μ-strongly convex and L-smooth, and that ∇f_i* is at hand: least squares over all samples (batch = 0).
+Assumes that the links of every round connect all devices (checked where they never change), that all are here in every
+round, that every device's own loss is μ-strongly convex and L-smooth, and that ∇f_i* is at hand: least squares over all
+samples (batch = 0).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State
 from gossamer.errors import InputError
+from gossamer.network.base import Network
+from gossamer.network.inspect import connected
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,11 @@ class ADOM(Algorithm):
     @property
     def ends_with(self) -> Literal["step", "mix"]:
         return "mix"
+
+    def check(self, network: Network) -> None:
+        super().check(network)
+        if network.period == 1 and not connected(network.links(0)):
+            raise InputError("network", type(network).__name__, "links that connect all devices in every round, as ADOM needs")
 
     def init(self, w0: Tensor) -> State:
         return {"w": w0.clone(), **{name: torch.zeros_like(w0) for name in ("z", "z_f", "m")}}

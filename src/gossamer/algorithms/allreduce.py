@@ -9,6 +9,7 @@ from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
 from gossamer.algorithms.schedules import Schedule, at, check_eta
+from gossamer.network.weights import Clients, WeightRule
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class AllReduce(Algorithm):
 
     def __post_init__(self) -> None:
         check_eta(self.eta)
+
+    @property
+    def weights(self) -> WeightRule:
+        return Clients()  # no links: any network will do
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:

@@ -70,9 +70,12 @@ class RandomK:
 
 @dataclass(frozen=True)
 class Quantised:
-    """Every number in `bits` bits: its sign and a level of the row's largest size, rounded up or down by chance (QSGD).
+    """Every number in `bits` bits: its sign and one of s + 1 levels from 0 to the row's largest size, s = 2^(bits − 1) − 1.
 
-    Divided by 1 + τ, τ = the rounding's variance bound, as CHOCO-SGD asks of an unbiased compressor.
+    Rounded up or down by chance, so that the mean is right; then divided by 1 + τ, as CHOCO-SGD asks of an unbiased
+    compressor. τ = min(n/s², √n/s) bounds the rounding of n numbers: E‖C(x) − x‖² ≤ τ·‖x‖² before the division.
+    It is that of QSGD (D. Alistarh, D. Grubic, J. Li, R. Tomioka, M. Vojnović, NeurIPS 2017), whose levels go up to ‖x‖₂;
+    these go up to max|x|, are as close or closer, and are rounded by less.
     """
 
     bits: int = 4

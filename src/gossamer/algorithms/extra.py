@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_static
-from gossamer.algorithms.schedules import check_eta
+from gossamer.algorithms.schedules import check_constant_eta
 from gossamer.network.base import Network
 
 
@@ -32,7 +32,7 @@ class EXTRA(Algorithm):
     eta: float = 0.01
 
     def __post_init__(self) -> None:
-        check_eta(self.eta)
+        check_constant_eta(self.eta, self.label)
 
     def check(self, network: Network) -> None:
         super().check(network)

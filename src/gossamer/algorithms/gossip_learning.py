@@ -4,7 +4,8 @@ I. Hegedűs, G. Danner, M. Jelasity. "Decentralized learning works: an empirical
 learning." Journal of Parallel and Distributed Computing 148, 2021; after R. Ormándi, I. Hegedűs, M. Jelasity. "Gossip
 learning with linear models on fully distributed data." Concurrency and Computation 25, 2013.
 
-Assumes that over many rounds everybody meets everybody, by links of any direction. The mean is kept in expectation only.
+Assumes that over many rounds everybody meets everybody, by links of any direction. The mean is not kept, nor is
+it in expectation: an older model has more of a say.
 """
 
 from __future__ import annotations

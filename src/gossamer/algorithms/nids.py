@@ -15,7 +15,7 @@ from typing import Literal
 from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_static
-from gossamer.algorithms.schedules import check_eta
+from gossamer.algorithms.schedules import check_constant_eta
 from gossamer.network.base import Network
 
 
@@ -33,7 +33,7 @@ class NIDS(Algorithm):
     eta: float = 0.01
 
     def __post_init__(self) -> None:
-        check_eta(self.eta)
+        check_constant_eta(self.eta, self.label)
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:

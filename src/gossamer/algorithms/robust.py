@@ -20,9 +20,10 @@ from torch import Tensor
 
 from gossamer.algorithms.base import Mix, Neighbours
 from gossamer.algorithms.broken import Broken
+from gossamer.algorithms.gossip_learning import GossipLearning
 from gossamer.algorithms.wrapper import LinkMix, Wrapper
 from gossamer.errors import InputError
-from gossamer.network.weights import PushSum
+from gossamer.network.weights import Sums
 
 
 class MixRule(Protocol):
@@ -126,6 +127,13 @@ class Median:
         return _trimmed(near, len(own), lambda k: (k - 1) // 2)
 
 
+# By what the weights of a method sum to: where a guard would have nothing that it could compare.
+_UNGUARDED: dict[Sums, str] = {
+    "columns": "a method whose devices send models: push-sum sends shares of them, which cannot be compared",
+    "nothing": "a method that mixes with its neighbours: an average of all has none to guard",
+}
+
+
 @dataclass(frozen=True)
 class Guarded(Wrapper):
     """Any method, with a rule between what a device receives and what it mixes. It sends no more than before.
@@ -144,9 +152,11 @@ class Guarded(Wrapper):
     def __post_init__(self) -> None:
         if isinstance(self.algorithm, Broken):
             raise InputError("algorithm", self.algorithm.label, "the guard inside: Broken(Guarded(method, rule))")
-        if isinstance(self.algorithm.weights, PushSum):
-            wanted = "a method whose devices send models: push-sum sends shares of them, which cannot be compared"
+        if isinstance(self.algorithm, GossipLearning):
+            wanted = "a method that mixes a neighbourhood at once: gossip learning merges one model at a time, by its age"
             raise InputError("algorithm", self.algorithm.label, wanted)
+        if self.algorithm.weights.sums in _UNGUARDED:
+            raise InputError("algorithm", self.algorithm.label, _UNGUARDED[self.algorithm.weights.sums])
 
     @property
     def label(self) -> str:
@@ -168,8 +178,7 @@ class _GuardedMix(LinkMix):
         return self.guarded.rule(near, x)
 
     def mean(self, x: Tensor, star: bool = False) -> Tensor:
-        method = self.guarded.algorithm.label
-        raise InputError("algorithm", method, "a method that mixes with its neighbours: an average of all has none to guard")
+        raise InputError("algorithm", self.guarded.algorithm.label, _UNGUARDED["nothing"])
 
 
 def _norm(x: Tensor) -> Tensor:

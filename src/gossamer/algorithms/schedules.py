@@ -106,6 +106,13 @@ def check_eta(eta: float | Schedule) -> None:
         raise InputError("eta", eta, "a number of at least 0, and at most 1e30")
 
 
+def check_constant_eta(eta: float | Schedule, method: str) -> None:
+    """Refuse a schedule too: the step that an exact method takes back has to be of the same rate as the one it takes."""
+    check_eta(eta)
+    if callable(eta):
+        raise InputError("eta", eta, f"a number: {method} is exact only at a rate that never changes")
+
+
 def check_p_schedule(p: float | Schedule) -> None:
     """Refuse a p, or a schedule of ours, that is ever below 1."""
     if isinstance(p, int | float):

@@ -37,7 +37,13 @@ from gossamer.algorithms.schedules import Schedule, at, check_eta, check_p_sched
 from gossamer.algorithms.steps import Constant, Power, Ratio, Safe, StepRule
 from gossamer.errors import InputError
 from gossamer.mirror import PowerMap, inside_float32
-from gossamer.network.weights import Metropolis, WeightRule
+from gossamer.network.weights import Metropolis, Sums, WeightRule
+
+# By what weights sum to: those that no mean of models can be taken by.
+_NO_MEAN: dict[Sums, str] = {
+    "columns": "weights whose rows sum to 1; push-sum's are for a method that divides by that sum, `StochasticGradientPush`",
+    "nothing": "weights of links; a server's clients have none, so nothing would be mixed: `FedAvg` averages them",
+}
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,11 @@ class WPM(Algorithm):
             raise InputError("local_steps", self.local_steps, "a whole number of at least 1")
         if self.local_steps > 1 and isinstance(self.direction, Tracking):
             raise InputError("local_steps", self.local_steps, "1 with tracking, which mixes its estimate in every step")
+        if self.weights.sums in _NO_MEAN:
+            raise InputError("weights", self.weights, _NO_MEAN[self.weights.sums])
+        if self.weights.sums != "both" and isinstance(self.direction, Tracking):
+            accepted = "weights whose columns sum to 1 too, with tracking: else what is tracked does not sum to the gradients"
+            raise InputError("weights", self.weights, accepted)
         if self.compress and not self.weights.fixed:
             accepted = "weights that use every link: a neighbour that is left out would miss what has changed"
             raise InputError("compress", self.compress.label, accepted)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from gossamer.engines import Where
     from gossamer.study import Study
 
 app = typer.Typer(
@@ -24,6 +26,7 @@ app.add_typer(data_app, name="data")
 
 Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a value, e.g. algorithm.p=15.")]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="The seed of links, batches, split and start.")]
+On = Annotated[str | None, typer.Option("--engine", metavar="NAME", help="Where it runs: simulator or ray; else the spec's.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
 
 
@@ -48,6 +51,7 @@ def run(
     seed: Seed = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="The run folder; else runs/NAME-METHOD-seedN.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the run in this folder stopped.")] = False,
+    engine: On = None,
     quiet: Quiet = False,
 ) -> None:
     """Run one method: writes a run folder, prints the result."""
@@ -55,10 +59,12 @@ def run(
     from gossamer.study import run as run_study
     from gossamer.study.compare import slug
 
-    study = _one(_studies(spec, set_, seed, methods=1), spec)
+    studies, where = _read(spec, set_, seed, engine, methods=1)
+    study = _one(studies, spec)
     folder = out or Path("runs") / f"{study.name}-{slug(study.algorithm.label)}-seed{study.seed}"
     with Display(quiet) as display:
-        done = run_study(study, folder, resume=resume, progress=display.bar(study.algorithm.label))
+        bar = display.bar(study.algorithm.label)
+        done = run_study(study, folder, resume=resume, engine=where, progress=bar, say=display.say)
     say_result(done)
 
 
@@ -71,6 +77,7 @@ def compare(
     seed: Seed = None,
     seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds; results are means with 95 % intervals.")] = 1,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the runs; else runs/NAME.")] = None,
+    engine: On = None,
     quiet: Quiet = False,
 ) -> None:
     """Compare methods on the same links, batches and start.
@@ -78,16 +85,20 @@ def compare(
     Runs that are there already are not run again; those that were stopped go on.
     """
     from gossamer.cli.show import Display, say_comparison
+    from gossamer.engines import Ray
     from gossamer.study import compare as compare_studies
     from gossamer.study.compare import labels
+    from gossamer.study.pools import pool_on
 
     paths: list[Path] | list[None] = specs or [None]
-    studies = [study for path in paths for study in _studies(path, set_, seed)]
+    read = [_read(path, set_, seed, engine) for path in paths]
+    studies, where = [study for found, _ in read for study in found], read[0][1]
     folder = out or Path("runs") / studies[0].name
     width, first = max(map(len, labels(studies))), studies[0].seed
-    with Display(quiet) as display:
+    several = pool_on(where) if isinstance(where, Ray) else nullcontext()
+    with several as pool, Display(quiet) as display:
         methods = compare_studies(
-            studies, seeds, folder, lambda label, seed: display.bar(f"{label:<{width}}", seed - first, seeds)
+            studies, seeds, folder, lambda label, seed: display.bar(f"{label:<{width}}", seed - first, seeds), pool
         )
     say_comparison(methods, folder, demo=not specs)
 
@@ -105,6 +116,7 @@ def tune(
     seed: Seed = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="The folder of the runs; else runs/tune-NAME.")] = None,
     workers: Annotated[int, typer.Option(metavar="N", help="Runs at a time; 0: one a core.")] = 0,
+    engine: On = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -114,8 +126,9 @@ def tune(
     """
     from gossamer.cli.tune import tune as tune_study
 
-    study = _studies(spec, set_, seed)[0]
-    tune_study(study, budget, target, goal, methods, out or Path("runs") / f"tune-{study.name}", workers, json, quiet)
+    (study, *_), where = _read(spec, set_, seed, engine)
+    folder = out or Path("runs") / f"tune-{study.name}"
+    tune_study(study, budget, target, goal, methods, folder, where, workers, json, quiet)
 
 
 @network_app.command("show")
@@ -140,7 +153,7 @@ def network_show(
         net, name = Sequence(spec), spec.stem
         count = rounds if rounds is not None else net.recorded
     else:
-        study = _studies(spec, set_, seed)[0]
+        (study, *_), _ = _read(spec, set_, seed)
         net, name = study.network, study.name
         count = rounds if rounds is not None else study.rounds
     if count < 1 or (net.rounds is not None and count > net.rounds):
@@ -178,16 +191,22 @@ def reproduce(
     list_: Annotated[bool, typer.Option("--list", help="List the parts.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where the tables and figures go.")] = None,
     workers: Annotated[int, typer.Option(help="Runs at a time; 0: one a core.")] = 0,
+    engine: On = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="As in engine.address=auto.")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Regenerate a paper's tables and figures beside its own numbers. Runs that are there already are not run again."""
     from gossamer.cli import reproduce as reproduction
+    from gossamer.study import spec as specs
+    from gossamer.study.pools import pool_on
 
     if list_:
         for name, module in reproduction.parts_of(reproduction.load_paper(paper)).items():
             typer.echo(f"{name:<10} {module.TITLE}")
         return
-    reproduction.reproduce(paper, parts or [], seeds, tiny, studies, out, workers, quiet)
+    where = specs.engine(specs.with_settings({}, _engine_setting(engine, set_)))
+    with pool_on(where, workers) as pool:
+        reproduction.reproduce(paper, parts or [], seeds, tiny, studies, out, pool, quiet)
 
 
 @app.command()
@@ -205,8 +224,10 @@ def new(
     typer.echo(f"{path} is written; `gossamer run {path}` runs it")
 
 
-def _studies(spec: Path | None, settings: list[str] | None, seed: int | None, methods: int | None = None) -> list[Study]:
-    """The studies of a spec, or the demo's with its first few methods."""
+def _read(
+    spec: Path | None, settings: list[str] | None, seed: int | None, engine: str | None = None, methods: int | None = None
+) -> tuple[list[Study], Where]:
+    """The studies of a spec, or the demo's with its first few methods, and where they run."""
     from gossamer.study import spec as specs
 
     if spec is None:
@@ -217,7 +238,12 @@ def _studies(spec: Path | None, settings: list[str] | None, seed: int | None, me
     else:
         table = specs.read(spec)
     name = "demo" if spec is None else spec.stem
-    return specs.studies(specs.with_settings(table, settings or []), name, seed)
+    table = specs.with_settings(table, _engine_setting(engine, settings))
+    return specs.studies(table, name, seed), specs.engine(table)
+
+
+def _engine_setting(engine: str | None, settings: list[str] | None) -> list[str]:
+    return [*([] if engine is None else [f"engine.kind={engine}"]), *(settings or [])]
 
 
 def _one(studies: list[Study], spec: Path | None) -> Study:

@@ -21,6 +21,7 @@ from gossamer.study.store import write_atomically
 
 if TYPE_CHECKING:
     from gossamer.study import Study
+    from gossamer.study.pools import Pool
 
 
 def load_paper(name: str) -> ModuleType:
@@ -46,7 +47,7 @@ def reproduce(
     tiny: bool,
     studies: bool,
     out: Path | None,
-    workers: int,
+    pool: Pool,
     quiet: bool,
 ) -> None:
     """Run the cells that the parts need, each once, and make the parts."""
@@ -71,7 +72,7 @@ def reproduce(
     groups += [{part: module} for part, module in chosen.items() if module in long]
     for group in filter(None, groups):
         label = next(iter(group)) if len(group) == 1 else "runs"
-        how = (folder, workers, quiet, label)
+        how = (folder, pool, quiet, label)
         first = [study for module in group.values() for study in module.cells(scale)]
         results = _swept(setting.Results(scale, {}), first, *how)
         then = [study for module in group.values() if hasattr(module, "then") for study in module.then(scale, results)]
@@ -83,14 +84,14 @@ def reproduce(
                 typer.echo(f"{part}: {path}")
 
 
-def _swept(results: Any, studies: list[Study], folder: Path, workers: int, quiet: bool, label: str) -> Any:
+def _swept(results: Any, studies: list[Study], folder: Path, pool: Pool, quiet: bool, label: str) -> Any:
     """The results, and the cells of these studies."""
     from gossamer.study.sweep import sweep
 
     if not studies:
         return results
     with _bar(quiet, label) as bar:
-        cells = sweep(studies, folder, workers, bar)
+        cells = sweep(studies, folder, pool, bar)
     return replace(results, by_study={**results.by_study, **{cell.study: cell for cell in cells}})
 
 

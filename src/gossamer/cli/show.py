@@ -77,6 +77,10 @@ class Display:
 
         return line
 
+    def say(self, sentence: str) -> None:
+        """A line of its own, above the bars."""
+        self._console.print(sentence, highlight=False, soft_wrap=True)
+
 
 class Downloads:
     """A bar for each file that is downloaded, in a terminal; a plain line elsewhere; nothing if quiet."""

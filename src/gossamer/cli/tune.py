@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from gossamer.errors import InputError
+from gossamer.engines import Where
 from gossamer.study import Interrupted, Interval, Study, interval, spec
+from gossamer.study.pools import pool_on
 from gossamer.study.space import name_of
 from gossamer.study.store import write_atomically
 from gossamer.study.tune import Goal, Lead, Rung, Score, Tuned, choose
@@ -34,18 +35,17 @@ def tune(
     goal: str,
     methods: str | None,
     folder: Path,
+    engine: Where,
     workers: int,
     as_json: bool,
     quiet: bool,
 ) -> None:
     """Search, keep winner.toml and result.json in the folder, and print the ranking."""
-    if workers < 0:
-        raise InputError("workers", workers, "a whole number of at least 0")
     recipes = {} if methods is None else {"recipes": choose(methods.split(","))}
     try:
-        with _Bar(quiet) as bar:
+        with pool_on(engine, workers) as pool, _Bar(quiet) as bar:
             tuned = search(
-                study, budget, folder / "cells", goal=cast(Goal, goal), target=target, workers=workers, progress=bar, **recipes
+                study, budget, folder / "cells", goal=cast(Goal, goal), target=target, pool=pool, progress=bar, **recipes
             )
     except KeyboardInterrupt:
         raise Interrupted(f"stopped; what is done is kept in {folder}, and the same command goes on") from None

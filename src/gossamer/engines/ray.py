@@ -35,9 +35,11 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what a later Ray does; this one warns until it is said
 
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+dist: Any = torch.distributed  # which says little of its own types
 
 _CALL_SECONDS = 0.4  # how long one call of the driver is to take: it is how soon Ctrl-C is heard
 _STARTS = 3  # how often shards are started again without a round being won
@@ -46,14 +48,12 @@ _STARTS = 3  # how often shards are started again without a round being won
 class Gloo:
     """`Exchange` between the processes of a group, by gloo."""
 
-    def __init__(self, store: torch.distributed.Store, number: int, count: int, host: str, seconds: float) -> None:
-        from torch.distributed import ProcessGroupGloo
-
-        options = ProcessGroupGloo._Options()
+    def __init__(self, store: Any, number: int, count: int, host: str, seconds: float) -> None:
+        options = dist.ProcessGroupGloo._Options()
         options._timeout = timedelta(seconds=seconds)
-        options._devices = [ProcessGroupGloo.create_device(hostname=host)]
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
         self._count = count
-        self._group = ProcessGroupGloo(store, number, count, options)
+        self._group = dist.ProcessGroupGloo(store, number, count, options)
 
     def swap(self, send: dict[int, Tensor], receive: dict[int, Tensor]) -> None:
         waiting = [self._group.recv([x], k, 0) for k, x in receive.items()]
@@ -85,25 +85,25 @@ class Shard:
         data = replace(plan.task.data, x_test=test[0], y_test=test[1])
         self._plan = replace(plan, task=replace(plan.task, data=data), threads=threads)
         self._owner, self._number, self._count = owner, number, int(owner.max()) + 1
-        self._store: torch.distributed.Store | None = None
+        self._store: Any = None
 
     def host(self) -> str:
         return str(ray.util.get_node_ip_address())
 
     def meet(self, host: str, seconds: float) -> int:
         """Open the place where the shards find each other; its port."""
-        self._store = store = torch.distributed.TCPStore(
+        self._store = dist.TCPStore(
             host, 0, self._count, is_master=True, timeout=timedelta(seconds=seconds), wait_for_workers=False
         )
-        return store.port
+        return int(self._store.port)
 
     def join(self, where: str | tuple[str, int], snapshot: Snapshot | None, seconds: float) -> GossamerError | None:
         """Find the others and begin, at the start or where the snapshot is."""
         limit = timedelta(seconds=seconds)
         if isinstance(where, str):
-            store: torch.distributed.Store = torch.distributed.FileStore(where, self._count)
+            store = dist.FileStore(where, self._count)
         else:
-            store = self._store or torch.distributed.TCPStore(*where, self._count, timeout=limit, wait_for_workers=False)
+            store = self._store or dist.TCPStore(*where, self._count, timeout=limit, wait_for_workers=False)
         exchange = Gloo(store, self._number, self._count, self.host(), seconds)
         try:
             self._simulator = Simulator(self._plan, snapshot, Part(self._owner, self._number, exchange))
@@ -273,7 +273,7 @@ class RayEngine:
             self._at_once = max(1, min(2 * self._at_once, int(_CALL_SECONDS / self._seconds_a_round)))
 
     def _ask(self, what: str) -> list[Any]:
-        return self._surely(lambda: self._all("ask", [(what,)] * len(self._shards)))  # type: ignore[no-any-return]
+        return self._surely(lambda: self._all("ask", [(what,)] * len(self._shards)))
 
     def _all(self, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
         """Call every shard, and wait for all; none is waited for without a limit."""

@@ -2,13 +2,15 @@
 
 Every rule maps (links, t, seed) to `Weights`: symmetric and doubly stochastic, but for `RandomPeer` and `PushSum`. A rule is
 `fixed` if it draws nothing: the same links then have the same weights; `one_way` if it takes links that go one way too.
+`sums` says which of its sums are 1: by "rows" each takes a mean of its neighbours, by "columns" the sum of all is kept;
+"nothing" where there are no links.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ from gossamer.errors import InputError
 from gossamer.network.base import BoolArray, IntArray, Links
 
 FloatArray = NDArray[np.float64]
+Sums = Literal["both", "rows", "columns", "nothing"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,9 @@ class WeightRule(Protocol):
     @property
     def one_way(self) -> bool: ...
 
+    @property
+    def sums(self) -> Sums: ...
+
     def __call__(self, links: Links, t: int, seed: int) -> Weights: ...
 
 
@@ -139,6 +145,7 @@ class Metropolis:
 
     fixed: ClassVar[bool] = True
     one_way: ClassVar[bool] = False
+    sums: ClassVar[Sums] = "both"
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         return metropolis(links)
@@ -154,6 +161,7 @@ class Laplacian:
     alpha: float = 0.0
     fixed: ClassVar[bool] = True
     one_way: ClassVar[bool] = False
+    sums: ClassVar[Sums] = "both"
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < math.inf:
@@ -173,6 +181,7 @@ class BestConstant:
 
     fixed: ClassVar[bool] = True
     one_way: ClassVar[bool] = False
+    sums: ClassVar[Sums] = "both"
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         if links.devices > 4000:
@@ -191,6 +200,7 @@ class OnePair:
 
     fixed: ClassVar[bool] = False
     one_way: ClassVar[bool] = False
+    sums: ClassVar[Sums] = "both"
 
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         return one_pair(links, t, seed)
@@ -202,6 +212,7 @@ class Matching:
 
     fixed: ClassVar[bool] = False
     one_way: ClassVar[bool] = False
+    sums: ClassVar[Sums] = "both"
 
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         return matching(links, t, seed)
@@ -211,11 +222,13 @@ class Matching:
 class RandomPeer:
     """Gossip learning's: each device sends to one of its neighbours, and averages what it got with its own, equally.
 
-    Rows sum to 1, columns need not: the mean is kept in expectation only. Directed links are followed as they point.
+    Rows sum to 1, columns need not: the mean moves. In expectation it is kept where all have as many neighbours; on a star,
+    for one, it is not. Directed links are followed as they point.
     """
 
     fixed: ClassVar[bool] = False
     one_way: ClassVar[bool] = True
+    sums: ClassVar[Sums] = "rows"
 
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         sender, receiver = _messages(links)
@@ -239,6 +252,7 @@ class PushSum:
 
     fixed: ClassVar[bool] = True
     one_way: ClassVar[bool] = True
+    sums: ClassVar[Sums] = "columns"
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         sender, receiver = _messages(links)
@@ -250,22 +264,25 @@ class PushSum:
 class Clients:
     """No links at all, and a `fraction` of the devices that are here, drawn anew in every round: the clients of a server.
 
-    At least one takes part; which ones, nobody but the server needs to know.
+    At least one takes part; which ones, nobody but the server needs to know. For methods that average all, by `mix.mean`.
     """
 
     fraction: float = 1.0
     fixed: ClassVar[bool] = False
     one_way: ClassVar[bool] = True
+    sums: ClassVar[Sums] = "nothing"
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
             raise InputError("fraction", self.fraction, "a number above 0 and at most 1")
 
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
-        here = np.arange(links.devices) if links.active is None else np.flatnonzero(links.active)
-        order = np.argsort(draws.bits(seed, "weights/clients", t, here), kind="stable")
-        active = np.zeros(links.devices, dtype=bool)
-        active[here[order[: max(1, round(self.fraction * len(here)))]]] = True
+        active = links.active
+        if self.fraction < 1:
+            here = np.arange(links.devices) if active is None else np.flatnonzero(active)
+            order = np.argsort(draws.bits(seed, "weights/clients", t, here), kind="stable")
+            active = np.zeros(links.devices, dtype=bool)
+            active[here[order[: max(1, round(self.fraction * len(here)))]]] = True
         nobody = np.empty(0, dtype=np.int64)
         return Weights(links.devices, nobody, nobody, np.empty(0), np.ones(links.devices), active)
 

@@ -12,8 +12,10 @@ from typing import Any
 from gossamer.errors import Diverged, InputError
 from gossamer.study import spec
 from gossamer.study.metrics import Interval, interval
+from gossamer.study.pools import Pool
 from gossamer.study.run import Interrupted, Progress, Run, run
 from gossamer.study.study import Study, load
+from gossamer.study.sweep import run_all
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,11 @@ def compare(
     seeds: int = 1,
     out: Path | str | None = None,
     progress: Callable[[str, int], Progress] = lambda label, seed: lambda done, total, record: None,
+    pool: Pool | None = None,
 ) -> list[Method]:
     """Run every study on every seed. In `out` each run has its folder; what is finished there is not run again.
+
+    One run after the other, or with a `pool` (and an `out`) several at once.
 
     >>> from gossamer import DPSGD, SwarmSGD
     >>> [m.label for m in compare([Study(DPSGD(), rounds=5), Study(SwarmSGD(), rounds=5)])]
@@ -56,6 +61,8 @@ def compare(
         raise InputError("seeds", seeds, "a whole number of at least 1")
     _same_but_for_the_method(studies)
     names = labels(studies)
+    if pool is not None and out is not None:
+        _ahead(studies, names, seeds, Path(out), pool, progress)
     data: dict[Any, Any] = {}
     methods = []
     for study, label in zip(studies, names, strict=True):
@@ -64,11 +71,33 @@ def compare(
             seeded = study.with_seed(seed)
             if seeded.data not in data:  # loaded once, shared by all runs
                 data = {seeded.data: load(seeded.data)}
-            folder = Path(out) / f"{slug(label)}-seed{seed}" if out is not None else None
+            folder = _folder(out, label, seed) if out is not None else None
             with _named(label, seed):
                 runs.append(run(seeded, folder, resume=True, progress=progress(label, seed), data=data[seeded.data]))
         methods.append(Method(label, tuple(runs)))
     return methods
+
+
+def _folder(out: Path | str, label: str, seed: int) -> Path:
+    return Path(out) / f"{slug(label)}-seed{seed}"
+
+
+def _ahead(
+    studies: Sequence[Study],
+    names: list[str],
+    seeds: int,
+    out: Path,
+    pool: Pool,
+    progress: Callable[[str, int], Progress],
+) -> None:
+    """Do the runs that are missing, several at once. One that diverged is left as it is: looked at again, it says so."""
+    cells = {
+        _folder(out, label, seed): study.with_seed(seed)
+        for study, label in zip(studies, names, strict=True)
+        for seed in range(study.seed, study.seed + seeds)
+    }
+    bar = progress("all runs", studies[0].seed)
+    run_all(cells, pool, lambda share: bar(round(share * 1000), 1000, None), keep_models=True)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.engines import Engine, Record, Simulator
+from gossamer.engines import Engine, InProcess, Record, Where
 from gossamer.errors import DataError, Diverged, GossamerError
 from gossamer.study import spec
 from gossamer.study.metrics import summarise
@@ -27,6 +27,7 @@ from gossamer.tasks import Data
 
 Progress = Callable[[int, int, Record | None], None]  # rounds done, rounds in all, the newest measurement
 _CHECKPOINT_SECONDS = 20.0
+_SPARED = 20  # the state is not kept again for so many times as long as that took
 _REPORT_SECONDS = 0.2
 
 
@@ -66,14 +67,17 @@ def run(
     out: Path | str | None = None,
     *,
     resume: bool = False,
+    engine: Where = InProcess(),  # noqa: B008 - frozen
     progress: Progress = lambda done, total, record: None,
+    say: Callable[[str], None] = lambda sentence: None,
     data: Data | None = None,
     keep_models: bool = True,
 ) -> Run:
     """Run a study to its end. With `out` everything is kept there; with `resume` a run that is there goes on.
 
     Ctrl-C stops between two rounds, saves, and raises `Interrupted`. A run that diverges raises `Diverged`; what was
-    measured until then is kept. `keep_models`: whether the folder holds the final models too.
+    measured until then is kept. `engine`: where it runs; a run that was begun on one engine goes on on any. `say` is told
+    what happens to the engine, such as a shard that is lost. `keep_models`: whether the folder holds the final models too.
     """
     folder = None if out is None else RunFolder(Path(out))
     resumed = folder is not None and _goes_on(folder, study, resume)
@@ -84,26 +88,55 @@ def run(
         folder.sweep()
     plan = study.plan(data)
     snapshot = folder.snapshot() if folder and resumed else None
-    engine: Engine = Simulator(plan, snapshot)
-    measured = _Measurements(_up_to(folder.metrics(), engine.round) if folder and snapshot else {})
-    if folder and not resumed:  # only now: what cannot be run leaves nothing behind
-        folder.create(spec.dumps(study))
+    with closing(engine.start(plan, snapshot)) as running:
+        measured = _Measurements(_up_to(folder.metrics(), running.round) if folder and snapshot else {})
+        if folder and not resumed:  # only now: what cannot be run leaves nothing behind
+            folder.create(spec.dumps(study))
+        return _to_the_end(study, running, measured, folder, resumed, progress, say, keep_models)
+
+
+def _to_the_end(
+    study: Study,
+    running: Engine,
+    measured: _Measurements,
+    folder: RunFolder | None,
+    resumed: bool,
+    progress: Progress,
+    say: Callable[[str], None],
+    keep_models: bool,
+) -> Run:
+    said, keeping = 0, 0.0
     started, saved, spent = time.perf_counter(), time.perf_counter(), 0.0
 
     def save() -> None:
+        nonlocal saved, keeping
+        before = time.perf_counter()
         if folder:
             folder.write_metrics(measured.table())
-            folder.write_snapshot(engine.snapshot())
+            folder.write_snapshot(running.snapshot())
+        saved = time.perf_counter()
+        keeping = saved - before
+
+    def save_if_due() -> None:
+        if time.perf_counter() - saved > max(_CHECKPOINT_SECONDS, _SPARED * keeping):
+            save()
+
+    def tell() -> None:
+        nonlocal said
+        for sentence in running.events[said:]:
+            say(sentence)
+        said = len(running.events)
 
     def finish(**facts: Any) -> dict[str, Any]:
         summary = {
             "name": study.name,
             "method": study.algorithm.label,
             "seed": study.seed,
-            "finished": engine.round >= study.rounds,
-            "rounds": engine.round,
+            "finished": running.round >= study.rounds,
+            "rounds": running.round,
             **(summarise(measured.table(), study.measure) if measured.table() else {}),
             **facts,
+            **({"events": running.events} if running.events else {}),
             "seconds": round(time.perf_counter() - started, 3),
             "seconds_measuring": round(spent, 3),
             "versions": versions(),
@@ -115,35 +148,38 @@ def run(
 
     with _stop_on_signal() as stopping:
         try:
-            for milestone in _milestones(engine.round, study.rounds, study.measure.every):
-                while engine.round < milestone and not stopping():
-                    _advance(engine, milestone, stopping)
-                    progress(engine.round, study.rounds, measured.last)
-                if engine.round < milestone:
+            for milestone in _milestones(running.round, study.rounds, study.measure.every):
+                while running.round < milestone and not stopping():
+                    _advance(running, milestone, stopping)
+                    tell()
+                    progress(running.round, study.rounds, measured.last)
+                    if running.round < milestone:
+                        save_if_due()
+                if running.round < milestone:
                     break
-                if measured.newest() < engine.round:
+                if measured.newest() < running.round:
                     before = time.perf_counter()
-                    measured.add(_finite(engine.record()))
+                    measured.add(_finite(running.record()))
                     spent += time.perf_counter() - before
-                progress(engine.round, study.rounds, measured.last)
-                if time.perf_counter() - saved > _CHECKPOINT_SECONDS and engine.round < study.rounds:
-                    save()
-                    saved = time.perf_counter()
+                tell()
+                progress(running.round, study.rounds, measured.last)
+                if running.round < study.rounds:
+                    save_if_due()
         except Diverged as error:
             if folder:
                 folder.write_metrics(measured.table())
             finish(diverged={"round": error.round, "device": error.device})
             raise
         except BaseException:
-            if folder and not resumed and engine.round == 0:  # not even one round could be run
+            if folder and not resumed and running.round == 0:  # not even one round could be run
                 folder.discard()
             raise
-    if engine.round < study.rounds:
+    if running.round < study.rounds:
         save()
         finish()
         kept = f"; {folder.path} is kept and --resume goes on" if folder else ""
-        raise Interrupted(f"stopped after round {engine.round} of {study.rounds}{kept}")
-    models = engine.parts()
+        raise Interrupted(f"stopped after round {running.round} of {study.rounds}{kept}")
+    models = running.parts()
     if folder:
         folder.write_metrics(measured.table())
         if keep_models:
@@ -208,7 +244,7 @@ def _finite(record: Record) -> Record:
 
 def _up_to(table: dict[str, Any], t: int) -> dict[str, Any]:
     """The measurements that the checkpoint has seen: metrics are written before it, and may be ahead."""
-    kept = table["round"] <= t
+    kept = table.get("round", np.empty(0)) <= t
     return {name: values[kept].tolist() for name, values in table.items()}
 
 

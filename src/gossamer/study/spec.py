@@ -22,7 +22,7 @@ import numpy as np
 import pydantic
 import tomli_w
 
-from gossamer import algorithms, network, tasks
+from gossamer import algorithms, engines, network, tasks
 from gossamer.engines import Measure
 from gossamer.errors import DataError, GossamerError, InputError, nearest
 from gossamer.study.study import Study
@@ -130,6 +130,10 @@ KINDS: dict[str, dict[str, type]] = {
         "log-uniform": network.LogUniform,
         "trace": network.TimingTrace,
     },
+    "engine": {
+        "simulator": engines.InProcess,
+        "ray": engines.Ray,
+    },
     "schedule": {
         "inverse-sqrt": algorithms.InverseSqrt,
         "inverse": algorithms.Inverse,
@@ -143,7 +147,7 @@ PRESETS: dict[str, Callable[..., algorithms.WPM]] = {"paper": algorithms.WPM.pap
 
 _FILES = ("path", "folder")  # keys whose values are relative to the file, or the folder, that they are given in
 _PLAIN = ("batch", "rounds", "seed", "dtype", "device", "threads", "name")
-_SECTIONS = ("data", "split", "model", "network", "algorithm", "measure", "timing")
+_SECTIONS = ("data", "split", "model", "network", "algorithm", "measure", "timing", "engine")
 _SCHEDULED = dict.fromkeys(("eta", "p", "gain"), "schedule")
 _QUANTITIES = ("compute", "rate", "latency")  # of a timing: each a number, or a table with a kind
 _DEFAULTS: Table = {
@@ -151,6 +155,7 @@ _DEFAULTS: Table = {
     "split": {"kind": "iid"},
     "network": {"kind": "random", "devices": 10, "density": 0.2},
     "algorithm": {"kind": "wpm", "preset": "robust"},
+    "engine": {"kind": "simulator"},
 }
 
 
@@ -224,9 +229,7 @@ def with_settings(table: Table, settings: list[str]) -> Table:
 
 def _keys_of(section: str, kind: Any) -> list[str]:
     """The keys of a kind; none where it is not known."""
-    short = {"eta": "schedule", "p": "schedule", "gain": "schedule", "networks": "network"} | dict.fromkeys(
-        _QUANTITIES, "quantity"
-    )
+    short = _SCHEDULED | {"networks": "network"} | dict.fromkeys(_QUANTITIES, "quantity")
     kinds = KINDS.get(short.get(section, section), {})
     if not isinstance(kind, str) or kind not in kinds:
         return []
@@ -292,6 +295,12 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
         raise SpecError("algorithm = [] is not accepted: give one [algorithm] or several [[algorithm]]")
     made = [Study(algorithm=_algorithm(one, _numbered("algorithm", listed, k)), **shared) for k, one in enumerate(listed)]
     return made if seed is None else [study.with_seed(seed) for study in made]
+
+
+def engine(table: Table) -> engines.Where:
+    """Where a spec's studies run: its [engine], else this process. It is no part of what they are: results are the same."""
+    built: engines.Where = _build("engine", table.get("engine", "simulator"), "engine")
+    return built
 
 
 def to_table(study: Study, defaults: bool = True) -> Table:

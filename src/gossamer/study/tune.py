@@ -24,6 +24,7 @@ import numpy as np
 from gossamer.engines import Simulator
 from gossamer.errors import InputError, nearest
 from gossamer.study.metrics import Interval, interval, rounds_to
+from gossamer.study.pools import Pool
 from gossamer.study.space import BASELINE, RECIPES, Candidate, Recipe
 from gossamer.study.study import Study, load
 from gossamer.study.sweep import Cell, sweep
@@ -267,7 +268,7 @@ def tune(
     recipes: Sequence[Recipe] = RECIPES,
     goal: Goal = "rounds",
     target: float | None = None,
-    workers: int = 0,
+    pool: Pool | None = None,
     progress: Progress = lambda share, stage: None,
 ) -> Tuned:
     """Search the recipes for what reaches the target accuracy with the fewest rounds, bytes or seconds.
@@ -291,7 +292,7 @@ def tune(
         cells = sweep(
             [_cell(part, candidate, rounds, seed) for candidate, rounds in chosen for seed in rung.seeds],
             folder,
-            workers,
+            pool,
             lambda share: progress((done + share * rung.work) / whole.work, stage),
         )
         done += rung.work

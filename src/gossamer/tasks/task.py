@@ -149,7 +149,8 @@ class Worker:
     def conjugate(self, z: Tensor) -> Tensor:
         """Where the gradient of each row's whole loss, over all of its device's samples, is z."""
         if self._batch:
-            raise InputError("batch", self._batch, "0, all of a device's samples: the dual problem is that of the whole loss")
+            accepted = '0, with model = "least-squares" and as many samples on every device: the dual is that of the whole loss'
+            raise InputError("batch", self._batch, accepted)
         x, y, _ = self._drawn(0, 0, None)
         return self.learner.conjugate(z, x, y)
 
