@@ -18,7 +18,6 @@ from gossamer.cli.template import DEMO, TEMPLATE
 from gossamer.engines import Measure
 from gossamer.errors import GossamerError
 from gossamer.network import Ring, save
-from gossamer.network.weights import PushSum
 from gossamer.study import Study, spec
 from gossamer.tasks import splits, synthetic
 
@@ -86,7 +85,13 @@ mix_rules = st.one_of(
     st.just(algorithms.Median()),
     st.builds(algorithms.Checked, number),
 )
-guarded = st.builds(algorithms.Guarded, methods.filter(lambda method: not isinstance(method.weights, PushSum)), mix_rules)
+
+
+def guardable(method: algorithms.Algorithm) -> bool:
+    return method.weights.sums in ("both", "rows") and not isinstance(method, algorithms.GossipLearning)
+
+
+guarded = st.builds(algorithms.Guarded, methods.filter(guardable), mix_rules)
 numbers = st.lists(st.integers(0, DEVICES - 1), max_size=3, unique=True).map(tuple)
 kinds_of_harm = st.sampled_from(["large", "opposite", "noise", "nan"])
 methods = st.one_of(methods, guarded, st.builds(algorithms.Broken, methods | guarded, numbers, kinds_of_harm, number, seed))

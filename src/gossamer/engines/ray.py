@@ -8,6 +8,7 @@ an earlier start have no part in the new group, so that nothing of theirs can re
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import time
@@ -335,6 +336,9 @@ def connect(settings: Ray, most: int = 1 << 30) -> bool:
     """Join the cluster of the settings, or start one on this machine; whether that was done now. `most`: shards of use."""
     if ray.is_initialized():
         return False
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    # Ray prints what becomes of its processes to stdout, where results go; a shard that is lost is told by the engine itself.
+    ray._private.worker.print_to_stdstream = lambda *words, **more: None
     quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
     try:
         if settings.address:
