@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,10 @@ class Script:
         """Exit code, stdout, stderr."""
         try:
             out, err = self.process.communicate(timeout=timeout)
-        finally:
+        except BaseException:
             self.clear()
+            self.process.communicate()
+            raise
         return self.process.returncode, out, err
 
     def left(self, containing: str = "") -> list[int]:
@@ -66,16 +69,18 @@ class Script:
                     found.append(int(folder.name))
         return found
 
-    def assert_gone(self, seconds: float = 30) -> None:
+    def assert_gone(self, seconds: float = 30, but: str = "nothing") -> None:
         """Wait until no process is left."""
         deadline = time.monotonic() + seconds
-        while self.left():
-            assert time.monotonic() < deadline, f"still there: {[_words(pid) for pid in self.left()]}"
+        while words := [words for pid in self.left() if but not in (words := _words(pid))]:
+            assert time.monotonic() < deadline, f"still there: {words}"
             time.sleep(0.2)
 
     def clear(self) -> None:
-        for pid in self.left() if self.process.poll() is None else []:
-            os.kill(pid, signal.SIGKILL)
+        """End what is left of this command."""
+        for pid in self.left():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _words(pid: int) -> str:

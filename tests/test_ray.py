@@ -100,7 +100,8 @@ def run_on_ray(folder: Path, *words: object, code: int = 0) -> tuple[str, str]:
     assert found == code, err[-3000:]
     assert "Traceback" not in err
     script.assert_gone()
-    return out, err
+    said = [line for line in err.splitlines(keepends=True) if "network_util.cc" not in line]  # Ray, of having loopback alone
+    return out, "".join(said)
 
 
 def test_the_command_gives_the_same_run_folder(fleet: Path) -> None:
@@ -151,7 +152,8 @@ def test_killed_shards_and_a_killed_driver(fleet: Path) -> None:
     killed_at_random(script, "ray::Shard", 2 * random.random())
     killed_at_random(script, "-m gossamer", 3 * random.random())
     script.ended()
-    script.assert_gone(60)
+    script.assert_gone(60, but="Agent")  # two helpers of Ray's own notice it only after minutes
+    script.clear()
     run_on_ray(fleet, "run", "fleet.toml", "--out", "driver", "--resume", *LONG)
 
     for name in ("shard", "driver"):
@@ -199,14 +201,12 @@ whole = engine.models()
 engine.close()
 
 engine = settings.start(plan)
-def strike():
-    while engine.round < 300:
-        time.sleep(0.05)
-    cluster.remove_node(second, allow_graceful=False)
-    cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
-thread = threading.Thread(target=strike)
+thread = threading.Thread(target=engine.advance, args=(2000,))
 thread.start()
-engine.advance(2000)
+while engine.round < 300:
+    time.sleep(0.05)
+cluster.remove_node(second, allow_graceful=False)
+third = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
 thread.join()
 result["same"] = bool(torch.equal(engine.models(), whole))
 result["events"] = engine.events
@@ -217,10 +217,15 @@ try:
     Ray(shards=3, address=cluster.address, wait=3).start(plan)
 except InputError as error:
     result["no room"] = [str(error), time.monotonic() - began < 60]
+
+engine = Ray(shards=2, address=cluster.address, wait=5, checkpoint=1).start(plan)
+engine.advance(100)
+cluster.remove_node(third, allow_graceful=False)
 try:
-    Ray(shards=2, address="127.0.0.1:1", wait=3).start(plan)
-except InputError as error:
-    result["no cluster"] = str(error)
+    engine.advance(2000)
+except Lost as error:
+    result["no room any more"] = str(error)
+engine.close()
 cluster.shutdown()
 """
     found = python(code, tmp_path)
@@ -230,7 +235,7 @@ cluster.shutdown()
     sentence, in_time = found["no room"]
     assert in_time
     assert sentence.startswith("engine.shards = 3 is not accepted: give at most 2 now: the cluster has 2 CPUs")
-    assert found["no cluster"].startswith("engine.address = '127.0.0.1:1' is not accepted")
+    assert "was lost, and there is no room for another: at most 1 now" in found["no room any more"]
 
 
 def test_sweeps_as_tasks(fleet: Path) -> None:

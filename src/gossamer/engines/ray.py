@@ -254,7 +254,7 @@ class RayEngine:
             self._stop()
             self._starts += 1
             if self._starts > _STARTS:
-                raise Lost(f"shards were lost {_STARTS} times without a round being won; the last time: {why}")
+                raise Lost(f"shards were lost {_STARTS} times without a round being won, at last: {why}; --resume goes on")
             try:
                 self._start()
                 for goal in [*range(since, self.round, max(1, self._at_once)), self.round]:
@@ -262,6 +262,8 @@ class RayEngine:
                 return
             except _ShardLost as lost:
                 why = str(lost)
+            except InputError as no_room:
+                raise Lost(f"{why}, and there is no room for another: {no_room.accepted}; --resume goes on") from None
 
     def _go(self, goal: int) -> None:
         """Have all shards go on to a round."""
@@ -297,7 +299,7 @@ class RayEngine:
                 except RayActorError:
                     raise _ShardLost(f"shard {number[call]} of {len(calls)} was lost") from None
                 except RayError as error:
-                    raise Lost(f"the Ray cluster is gone: {str(error).splitlines()[0]}") from None
+                    raise Lost(f"the Ray cluster is gone: {str(error).splitlines()[0]}; --resume goes on") from None
             if waiting and not done and time.monotonic() >= deadline:
                 silent = ", ".join(str(number[call]) for call in waiting)
                 raise _ShardLost(lost or f"no sign of life from shard {silent} for {limit:g} s (engine.wait)")
