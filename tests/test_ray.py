@@ -169,7 +169,8 @@ def test_ctrl_c_stops_and_keeps(fleet: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     time.sleep(2)
-    os.kill(script.left("-m gossamer")[-1], signal.SIGINT)
+    for pid in script.left():  # as a terminal does: to all of its processes
+        os.kill(pid, signal.SIGINT)
     code, _, err = script.ended()
     assert code == 130
     assert "is kept and --resume goes on" in err

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer.engines import interrupts
 from gossamer.engines.part import Part
 from gossamer.engines.placement import divide
 from gossamer.engines.plan import Plan, Record, Snapshot
@@ -347,7 +348,9 @@ def connect(settings: Ray, most: int = 1 << 30) -> bool:
             ray.init(address=settings.address, **quiet)
         else:  # shards may be more than cores; nothing of it is to be reached from outside
             cores = max(os.cpu_count() or 1, min(settings.shards, most))
-            ray.init(address="local", num_cpus=cores, include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+            local = {"num_cpus": cores, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            with interrupts.held():  # what stops the run is not to stop the cluster under it
+                ray.init(address="local", **local, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         accepted = 'the address of a Ray cluster that is up, "auto" for this machine\'s, or "" to start one'
         raise InputError("engine.address", settings.address, f"{accepted} ({str(error).splitlines()[0]})") from None

@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from gossamer.engines import Ray
+from gossamer.engines import Ray, interrupts
 from gossamer.engines.settings import Where, check_ray
 from gossamer.errors import Diverged, GossamerError, InputError
 from gossamer.study import spec
@@ -49,7 +49,7 @@ class Processes:
         ) as pool:
             running: dict[Future[str | None], Path] = {}
             try:
-                with _interrupts_held():  # the processes start here
+                with interrupts.held():  # the processes start here
                     running |= {pool.submit(_run_cell, spec.dumps(study), path, keep_models): path for path, study in cells}
                 while running:
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -126,16 +126,6 @@ def done(path: Path) -> bool:
 
 
 # -- in a process of its own -----------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C wait: a process that is started meanwhile holds it until its `_worker` can take it without a traceback."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 _stopped = threading.Event()  # in a worker: Ctrl-C has come, and no further cell is begun
