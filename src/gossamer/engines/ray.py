@@ -342,15 +342,15 @@ def connect(settings: Ray, most: int = 1 << 30) -> bool:
     logging.getLogger("ray").setLevel(logging.ERROR)
     # Ray prints what becomes of its processes to stdout, where results go; a shard that is lost is told by the engine itself.
     ray._private.worker.print_to_stdstream = lambda *words, **more: None
-    quiet: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
+    how: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
     try:
         if settings.address:
-            ray.init(address=settings.address, **quiet)
+            ray.init(address=settings.address, **how)
         else:  # shards may be more than cores; nothing of it is to be reached from outside
             cores = max(os.cpu_count() or 1, min(settings.shards, most))
-            local = {"num_cpus": cores, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            how |= {"num_cpus": cores, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
             with interrupts.held():  # what stops the run is not to stop the cluster under it
-                ray.init(address="local", **local, **quiet)
+                ray.init(address="local", **how)
     except (ConnectionError, RuntimeError, ValueError) as error:
         accepted = 'the address of a Ray cluster that is up, "auto" for this machine\'s, or "" to start one'
         raise InputError("engine.address", settings.address, f"{accepted} ({str(error).splitlines()[0]})") from None
