@@ -1,4 +1,4 @@
-"""What papers/ says in words: its tables are those of the results, and nothing is left to be filled in."""
+"""What README, docs and papers say in words: their tables are those of the results, and nothing is left to be filled in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 from papers.blocks import filled  # noqa: E402
 
-PAGES = sorted((ROOT / "papers").rglob("*.md"))
+PAGES = sorted(
+    page for page in (*(ROOT / "papers").rglob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md") if page.name != "methods.md"
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

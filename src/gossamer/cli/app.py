@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -84,7 +83,7 @@ def compare(
 
     Runs that are there already are not run again; those that were stopped go on.
     """
-    from gossamer.cli.show import Display, say_comparison
+    from gossamer.cli.show import Display, Share, say_comparison
     from gossamer.engines import Ray
     from gossamer.study import compare as compare_studies
     from gossamer.study.compare import labels
@@ -95,11 +94,14 @@ def compare(
     studies, where = [study for found, _ in read for study in found], read[0][1]
     folder = out or Path("runs") / studies[0].name
     width, first = max(map(len, labels(studies))), studies[0].seed
-    several = pool_on(where) if isinstance(where, Ray) else nullcontext()
-    with several as pool, Display(quiet) as display:
-        methods = compare_studies(
-            studies, seeds, folder, lambda label, seed: display.bar(f"{label:<{width}}", seed - first, seeds), pool
-        )
+    if isinstance(where, Ray):
+        with pool_on(where) as pool, Share(quiet, "runs") as share:
+            methods = compare_studies(studies, seeds, folder, pool=pool, share=share)
+    else:
+        with Display(quiet) as display:
+            methods = compare_studies(
+                studies, seeds, folder, lambda label, seed: display.bar(f"{label:<{width}}", seed - first, seeds)
+            )
     say_comparison(methods, folder, demo=not specs)
 
 

@@ -6,8 +6,6 @@ import importlib
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import gossamer
+from gossamer.cli.show import Share
 from gossamer.errors import DataError, InputError, nearest
 from gossamer.study.store import write_atomically
 
@@ -90,7 +89,7 @@ def _swept(results: Any, studies: list[Study], folder: Path, pool: Pool, quiet: 
 
     if not studies:
         return results
-    with _bar(quiet, label) as bar:
+    with Share(quiet, label) as bar:
         cells = sweep(studies, folder, pool, bar)
     return replace(results, by_study={**results.by_study, **{cell.study: cell for cell in cells}})
 
@@ -110,31 +109,3 @@ def _note(path: Path, name: str, part: str, made: dict[str, object]) -> None:
     command = f"gossamer reproduce {name} {part} --seeds {made['seeds']}" + (" --tiny" if made["tiny"] else "")
     notes[part] = {"command": command, "commit": made["commit"], "versions": made["versions"]}
     write_atomically(path, (json.dumps(notes, indent=2, sort_keys=True) + "\n").encode())
-
-
-class _bar:
-    """An overall bar with an estimate of the time left; a line now and then where there is no terminal."""
-
-    def __init__(self, quiet: bool, label: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-        self._console, self._quiet, self._label = Console(stderr=True), quiet, label
-        self._said = time.monotonic()
-        columns = (TextColumn(label), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("left"))
-        self._progress = Progress(*columns, TimeRemainingColumn(), console=self._console)
-        self._task = self._progress.add_task(label, total=1.0)
-
-    def __enter__(self) -> Callable[[float], None]:
-        if self._console.is_terminal and not self._quiet:
-            self._progress.start()
-        return self._move
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def _move(self, share: float) -> None:
-        self._progress.update(self._task, completed=share)
-        if not (self._quiet or self._console.is_terminal) and (share == 1 or time.monotonic() - self._said > 10):
-            self._said = time.monotonic()
-            self._console.print(f"{self._label} {share:.0%}", highlight=False)

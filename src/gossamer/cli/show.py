@@ -15,7 +15,9 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
@@ -80,6 +82,31 @@ class Display:
     def say(self, sentence: str) -> None:
         """A line of its own, above the bars."""
         self._console.print(sentence, highlight=False, soft_wrap=True)
+
+
+class Share:
+    """An overall bar with an estimate of the time left; a line now and then where there is no terminal."""
+
+    def __init__(self, quiet: bool, label: str) -> None:
+        self._console, self._quiet, self._label = Console(stderr=True), quiet, label
+        self._said = time.monotonic()
+        columns = (TextColumn(label), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("left"))
+        self._progress = Progress(*columns, TimeRemainingColumn(), console=self._console)
+        self._task = self._progress.add_task(label, total=1.0)
+
+    def __enter__(self) -> Callable[[float], None]:
+        if self._console.is_terminal and not self._quiet:
+            self._progress.start()
+        return self._move
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def _move(self, share: float) -> None:
+        self._progress.update(self._task, completed=share)
+        if not (self._quiet or self._console.is_terminal) and (share == 1 or time.monotonic() - self._said > 10):
+            self._said = time.monotonic()
+            self._console.print(f"{self._label} {share:.0%}", highlight=False)
 
 
 class Downloads:

@@ -48,10 +48,11 @@ def compare(
     out: Path | str | None = None,
     progress: Callable[[str, int], Progress] = lambda label, seed: lambda done, total, record: None,
     pool: Pool | None = None,
+    share: Callable[[float], None] = lambda done: None,
 ) -> list[Method]:
     """Run every study on every seed. In `out` each run has its folder; what is finished there is not run again.
 
-    One run after the other, or with a `pool` (and an `out`) several at once.
+    One run after the other, each with its `progress`; with a `pool` (and an `out`) several at once, with the `share` done.
 
     >>> from gossamer import DPSGD, SwarmSGD
     >>> [m.label for m in compare([Study(DPSGD(), rounds=5), Study(SwarmSGD(), rounds=5)])]
@@ -62,7 +63,12 @@ def compare(
     _same_but_for_the_method(studies)
     names = labels(studies)
     if pool is not None and out is not None:
-        _ahead(studies, names, seeds, Path(out), pool, progress)
+        cells = {
+            _folder(out, label, seed): study.with_seed(seed)
+            for study, label in zip(studies, names, strict=True)
+            for seed in range(study.seed, study.seed + seeds)
+        }
+        run_all(cells, pool, share, keep_models=True)  # one that diverged says so when it is looked at again, below
     data: dict[Any, Any] = {}
     methods = []
     for study, label in zip(studies, names, strict=True):
@@ -80,24 +86,6 @@ def compare(
 
 def _folder(out: Path | str, label: str, seed: int) -> Path:
     return Path(out) / f"{slug(label)}-seed{seed}"
-
-
-def _ahead(
-    studies: Sequence[Study],
-    names: list[str],
-    seeds: int,
-    out: Path,
-    pool: Pool,
-    progress: Callable[[str, int], Progress],
-) -> None:
-    """Do the runs that are missing, several at once. One that diverged is left as it is: looked at again, it says so."""
-    cells = {
-        _folder(out, label, seed): study.with_seed(seed)
-        for study, label in zip(studies, names, strict=True)
-        for seed in range(study.seed, study.seed + seeds)
-    }
-    bar = progress("all runs", studies[0].seed)
-    run_all(cells, pool, lambda share: bar(round(share * 1000), 1000, None), keep_models=True)
 
 
 @contextmanager
