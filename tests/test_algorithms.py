@@ -28,8 +28,10 @@ from gossamer.algorithms import (
     Matched,
     Plain,
     Power,
+    QuasiGlobal,
     Ratio,
     Safe,
+    StepRule,
     SwarmSGD,
     Switch,
 )
@@ -402,3 +404,19 @@ def test_a_schedule_that_leaves_the_allowed_p_is_refused_in_its_round() -> None:
     simulator.advance(2)
     with pytest.raises(InputError, match=r"^p = 0.5"):
         simulator.advance(3)
+
+
+@pytest.mark.parametrize("rule", [Constant(), Safe()], ids=["dual", "primal"])
+def test_a_gain_multiplies_the_averaged_distance_from_the_start(rule: StepRule) -> None:
+    """Against the naive loop, with a power mean and without, in the dual and in the primal."""
+    for p in (1, 3):
+        algorithm = WPM(p, 0.01, rule, anchor=True, gain=Switch(1.2, 6), direction=QuasiGlobal(0.5))
+        check_against_reference(plan_of(algorithm, NETWORKS["churn"]))
+
+
+@pytest.mark.parametrize(
+    "change", [{"gain": 0.0}, {"gain": float("inf")}, {"gain": Switch(0.0, 3)}, {"gain": 1.1, "anchor": False}]
+)
+def test_gains_that_are_refused(change: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="gain"):
+        WPM.robust(3, **change)  # type: ignore[arg-type]
