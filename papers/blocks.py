@@ -5,8 +5,9 @@ A block begins with a line like
     <!-- csv results/fair.csv split=noniid target=0.88; method, ours ± ours_95 as rounds, eta as η -->
 
 and ends with `<!-- end -->`. What stands between is the table: the rows of that file (beside the Markdown file) for which the
-conditions hold, the columns named. `<!-- include results/methods.md -->` has a whole file in its place. `python -m papers.blocks
-FILE…` fills the blocks; with --check it only says what is stale.
+conditions hold, the columns named. `<!-- include results/methods.md -->` stands for a whole file.
+
+`python -m papers.blocks FILE…` fills the blocks; with --check it only says what is stale.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ _BLOCK = re.compile(r"<!-- csv (?P<path>[^\s;]+\.csv)(?P<where>[^;\n]*);(?P<colu
 
 def filled(path: Path) -> str:
     """The text of a Markdown file with every block made anew."""
-    whole = _INCLUDED.sub(lambda block: f"{block['head']}{(path.parent / block['path']).read_text()}<!-- end -->", path.read_text())
+    whole = _INCLUDED.sub(
+        lambda block: f"{block['head']}{(path.parent / block['path']).read_text()}<!-- end -->", path.read_text()
+    )
     return _BLOCK.sub(lambda block: _block(block, path.parent), whole)
 
 

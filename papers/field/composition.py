@@ -17,7 +17,7 @@ import gossamer as gs
 from gossamer.algorithms.recipes import gain_control, quasi_global, tracking
 from gossamer.report.figures import STYLE
 from gossamer.study import Study
-from papers.field.paper import Results, Scale, on_held_out
+from papers.field.paper import Results, Scale, megabytes_to_target, on_held_out
 from papers.wpm.paper import Density, number, random_ring, rounds_to_target, studies, write_csv
 from papers.wpm.tuning import Method, Tuned, grid, tuned
 
@@ -30,6 +30,7 @@ METHODS = (
     Method("gain 1.1 @20 (control)", lambda eta: gain_control(eta, 1.1, 20)),
     Method("p = 15", lambda eta: gs.WPM.robust(15, eta)),
     Method("QG", lambda eta: quasi_global(eta)),
+    Method("QG, gain 1.05 @20 (control)", lambda eta: quasi_global(eta, gain=gs.Switch(1.05, 20))),
     Method("QG, gain 1.1 @20 (control)", lambda eta: quasi_global(eta, gain=gs.Switch(1.1, 20))),
     Method("QG, p = 5 @20", lambda eta: quasi_global(eta, p=gs.Switch(5, 20))),
     Method("QG, p = 15 @20", lambda eta: quasi_global(eta, p=gs.Switch(15, 20))),
@@ -84,7 +85,11 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     for devices, network, here, method, best in chosen(scale, results):
         key = (method.at(best.eta), devices, SPLIT)
         found = {"devices": devices, "network": network, "method": method.name, "eta": best.eta, "at_edge_of_grid": best.edge}
-        rows.append(found | number(results.under(here).over_seeds(key, rounds_to_target(scale))))
+        rounds = number(results.under(here).over_seeds(key, rounds_to_target(scale)), 0)
+        sent = number(results.under(here).over_seeds(key, megabytes_to_target(scale)), 1)
+        rows.append(
+            found | {"rounds": rounds["ours"], "rounds_95": rounds["ours_95"], "megabytes": sent["ours"], "within": here.rounds}
+        )
     write_csv(out / "composition.csv", rows)
     return [out / "composition.csv", _map(scale, rows, out)]
 
@@ -94,7 +99,8 @@ def _map(scale: Scale, rows: list[dict[str, object]], out: Path) -> Path:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    by = {(row["devices"], row["network"], row["method"]): row["ours"] for row in rows}
+    by = {(row["devices"], row["network"], row["method"]): row["rounds"] for row in rows}
+    within = {row["devices"]: float(str(row["within"])) for row in rows}  # what is not reached takes longer than that
     with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(1, len(scale.figure_devices), figsize=(3 + 3.2 * len(scale.figure_devices), 4), sharey=True)
         for axis, devices in zip(np.atleast_1d(axes), scale.figure_devices, strict=True):
@@ -102,8 +108,7 @@ def _map(scale: Scale, rows: list[dict[str, object]], out: Path) -> Path:
             for i, method in enumerate(METHODS):
                 for k, network in enumerate(NETWORKS):
                     rounds, base = (by[devices, network, name] for name in (method.name, METHODS[0].name))
-                    limit = 2 * scale.rounds
-                    colour[i, k] = np.log2(float(str(base or limit)) / float(str(rounds or limit)))
+                    colour[i, k] = np.log2(float(str(base or within[devices])) / float(str(rounds or within[devices])))
                     dark = abs(colour[i, k]) > 2
                     shown = f"{float(str(rounds)):.0f}" if rounds != "" else "–"
                     axis.text(k, i, shown, ha="center", va="center", fontsize=8, color="white" if dark else "black")
@@ -112,7 +117,12 @@ def _map(scale: Scale, rows: list[dict[str, object]], out: Path) -> Path:
             axis.set_yticks(range(len(METHODS)), [method.name for method in METHODS], fontsize=8)
             axis.set_title(f"{devices} devices", fontsize=9)
             axis.grid(visible=False)
-        figure.colorbar(image, ax=axes, label="times as fast as tuned D-PSGD", format=lambda x, _: f"{2**x:.3g}×")
+        figure.colorbar(
+            image,
+            ax=axes,
+            label="times as fast as tuned D-PSGD (at least, where that has –)",
+            format=lambda x, _: f"{2**x:.3g}×",
+        )
         figure.suptitle(f"Rounds to {scale.target:.0%}, one label a device, every rate tuned; –: not reached", fontsize=10)
         out.mkdir(parents=True, exist_ok=True)
         figure.savefig(out / "composition.png", dpi=110)

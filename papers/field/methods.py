@@ -14,8 +14,7 @@ import gossamer as gs
 from gossamer.algorithms.recipes import CATALOGUE, Entry
 from gossamer.engines import Simulator
 from gossamer.study import Study
-from gossamer.study.sweep import Cell
-from papers.field.paper import NETWORKS, on_held_out
+from papers.field.paper import NETWORKS, megabytes_to_target, on_held_out
 from papers.wpm.paper import Results, Scale, number, rounds_to_target, studies, study, write_csv
 from papers.wpm.tuning import Method, grid, tuned
 
@@ -93,7 +92,7 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
             best = tuned(results.under(on_held_out(here.scale)), method(name), devices, SPLIT, scale.target)
             key = (method(name).at(best.eta), devices, SPLIT)
             rounds = number(here.over_seeds(key, rounds_to_target(scale)), 0)
-            sent = number(here.over_seeds(key, _megabytes(scale)), 1)
+            sent = number(here.over_seeds(key, megabytes_to_target(scale)), 1)
             reached = number(here.over_seeds(key, lambda cell: float(cell.metrics["accuracy"][-1])), 1, 100)
             shown = {"rounds": rounds["ours"] or f"> {here.scale.rounds}", "rounds_95": rounds["ours_95"]}
             last = {"megabytes": sent["ours"], f"accuracy_at_{here.scale.rounds}_%": reached["ours"], "why": ""}
@@ -101,14 +100,6 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     write_csv(out / "methods.csv", rows)
     (out / "methods.md").write_text(_table(scale, rows))
     return [out / "methods.csv", out / "methods.md"]
-
-
-def _megabytes(scale: Scale):  # type: ignore[no-untyped-def]
-    def sent(cell: Cell) -> float | None:
-        t = rounds_to_target(scale)(cell)
-        return None if t is None else float(cell.metrics["bytes"][list(cell.metrics["round"]).index(t)]) / 1e6
-
-    return sent
 
 
 def _table(scale: Scale, rows: list[dict[str, object]]) -> str:

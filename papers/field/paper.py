@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import gossamer as gs
+from gossamer.study.sweep import Cell
 from papers.wpm import paper as wpm
 from papers.wpm.paper import Results, Scale
 
-__all__ = ["HERE", "NETWORKS", "TINY", "Results", "Scale", "on_held_out"]
+__all__ = ["HERE", "NETWORKS", "TINY", "Results", "Scale", "megabytes_to_target", "on_held_out"]
 
 HERE = Path(__file__).parent
 
@@ -22,6 +24,16 @@ def fixed_ring(devices: int, seed: int) -> gs.Network:
 def on_held_out(scale: Scale) -> Scale:
     """The same, measured on a tenth of the training samples that nobody trains on: what tuning looks at."""
     return replace(scale, data=gs.Validation(scale.data, 0.1))
+
+
+def megabytes_to_target(scale: Scale) -> Callable[[Cell], float | None]:
+    """What all devices together have sent when the target is reached."""
+
+    def sent(cell: Cell) -> float | None:
+        t = wpm.rounds_to_target(scale)(cell)
+        return None if t is None else float(cell.metrics["bytes"][list(cell.metrics["round"]).index(t)]) / 1e6
+
+    return sent
 
 
 NETWORKS = {"static ring": fixed_ring, "random ring": wpm.random_ring, "density 0.1": wpm.Density(0.1)}
