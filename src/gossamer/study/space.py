@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gossamer.algorithms import DPSGD, WPM, Algorithm, Matched, SwarmSGD, Switch
-from gossamer.algorithms.recipes import gain_control, gain_tracking, koloskova, quasi_global, tracking
+from gossamer.algorithms.recipes import gain_control, gain_quasi_global, gain_tracking, koloskova, quasi_global, tracking
 
 _NAMES = {"eta": "η", "beta": "β"}
 
@@ -116,7 +116,7 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe("WPM falling", lambda eta, p: WPM.robust(Switch(p, 20), eta), {"eta": RATE, "p": P}),
     Recipe("Gain control", gain_control, {"eta": RATE, "gain": GAIN}),
     Recipe("QG", quasi_global, {"eta": RATE, "beta": BETA}),
-    Recipe("QG, gain", lambda eta, gain: quasi_global(eta, 0.9, gain=Switch(gain, 20)), {"eta": RATE, "gain": GAIN}),
+    Recipe("QG, gain", gain_quasi_global, {"eta": RATE, "gain": GAIN}),
     Recipe("Tracking", tracking, {"eta": RATE}),
     Recipe("Tracking, gain", gain_tracking, {"eta": RATE, "gain": GAIN}),
     Recipe("WPM QG falling", lambda eta, beta, p: quasi_global(eta, beta, Switch(p, 20)), {"eta": RATE, "beta": BETA, "p": P}),
