@@ -60,7 +60,7 @@ def scaling() -> dict[str, float]:
 
     from gossamer.engines.ray import connect, ray
 
-    connect(Ray(shards=2))
+    connect(Ray(shards=4))  # room for all that take turns
     result: dict[str, float] = {}
     engines = {"one process": started(400, 0), "one shard": started(400, 1), "two shards": started(400, 2)}
     result |= seconds_a_round(engines, 40)

@@ -196,7 +196,7 @@ plan = study.plan()
 settings = Ray(shards=2, address=cluster.address, wait=90, checkpoint=1)
 result = {}
 engine = settings.start(plan)
-result["hosts"] = len({h for h in engine._all("host", [()] * 2)})
+result["hosts"] = len({host for host, _ in engine._all("host", [()] * 2)})
 engine.advance(2000)
 whole = engine.models()
 engine.close()

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -13,9 +14,8 @@ import torch
 from torch import Tensor
 
 from gossamer.algorithms.base import Neighbours
-from gossamer.engines.part import Near, Part
+from gossamer.engines.part import Block, Near, Part
 from gossamer.mirror import PowerMap, columns_at_once, root, root_, signed_power, signed_power_
-from gossamer.network.base import IntArray
 from gossamer.network.weights import FloatArray, Weights
 
 with warnings.catch_warnings():  # torch says once a process that its CSR tensors are in beta
@@ -23,13 +23,13 @@ with warnings.catch_warnings():  # torch says once a process that its CSR tensor
     torch.eye(2).to_sparse_csr()
 
 
-def _in_float64(x: Tensor, result: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Some columns of x and of the result at a time, with room for two float64 copies of x that stay in the cache."""
-    width = min(columns_at_once(len(x)), x.shape[1])
-    double, mixed = (torch.empty(len(x), width, dtype=torch.float64, device=x.device) for _ in range(2))
-    for columns, out in zip(x.split(width, 1), result.split(width, 1), strict=True):
-        if columns.shape[1] != width:
-            double, mixed = (room.view(-1)[: columns.numel()].view(columns.shape) for room in (double, mixed))
+def _in_float64(rows: list[Tensor], result: Tensor) -> Iterator[tuple[list[Tensor], Tensor, Tensor, Tensor]]:
+    """Some columns of rows and result at a time, with room for two float64 copies of the result that stay in the cache."""
+    width = min(columns_at_once(len(result)), result.shape[1])
+    double, mixed = (torch.empty(len(result), width, dtype=torch.float64, device=result.device) for _ in range(2))
+    for *columns, out in zip(*(x.split(width, 1) for x in rows), result.split(width, 1), strict=True):
+        if out.shape[1] != width:
+            double, mixed = (room.view(-1)[: out.numel()].view(out.shape) for room in (double, mixed))
         yield columns, out, double, mixed
 
 
@@ -59,7 +59,7 @@ class StackedMix:
     part: Part | None = None
     near: Near | None = None  # part.near(weights)
     linear: ClassVar[bool] = True
-    _matrices: dict[torch.dtype, Tensor] = field(default_factory=dict)
+    _matrices: dict[tuple[torch.dtype, int], Tensor] = field(default_factory=dict)
 
     @property
     def active(self) -> Tensor | None:
@@ -70,43 +70,50 @@ class StackedMix:
 
     def __call__(self, x: Tensor) -> Tensor:
         self._count(x)
-        return self._apply(self._all(x))
+        return self._apply(self._rows(x))
 
     def exactly(self, x: Tensor) -> Tensor:
         self._count(x)
-        rows = self._all(x)
+        rows = self._rows(x)
         if x.dtype == torch.float64:
             return self._apply(rows)
         result = torch.empty_like(x)
         for columns, out, double, mixed in _in_float64(rows, result):
-            out.copy_(torch.mm(self._matrix(torch.float64), double.copy_(columns), out=mixed[: len(x)]))
+            out.copy_(self._dual(columns, 1, double, mixed))
         return result
 
     def power_mean(self, w: Tensor, p: float) -> Tensor:
         self._count(w)
-        rows = self._all(w)
+        rows = self._rows(w)
         if p == 1:
             return self._apply(rows)
         mirror, result = PowerMap(p), torch.empty_like(w)
         for columns, out, double, mixed in _in_float64(rows, result):
-            z = signed_power_(double.copy_(columns), p, room=mixed)
-            z = torch.mm(self._matrix(torch.float64), z, out=mixed[: len(w)])
-            out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, room=double[: len(w)]))
+            z = self._dual(columns, p, double, mixed)
+            out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, room=double))
             if not mirror.always_fits:
                 size = out.abs()
                 held = size.amin().item() > mirror.smallest  # false for NaN, which is what root_ makes of an overflow
                 if not held or (w.dtype == torch.float64 and size.amax().item() == math.inf):
-                    beyond = ~mirror.fits(columns).all(0)  # not exact zeros, but a dual outside float64
+                    all_rows = torch.cat(columns)
+                    beyond = ~mirror.fits(all_rows).all(0)  # not exact zeros, but a dual outside float64
                     if beyond.any():
-                        out[:, beyond] = self._scaled_power_mean(columns[:, beyond], p)
+                        out[:, beyond] = self._scaled_power_mean(all_rows[:, beyond], p)
         return result
+
+    def _dual(self, columns: list[Tensor], p: float, double: Tensor, mixed: Tensor) -> Tensor:
+        """Σ_j a_ij·w_j^[p] in float64, of the stack's own rows in the memory of `mixed`, then of what others sent."""
+        own, *others = columns
+        z = torch.mm(self._matrix(torch.float64), signed_power_(double.copy_(own), p, room=mixed), out=mixed)
+        for block, received in enumerate(others, 1):
+            z = torch.addmm(z, self._matrix(torch.float64, block), signed_power_(received.double(), p))
+        return z
 
     def _scaled_power_mean(self, w: Tensor, p: float) -> Tensor:
         """The power mean for any magnitudes: each neighbourhood divides by its own largest |w_j| first."""
-        indptr, column, value = (torch.from_numpy(part).to(w.device) for part in self._csr())
-        row = torch.repeat_interleave(torch.arange(len(indptr) - 1, device=w.device), indptr.diff())
+        row, column, value = self._entries()
         x = w.double()[column]
-        scale = torch.zeros((len(indptr) - 1, w.shape[1]), dtype=torch.float64, device=w.device)
+        scale = torch.zeros((len(self.devices), w.shape[1]), dtype=torch.float64, device=w.device)
         scale.scatter_reduce_(0, row[:, None].expand_as(x), x.abs(), "amax")
         scale = torch.where(scale == 0, 1.0, scale)
         terms = signed_power(x / scale[row], p) * value.double()[:, None]
@@ -115,10 +122,9 @@ class StackedMix:
 
     def neighbours(self, x: Tensor) -> Neighbours:
         self._count(x)
-        indptr, column, weight = (torch.from_numpy(part).to(x.device) for part in self._csr())
-        receiver = torch.repeat_interleave(torch.arange(len(x), device=x.device), indptr.diff())
-        sender = column if self.near is None else torch.from_numpy(self.near.rows()).to(x.device)[column]
-        return Neighbours(receiver, sender, weight.to(x.dtype), self._all(x)[column])
+        receiver, sender, weight = self._entries()
+        rows = self._rows(x)
+        return Neighbours(receiver, sender, weight.to(x.dtype), (rows[0] if len(rows) == 1 else torch.cat(rows))[sender])
 
     def sending(self, message: int, first: int) -> StackedMix:
         return replace(self, message=(message, first))
@@ -146,22 +152,22 @@ class StackedMix:
     def _here(self) -> int:
         return self.weights.devices if self.weights.active is None else int(self.weights.active.sum())
 
-    def _all(self, x: Tensor) -> Tensor:
-        """All the rows that are mixed here: those of the stack, and between them those that other processes hold."""
+    def _rows(self, x: Tensor) -> list[Tensor]:
+        """All the rows that are mixed here: those of the stack, and those that each other process sent."""
         if self.part is None or self.near is None or not self.near.needed:
-            return x
-        near = self.near
-        sent = {k: x[torch.from_numpy(rows)].cpu() for k, rows in near.wanted.items()}
-        received = {k: torch.empty((len(rows), *x.shape[1:]), dtype=x.dtype) for k, rows in near.needed.items()}
-        self.part.exchange.swap(sent, received)
-        rows = x.new_empty((near.senders, *x.shape[1:]))
-        rows[torch.from_numpy(near.own)] = x
-        for k, here in near.needed.items():
-            rows[torch.from_numpy(here)] = received[k].to(x.device)
-        return rows
+            return [x]
+        received = self.part.exchange.swap(x, self.near.wanted, self.near.needed)
+        return [x, *(received[k].to(x.device) for k in self.near.needed)]
 
-    def _csr(self) -> tuple[IntArray, IntArray, FloatArray]:
-        return self.weights.csr() if self.near is None else self.near[:3]
+    def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The weights entry by entry: row, column, value; ascending by row, then by the sender's number."""
+        if self.near is None:
+            indptr, *rest = self.weights.csr()
+            parts = [np.repeat(np.arange(self.weights.devices), np.diff(indptr)), *rest]
+        else:
+            parts = [self.near.row, self.near.column, self.near.value]
+        row, column, value = (torch.from_numpy(part).to(self.devices.device) for part in parts)
+        return row, column, value
 
     def _count(self, x: Tensor) -> None:
         self.mixed = x
@@ -179,26 +185,36 @@ class StackedMix:
             self.traffic.bytes += int(size.sum())
             self.traffic.over_link = self.traffic.over_link + size
 
-    def _apply(self, rows: Tensor) -> Tensor:
-        return torch.mm(self._matrix(rows.dtype), rows.reshape(len(rows), -1)).view(-1, *rows.shape[1:])
+    def _apply(self, rows: list[Tensor]) -> Tensor:
+        own, *others = (x.reshape(len(x), -1) for x in rows)
+        result = torch.mm(self._matrix(own.dtype), own)
+        for block, received in enumerate(others, 1):
+            result = torch.addmm(result, self._matrix(own.dtype, block), received)
+        return result.view_as(rows[0])
 
-    def _matrix(self, dtype: torch.dtype) -> Tensor:
-        if dtype not in self._matrices:
-            size = len(self.devices), self.weights.devices if self.near is None else self.near.senders
-            entries = self.weights.devices + 2 * len(self.weights.value) if self.near is None else len(self.near.value)
+    def _matrix(self, dtype: torch.dtype, block: int = 0) -> Tensor:
+        """The weights of the stack's own rows, or of the rows that one of the other processes sent."""
+        if (dtype, block) not in self._matrices:
+            weights = self.weights if self.near is None else self._blocks[block]
+            rows, columns = len(self.devices), self.weights.devices if self.near is None else self._blocks[block].columns
+            entries = self.weights.devices + 2 * len(self.weights.value) if self.near is None else len(weights.value)
             # measured: a sparse product gains below one entry in sixteen
-            if size[1] <= 64 or entries * 16 > size[0] * size[1]:
-                dense = self.weights.dense() if self.near is None else self.near.dense()
-                matrix = torch.from_numpy(dense).to(self.devices.device, dtype)
+            if columns <= 64 or entries * 16 > rows * columns:
+                matrix = torch.from_numpy(weights.dense()).to(self.devices.device, dtype)
             else:
-                indptr, column, value = (torch.from_numpy(part) for part in self._csr())
+                indptr, column, value = (torch.from_numpy(part) for part in weights.csr())
                 matrix = torch.sparse_csr_tensor(
                     indptr.int(),
                     column.int(),
                     value.to(dtype),
-                    size,
+                    (rows, columns),
                     device=self.devices.device,
                     check_invariants=False,
                 )
-            self._matrices[dtype] = matrix
-        return self._matrices[dtype]
+            self._matrices[dtype, block] = matrix
+        return self._matrices[dtype, block]
+
+    @cached_property
+    def _blocks(self) -> list[Block]:
+        assert self.near is not None
+        return self.near.blocks()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -16,8 +17,11 @@ from gossamer.network.weights import FloatArray, Weights
 class Exchange(Protocol):
     """What moves rows between processes. All of them make the same calls in the same order."""
 
-    def swap(self, send: dict[int, Tensor], receive: dict[int, Tensor]) -> None:
-        """Send a tensor to each process in `send`, and fill those in `receive` with what it sends; then all are there."""
+    def swap(self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]) -> dict[int, Tensor]:
+        """Send some rows of x to each process in `wanted`; as many as `needed` says that each of them sends come back.
+
+        What comes back is to be read before the next swap but one, which may overwrite it.
+        """
 
     def gather(self, x: Tensor) -> list[Tensor]:
         """Everyone's x, all of one shape, in the order of the processes."""
@@ -47,52 +51,56 @@ class Part:
         # a link between two parts: both ends need the other's row
         inner = np.concatenate([a[a_here & ~b_here], b[b_here & ~a_here]])
         outer = np.concatenate([b[a_here & ~b_here], a[b_here & ~a_here]])
-        others = np.unique(owner[outer])
-        needed = {int(k): np.unique(outer[owner[outer] == k]) for k in others}
-        wanted = {int(k): np.unique(inner[owner[outer] == k]) for k in others}
-        senders = np.sort(np.concatenate([self.devices, *needed.values()]))
+        others = [int(k) for k in np.unique(owner[outer])]
+        needed = {k: np.unique(outer[owner[outer] == k]) for k in others}
+        wanted = {k: np.searchsorted(self.devices, np.unique(inner[owner[outer] == k])) for k in others}
+        rows = np.concatenate([self.devices, *needed.values()])  # own ones first, then process by process
         order = np.lexsort((sender, receiver))
+        by_number = np.argsort(rows, kind="stable")
+        column = by_number[np.searchsorted(rows, sender[order], sorter=by_number)]
         row = np.searchsorted(self.devices, receiver[order])
-        indptr = np.zeros(len(self.devices) + 1, dtype=np.int64)
-        np.cumsum(np.bincount(row, minlength=len(self.devices)), out=indptr[1:])
-        return Near(
-            indptr,
-            np.searchsorted(senders, sender[order]),
-            value[order],
-            np.searchsorted(senders, self.devices),
-            {k: np.searchsorted(self.devices, devices) for k, devices in wanted.items()},
-            {k: np.searchsorted(senders, devices) for k, devices in needed.items()},
-        )
+        return Near(len(self.devices), row, column, value[order], wanted, {k: len(devices) for k, devices in needed.items()})
 
 
 class Near(NamedTuple):
-    """A round's weights as the rows of a part see them: compressed sparse rows over its own and its neighbours' rows.
+    """A round's weights as the rows of a part see them, entry by entry: ascending by row, then by the sender's number.
 
-    Those rows together are in ascending device number. `own`: where the part's rows are among them; `wanted[k]`: which rows
-    of the part process k needs; `needed[k]`: where what comes from process k goes.
+    A column is a row to mix: first the part's own, then those of each other process. `wanted[k]`: which rows of the part
+    process k needs; `needed[k]`: how many come from it.
     """
 
-    indptr: IntArray
+    rows: int
+    row: IntArray
     column: IntArray
     value: FloatArray
-    own: IntArray
     wanted: dict[int, IntArray]
-    needed: dict[int, IntArray]
+    needed: dict[int, int]
 
-    @property
-    def senders(self) -> int:
-        """How many rows there are to mix."""
-        return len(self.own) + sum(map(len, self.needed.values()))
+    def blocks(self) -> list[Block]:
+        """The weights split by where the rows come from: the part's own, then each other process's."""
+        ends = np.cumsum([0, self.rows, *self.needed.values()])
+        found = []
+        for first, last in pairwise(ends.tolist()):
+            here = (self.column >= first) & (self.column < last)
+            found.append(Block(self.rows, last - first, self.row[here], self.column[here] - first, self.value[here]))
+        return found
 
-    def rows(self) -> IntArray:
-        """What each row to mix is called: its row in the part, or a number beyond those."""
-        names = np.full(self.senders, -1)
-        names[self.own] = np.arange(len(self.own))
-        names[names < 0] = np.arange(len(self.own), self.senders)
-        return names
+
+class Block(NamedTuple):
+    """A sparse matrix of weights [rows, columns], its entries ascending by row."""
+
+    rows: int
+    columns: int
+    row: IntArray
+    column: IntArray
+    value: FloatArray
+
+    def csr(self) -> tuple[IntArray, IntArray, FloatArray]:
+        indptr = np.zeros(self.rows + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.row, minlength=self.rows), out=indptr[1:])
+        return indptr, self.column, self.value
 
     def dense(self) -> FloatArray:
-        """The weights as a matrix [rows of the part, rows to mix]."""
-        matrix = np.zeros((len(self.own), self.senders))
-        matrix[np.repeat(np.arange(len(self.own)), np.diff(self.indptr)), self.column] = self.value
+        matrix = np.zeros((self.rows, self.columns))
+        matrix[self.row, self.column] = self.value
         return matrix

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,7 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.engines import interrupts
+from gossamer.engines import gloo, interrupts
+from gossamer.engines.gloo import Apart, Gloo, dist, machine
 from gossamer.engines.part import Part
 from gossamer.engines.placement import divide
 from gossamer.engines.plan import Plan, Record, Snapshot
@@ -41,43 +43,8 @@ from ray.exceptions import RayActorError, RayError, RayTaskError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-dist: Any = torch.distributed  # which says little of its own types
-
 _CALL_SECONDS = 0.4  # how long one call of the driver is to take: it is how soon Ctrl-C is heard
 _STARTS = 3  # how often shards are started again without a round being won
-
-
-class Gloo:
-    """`Exchange` between the processes of a group, by gloo."""
-
-    def __init__(self, store: Any, number: int, count: int, host: str, seconds: float) -> None:
-        options = dist.ProcessGroupGloo._Options()
-        options._timeout = timedelta(seconds=seconds)
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
-        self._count = count
-        self._group = dist.ProcessGroupGloo(store, number, count, options)
-
-    def swap(self, send: dict[int, Tensor], receive: dict[int, Tensor]) -> None:
-        waiting = [self._group.recv([x], k, 0) for k, x in receive.items()]
-        waiting += [self._group.send([x], k, 0) for k, x in send.items()]
-        for work in waiting:
-            _done(work)
-
-    def gather(self, x: Tensor) -> list[Tensor]:
-        received = [torch.empty_like(x) for _ in range(self._count)]
-        _done(self._group.allgather([received], [x.contiguous()]))
-        return received
-
-
-class _Apart(Exception):
-    """Another shard does not answer."""
-
-
-def _done(work: Any) -> None:
-    try:
-        work.wait()
-    except RuntimeError as error:  # a connection that was reset, or no answer within the group's limit
-        raise _Apart(str(error).splitlines()[0]) from None
 
 
 class Shard:
@@ -89,8 +56,9 @@ class Shard:
         self._owner, self._number, self._count = owner, number, int(owner.max()) + 1
         self._store: Any = None
 
-    def host(self) -> str:
-        return str(ray.util.get_node_ip_address())
+    def host(self) -> tuple[str, str]:
+        """The address and the name of its machine."""
+        return str(ray.util.get_node_ip_address()), machine()
 
     def meet(self, host: str, seconds: float) -> int:
         """Open the place where the shards find each other; its port."""
@@ -99,14 +67,17 @@ class Shard:
         )
         return int(self._store.port)
 
-    def join(self, where: str | tuple[str, int], snapshot: Snapshot | None, seconds: float) -> GossamerError | None:
+    def join(
+        self, where: str | tuple[str, int], hosts: list[tuple[str, str]], name: str, snapshot: Snapshot | None, seconds: float
+    ) -> GossamerError | None:
         """Find the others and begin, at the start or where the snapshot is."""
         limit = timedelta(seconds=seconds)
         if isinstance(where, str):
             store = dist.FileStore(where, self._count)
         else:
             store = self._store or dist.TCPStore(*where, self._count, timeout=limit, wait_for_workers=False)
-        exchange = Gloo(store, self._number, self._count, self.host(), seconds)
+        machines = [machine for _, machine in hosts]
+        exchange = Gloo(store, self._number, machines, hosts[self._number][0], name, seconds)
         try:
             self._simulator = Simulator(self._plan, snapshot, Part(self._owner, self._number, exchange))
         except GossamerError as error:
@@ -150,6 +121,7 @@ class RayEngine:
         self._at_once, self._seconds_a_round, self._starts = 1, 0.0, 0
         self._shards: list[Any] = []
         self._group: Any = None
+        self._name = "gossamer-none"
         self._folder = tempfile.TemporaryDirectory(prefix="gossamer-")
         self._connected = connect(settings, plan.task.devices)
         try:
@@ -224,12 +196,11 @@ class RayEngine:
             options = actor.options(num_cpus=1, max_restarts=0, scheduling_strategy=place)
             self._shards.append(options.remote(plan, self._test, self.owner, number, 1))
         hosts = self._all("host", [()] * count)
-        where: str | tuple[str, int]
+        self._name = f"gossamer-{secrets.token_hex(8)}"
+        where: str | tuple[str, int] = os.path.join(self._folder.name, self._name)
         if self.settings.address:
-            where = hosts[0], ray.get(self._shards[0].meet.remote(hosts[0], wait), timeout=wait)
-        else:
-            where = os.path.join(self._folder.name, f"group-{len(self.events)}-{self._starts}")
-        _raise_first(self._all("join", [(where, self._part_of_last(k), wait) for k in range(count)]))
+            where = hosts[0][0], ray.get(self._shards[0].meet.remote(hosts[0][0], wait), timeout=wait)
+        _raise_first(self._all("join", [(where, hosts, self._name, self._part_of_last(k), wait) for k in range(count)]))
 
     def _stop(self) -> None:
         """End the shards. What they had begun ends with them."""
@@ -239,6 +210,7 @@ class RayEngine:
             if self._group is not None:
                 remove_placement_group(self._group)
         self._shards, self._group = [], None
+        gloo.forget(self._name)
 
     def _surely(self, do: Callable[[], Any]) -> Any:
         """Do something with the shards; where one is lost, start all anew from what was kept, and do it again."""
@@ -293,7 +265,7 @@ class RayEngine:
                 try:
                     results[number[call]] = ray.get(call)
                 except RayTaskError as error:
-                    if not isinstance(error.cause, _Apart):
+                    if not isinstance(error.cause, Apart):
                         raise error.cause if isinstance(error.cause, Exception) else error from None
                     lost = lost or f"shard {number[call]} was cut off from another"
                     deadline = min(deadline, time.monotonic() + 5)  # time for the one that is gone to be missed by Ray
