@@ -118,10 +118,8 @@ def test_what_a_part_sees_of_the_weights(devices: int, density: float, seed: int
     near = [Part(owner, k, None).near(weights) for k in range(count)]  # type: ignore[arg-type]
     for k, seen in enumerate(near):
         own = np.flatnonzero(owner == k)
-        outside = {
-            other: sorted({j for i in own for j in graph[i] if owner[j] == other}) for other in range(count) if other != k
-        }
-        columns = [own.tolist(), *(devices for devices in outside.values() if devices)]
+        linked = sorted({j for i in own for j in graph[i] if owner[j] != k}, key=lambda j: (owner[j], j))
+        columns = [own.tolist(), *(list(devices) for _, devices in itertools.groupby(linked, key=lambda j: owner[j]))]
         for block, devices in zip(seen.blocks(), columns, strict=True):
             np.testing.assert_array_equal(block.dense(), weights.dense()[np.ix_(own, devices)])
             indptr, column, value = block.csr()
@@ -131,9 +129,8 @@ def test_what_a_part_sees_of_the_weights(devices: int, density: float, seed: int
         senders = np.concatenate(columns).astype(int)[seen.column]
         assert np.array_equal(np.lexsort((senders, seen.row)), np.arange(len(senders)))  # ascending, as engines sum
         for other, wanted in seen.wanted.items():
-            assert own[wanted].tolist() == sorted(
-                {i for j in np.flatnonzero(owner == other) for i in graph[j] if owner[i] == k}
-            )
+            theirs = np.flatnonzero(owner == other)
+            assert own[wanted].tolist() == sorted({i for j in theirs for i in graph[j] if owner[i] == k})
             assert len(wanted) == near[other].needed[k]
 
 

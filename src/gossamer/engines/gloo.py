@@ -37,7 +37,7 @@ def machine() -> str:
 
 
 class Gloo:
-    """`part.Exchange` between the processes of a group. `machines`: where each is; `name`: what their memory is called there."""
+    """`part.Exchange` between the processes of a group. `machines`: where each is; `name`: what their memory is called."""
 
     def __init__(self, store: Any, number: int, machines: list[str], host: str, name: str, seconds: float) -> None:
         options = dist.ProcessGroupGloo._Options()
