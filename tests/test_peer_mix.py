@@ -16,7 +16,6 @@ import gossamer as gs
 from gossamer.algorithms import Algorithm
 from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.engines.mixing import StackedMix, Traffic
-from gossamer.engines.peer import journal
 from gossamer.engines.peer.edges import Edges
 from gossamer.engines.peer.journal import Journal
 from gossamer.engines.peer.mix import PeerMix, check_runs_on_devices, link_weight, shapes
@@ -32,11 +31,6 @@ from gossamer.tasks.synthetic import LeastSquares
 
 M, ROUNDS = 6, 50
 TRACE = gs.Random(M, 0.5, seed=3) & gs.LinkFailure(0.2)
-
-
-@pytest.fixture(autouse=True)
-def _quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal.os, "fsync", lambda _: None)
 
 
 def plan_of(method: Algorithm, dtype: str = "float64", rounds: int = ROUNDS) -> Plan:
@@ -61,7 +55,7 @@ def on_devices(
             numbers = np.array([i])
             worker = plan.task.only(numbers).worker(numbers, plan.seed, dtype, torch.device("cpu"))
             expected = Expected(RUN, frozenset(Kind), shapes(method, worker.start()), wire or dtype, 1e6)
-            edges = Edges(endpoint, Journal(folder / str(i)), expected, network.now)
+            edges = Edges(endpoint, Journal(folder / str(i), sync=False), expected, network.now)
             with torch.no_grad():
                 state = edges.start(lambda: method.init(worker.start()), begun.round if begun else 0)
                 if begun:
@@ -204,7 +198,7 @@ def test_pairs(drop: float, tmp_path: Path) -> None:
     def life(i: int) -> Callable[[Endpoint], None]:
         def live(endpoint: Endpoint) -> None:
             expected = Expected(RUN, frozenset(Kind), ((1,), (2,)), torch.float32, 1e6)
-            edges = Edges(endpoint, Journal(tmp_path / str(i)), expected, network.now)
+            edges = Edges(endpoint, Journal(tmp_path / str(i), sync=False), expected, network.now)
             edges.start(dict)
             mix = PeerMix(edges, gs.SwarmSGD(pairs="matching").weights, 0, 7, until)
             active = mix.active
@@ -233,7 +227,10 @@ def test_what_is_mixed_link_by_link(tmp_path: Path) -> None:
     def life(i: int) -> Callable[[Endpoint], None]:
         def live(endpoint: Endpoint) -> None:
             edges = Edges(
-                endpoint, Journal(tmp_path / str(i)), Expected(RUN, frozenset(Kind), ((2,),), torch.float32, 1e6), network.now
+                endpoint,
+                Journal(tmp_path / str(i), sync=False),
+                Expected(RUN, frozenset(Kind), ((2,),), torch.float32, 1e6),
+                network.now,
             )
             seen[i] = PeerMix(edges, Metropolis(), 0, 0, until).neighbours(torch.full((1, 2), float(i)))
 

@@ -1,0 +1,189 @@
+"""A device's own disk: what it needs so that a crash at any moment loses nothing that a neighbour counts on.
+
+    kept        the state after the last round, and the exchanges that are applied or pending on each link: together,
+                written anew every round, whole or not at all
+    promised    exchanges of the round that is under way, one after the other, each on disk before the neighbour is told so
+                (READY); empty again when the round is over
+
+Both are made of records: lengths, a checksum, a header in JSON, and tensors as safetensors. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from torch import Tensor
+
+from gossamer.algorithms import State
+from gossamer.errors import DataError
+
+Exchange = tuple[int, int]  # its round, and which part of the round it is
+
+_MARK = b"GSMJ"
+_LENGTHS, _CHECKSUM = struct.Struct("<4sIQ"), struct.Struct("<I")  # mark, of the header, of the tensors; CRC-32 of it all
+_FRAME = _LENGTHS.size + _CHECKSUM.size
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """What one exchange moves over one link, to this end of it: weight·(other^[p] − own^[p]), of the vectors as they were sent.
+
+    The vectors are kept, not the difference of their powers, which may be too small or too large for any type.
+    `settled`: the neighbour has applied it, so it is owed here.
+    """
+
+    neighbour: int
+    exchange: Exchange
+    weight: float
+    p: float
+    own: Tensor
+    other: Tensor
+    settled: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """All that a device goes on from: the next round, its state, the exchanges it has applied by neighbour, and the pending."""
+
+    round: int
+    state: State
+    applied: dict[int, tuple[Exchange, ...]] = field(default_factory=dict)
+    pending: tuple[Flow, ...] = ()
+
+
+class Journal:
+    """The journal in a folder. `write` and `promise` return when it is on disk.
+
+    Without `sync` they return when it is with the operating system: that outlives a process that is killed, and costs a disk
+    nothing, but it does not outlive the power.
+
+    >>> import torch
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     journal = Journal(Path(folder))
+    ...     journal.write(Kept(3, {"w": torch.zeros(1, 2)}))
+    ...     journal.promise([Flow(7, (3, 0), 0.5, 1.0, torch.zeros(2), torch.ones(2))])
+    ...     kept = Journal(Path(folder)).read()
+    >>> kept.round, kept.pending[0].neighbour
+    (3, 7)
+    """
+
+    def __init__(self, folder: Path, sync: bool = True) -> None:
+        self._sync, self._kept, self._promised = sync, folder / "kept", folder / "promised"
+        self._promising: Exchange | None = None  # whose own vector is in `promised` already
+        with _said("make", folder):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def read(self) -> Kept | None:
+        """What was kept, with what has been promised since; None if nothing was."""
+        if not self._kept.exists():
+            return None
+        records = list(_records(self._kept))
+        if len(records) != 1:
+            raise DataError(f"{self._kept} is damaged: give the device an empty folder, and it starts as a new one")
+        header, tensors = records[0]
+        state = {name.removeprefix("state/"): x for name, x in tensors.items() if name.startswith("state/")}
+        applied = {int(j): tuple((t, k) for t, k in exchanges) for j, exchanges in header["applied"].items()}
+        pending = _flows(header, tensors)
+        for promised, more in _records(self._promised):
+            tensors |= more
+            pending += [flow for flow in _flows(promised, tensors) if flow.exchange[0] >= header["round"]]
+        return Kept(header["round"], state, applied, tuple(pending))
+
+    def promise(self, flows: Sequence[Flow]) -> None:
+        """Add flows of one exchange to what is pending, should there be a crash before the round is over."""
+        header, tensors = _described(flows)
+        if flows[0].exchange == self._promising:
+            del tensors[_own(self._promising)]
+        with _said("write", self._promised), self._promised.open("ab") as file:
+            _write(file, header, tensors, self._sync)
+        self._promising = flows[0].exchange
+
+    def write(self, kept: Kept) -> None:
+        """Replace everything."""
+        header, tensors = _described(kept.pending)
+        header |= {"round": kept.round, "applied": kept.applied}
+        tensors |= {f"state/{name}": x.detach().to("cpu", copy=True).contiguous() for name, x in kept.state.items()}
+        beside = self._kept.with_name(f".{self._kept.name}")
+        with _said("write", self._kept):
+            with beside.open("wb") as file:
+                _write(file, header, tensors, self._sync)
+            beside.replace(self._kept)
+            if self._sync and os.name == "posix":  # elsewhere a folder cannot be flushed
+                folder = os.open(self._kept.parent, os.O_RDONLY)
+                os.fsync(folder)
+                os.close(folder)
+            # Should a crash come before this, `read` leaves out what is of an earlier round.
+            self._promised.open("wb").close()
+        self._promising = None
+
+
+def _described(flows: Sequence[Flow]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Flows as what goes into a header, and tensors: the own vector of an exchange once, for all links."""
+    fields = [[f.neighbour, f.exchange, f.weight, f.p, f.settled] for f in flows]
+    owns = {_own(f.exchange): f.own.contiguous() for f in flows}
+    return {"flows": fields}, owns | {_other(f.neighbour, f.exchange): f.other.contiguous() for f in flows}
+
+
+def _flows(header: dict[str, Any], tensors: dict[str, Tensor]) -> list[Flow]:
+    return [
+        Flow(j, (t, k), weight, p, tensors[_own((t, k))], tensors[_other(j, (t, k))], settled)
+        for j, (t, k), weight, p, settled in header["flows"]
+    ]
+
+
+def _own(exchange: Exchange) -> str:
+    return f"own/{exchange[0]}/{exchange[1]}"
+
+
+def _other(neighbour: int, exchange: Exchange) -> str:
+    return f"other/{exchange[0]}/{exchange[1]}/{neighbour}"
+
+
+def _write(file: BinaryIO, header: dict[str, Any], tensors: dict[str, Tensor], sync: bool) -> None:
+    """Append a record, and wait until it is on disk."""
+    from safetensors.torch import save
+
+    words, content = json.dumps(header).encode(), save(tensors)
+    lengths = _LENGTHS.pack(_MARK, len(words), len(content))
+    checksum = zlib.crc32(content, zlib.crc32(words, zlib.crc32(lengths)))
+    for part in (lengths, _CHECKSUM.pack(checksum), words, content):
+        file.write(part)
+    file.flush()
+    if sync:
+        os.fsync(file.fileno())
+
+
+def _records(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Tensor]]]:
+    """The records of a file, up to one that a crash cut short: nobody was told of that one."""
+    from safetensors.torch import load
+
+    if not path.exists():
+        return
+    with _said("read", path):
+        data = path.read_bytes()
+    while len(data) >= _FRAME:
+        mark, header, size = _LENGTHS.unpack_from(data)
+        words, content = data[_FRAME : _FRAME + header], data[_FRAME + header : _FRAME + header + size]
+        checksum = zlib.crc32(content, zlib.crc32(words, zlib.crc32(data[: _LENGTHS.size])))
+        if mark != _MARK or len(content) != size or checksum != _CHECKSUM.unpack_from(data, _LENGTHS.size)[0]:
+            return
+        yield json.loads(words), load(content)
+        data = data[_FRAME + header + size :]
+
+
+@contextmanager
+def _said(action: str, path: Path) -> Iterator[None]:
+    """Turn what the system says (disk full, read-only) into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"cannot {action} {path}: {error.strerror or error}") from None
