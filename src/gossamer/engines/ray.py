@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import socket
 import tempfile
 import time
 from collections.abc import Callable
@@ -317,16 +318,24 @@ def connect(settings: Ray, most: int = 1 << 30) -> bool:
     how: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
     try:
         if settings.address:
+            _knock(settings.address, settings.wait)
             ray.init(address=settings.address, **how)
         else:  # shards may be more than cores; nothing of it is to be reached from outside
             cores = max(os.cpu_count() or 1, min(settings.shards, most))
             how |= {"num_cpus": cores, "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
             with interrupts.held():  # what stops the run is not to stop the cluster under it
                 ray.init(address="local", **how)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         accepted = 'the address of a Ray cluster that is up, "auto" for this machine\'s, or "" to start one'
         raise InputError("engine.address", settings.address, f"{accepted} ({str(error).splitlines()[0]})") from None
     return True
+
+
+def _knock(address: str, wait: float) -> None:
+    """Raise where nobody is at "host:port": Ray would go on trying for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=min(wait, 10.0)).close()
 
 
 def room(count: int, wait: float) -> Any:
