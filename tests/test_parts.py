@@ -44,6 +44,7 @@ def plan_of(method: gs.Algorithm, network: str, rounds: int = ROUNDS) -> Plan:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("owner", OWNERS)
 def test_parts_equal_the_whole(name: str, owner: str) -> None:

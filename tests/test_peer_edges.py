@@ -27,6 +27,8 @@ from gossamer.engines.peer.wire import Expected, Kind, Message, pack
 from gossamer.mirror import signed_power
 from gossamer.network.weights import Matching, Metropolis, WeightRule
 
+pytestmark = pytest.mark.slow
+
 RUN = bytes(range(16))
 
 

@@ -29,6 +29,8 @@ from gossamer.network.weights import BestConstant, Laplacian, Metropolis, PushSu
 from gossamer.tasks import LinearRegression, Task
 from gossamer.tasks.synthetic import LeastSquares
 
+pytestmark = pytest.mark.slow
+
 M, ROUNDS = 6, 50
 TRACE = gs.Random(M, 0.5, seed=3) & gs.LinkFailure(0.2)
 
