@@ -104,7 +104,7 @@ def name_of(setting: str) -> str:
 RATE = Log(0.002, 1.0)
 P = Choice((3, 5, 9, 15))
 BETA = Choice((0.9, 0.8))
-FLOOR, GAIN, PAIRS = Choice((0.01, 0.001)), Log(1.01, 1.5), Choice(("matching", "one"))
+FLOOR, GAIN, PAIRS = Choice((0.01, 0.001)), Choice((1.05, 1.1)), Choice(("matching", "one"))
 
 # The yardstick: always in the search, tuned by itself, always carried to the confirmation.
 BASELINE = Recipe("D-PSGD", lambda eta: DPSGD(eta), {"eta": RATE})
