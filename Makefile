@@ -40,7 +40,7 @@ bench: .venv/dev
 	@touch $@
 
 .venv/dev: .venv/runtime
-	$(PIP) --editable ".[dev,ray]"
+	$(PIP) --editable ".[dev,ray,peer]"
 	@touch $@
 
 clean:
