@@ -246,6 +246,7 @@ NEAR: dict[str, tuple[float, float, dict[str, Any]]] = {
     "dabmd": (0.08, 1.9, {}),
     "push-sum": (0.04, 3.0, {}),
     "gain-control": (0.04, 3.0, {}),
+    "gain-quasi-global": (0.04, 3.0, {}),
     "wpm-quasi-global": (0.04, 3.0, {}),
     # Their p falls to 1, as it should; at a constant p see below.
     "wpm": (0.04, 3.0, {"p": Switch(3, 50)}),

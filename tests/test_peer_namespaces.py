@@ -16,6 +16,8 @@ from gossamer.engines.peer import namespaces
 from gossamer.engines.peer.namespaces import Ground, address
 from gossamer.errors import GossamerError, InputError
 
+pytestmark = pytest.mark.slow
+
 PREFIX = f"test-{os.getpid()}-ground-"
 needs_namespaces = pytest.mark.skipif(namespaces.refusal() is not None, reason=str(namespaces.refusal()))
 
@@ -31,8 +33,6 @@ while True:
 """
 ASK = """
 import socket, sys
-
-pytestmark = pytest.mark.slow
 address, count, wait = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.settimeout(wait)

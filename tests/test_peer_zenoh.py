@@ -25,6 +25,8 @@ from gossamer.errors import DataError, GossamerError, InputError, MissingExtra
 
 pytest.importorskip("zenoh", reason="needs the extra gossamer[peer]")
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("n0", "n1", "n2", "n3")
 MODEL, LARGE = 31_400, 4_000_000
 LIMIT = 60.0  # seconds until something that must come is said never to come: generous, for a busy machine
@@ -38,8 +40,6 @@ package = types.ModuleType("gossamer.engines")
 package.__path__ = [str(Path(gossamer.__file__).parent / "engines")]
 sys.modules["gossamer.engines"] = package
 from gossamer.engines.peer import keys, zenoh
-
-pytestmark = pytest.mark.slow
 assert "torch" not in sys.modules
 given = json.loads(sys.argv[1])
 if "unchecked" in given:  # a stranger: its certificate is not what this device would accept of itself
