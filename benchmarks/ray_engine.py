@@ -1,9 +1,10 @@
 """What shards gain: strong and weak scaling, sweeps, and the model of cost behind the page "Scaling out".
 
     python benchmarks/ray_engine.py            needs MNIST and gossamer[ray]; a few minutes on an idle machine
-    python benchmarks/ray_engine.py --model    only the model's table, from the figures of the last run below
+    python benchmarks/ray_engine.py --model    only what travels, and the model's table from the times of the last run
 
-Every figure is a ratio between runs that take turns; of each the best turn counts for scaling, the median for sweeps.
+One process, one shard and two shards take turns, and so do the two ways of a sweep; 200 devices and two threads are run after
+them, by themselves. Of scaling the best turn counts, of sweeps the median.
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ import numpy as np
 
 import gossamer as gs
 from gossamer.engines import Ray, Simulator
-from gossamer.engines.placement import boundary_rows
+from gossamer.engines.placement import boundary_rows, divide
 from gossamer.study.pools import RayTasks
 from gossamer.study.sweep import sweep
 
 OUT = Path(__file__).parent / "results" / "ray_engine.json"
 PARAMETERS = 7850
 TURNS = 9
-LINK = 2e-7  # seconds to make a link and its weights, measured on 400 devices of degree 8
 RATE, LATENCY = 1.25e9, 1e-3  # bytes a second of a machine's network (10 Gbit/s), seconds of an exchange: assumed
 
 
@@ -100,24 +100,37 @@ def sweeps() -> dict[str, float]:
 
 
 def moved() -> dict[str, float]:
-    """What gloo costs between two processes here, by the size of what is sent: a time to begin, and a rate."""
+    """What travels in a round, with random links and with local ones, and what it takes to make a link and its weights."""
     network, owner = gs.Random(400, 8 / 399), np.arange(400) * 2 // 400
     rows = [boundary_rows(network.links(t), owner) for t in range(20)]
-    return {"boundary rows a round": float(np.mean(rows)), "bytes a round": float(np.mean(rows)) * PARAMETERS * 4}
+    times = []
+    for t in range(50):
+        began = time.perf_counter()
+        made = gs.metropolis(network.links(t))
+        times.append((time.perf_counter() - began) / len(made.value))
+    mobile, parts = gs.Mobility(10_000, radius=0.015, min_speed=0.0001, max_speed=0.0002), 8
+    plain, links = np.arange(10_000) * parts // 10_000, mobile.links(50)
+    return {
+        "boundary rows a round": float(np.mean(rows)),
+        "bytes a round": float(np.mean(rows)) * PARAMETERS * 4,
+        "seconds a link": min(times),
+        "10,000 mobile devices on 8 shards, rows in the order of their numbers": boundary_rows(links, plain),
+        "10,000 mobile devices on 8 shards, rows as placed": boundary_rows(links, divide(mobile, parts, 100)),
+    }
 
 
-def cost(devices: int, machines: int, step: float, elsewhere: float, cores: int = 16, degree: int = 8) -> float:
+def cost(devices: int, machines: int, step: float, link: float, elsewhere: float, cores: int = 16, degree: int = 8) -> float:
     """The seconds of a round on machines of `cores` shards each.
 
-    step: of one device's step and mix on one core, measured. Every shard makes all links and weights, LINK seconds each. Of
+    step: of one device's step and mix on one core, measured. Every shard makes all links and weights, `link` seconds each. Of
     a machine's rows the share `elsewhere` has neighbours on other machines, and goes to each machine that has one, at RATE.
     """
     here, apart = devices / machines, machines * (1 - (1 - 1 / machines) ** degree) * (machines > 1)
     rows = here * elsewhere * min(apart, degree)
-    return step * here / cores + LINK * devices * degree / 2 + rows * PARAMETERS * 4 / RATE + LATENCY * (machines > 1)
+    return step * here / cores + link * devices * degree / 2 + rows * PARAMETERS * 4 / RATE + LATENCY * (machines > 1)
 
 
-def model(step: float) -> list[str]:
+def model(step: float, link: float) -> list[str]:
     """The time of a round by devices and machines, where links are drawn anew everywhere, and where they are local."""
     lines = [
         "| devices | machines | random links | speed-up | local links, 5 % elsewhere | speed-up |",
@@ -125,8 +138,8 @@ def model(step: float) -> list[str]:
     ]
     for devices in (10**5, 10**6):
         for machines in (1, 16, 64, 256):
-            times = [cost(devices, machines, step, share) for share in (1.0, 0.05)]
-            faster = [cost(devices, 1, step, 1.0) / time for time in times]
+            times = [cost(devices, machines, step, link, share) for share in (1.0, 0.05)]
+            faster = [cost(devices, 1, step, link, 1.0) / time for time in times]
             cells = " | ".join(f"{time:.2g} s | {gain:.1f}×" for time, gain in zip(times, faster, strict=True))
             lines.append(f"| {devices:,} | {machines} | {cells} |")
     return lines
@@ -136,7 +149,7 @@ if __name__ == "__main__":
     options = argparse.ArgumentParser()
     options.add_argument("--model", action="store_true")
     if not options.parse_args().model:
-        result = {"scaling": scaling(), "sweeps": sweeps(), "moved": moved(), "machine": platform.machine()}
+        result = {"scaling": scaling(), "sweeps": sweeps(), "machine": platform.machine()}
         times, runs = result["scaling"], result["sweeps"]
         result["ratios"] = {
             "two shards against one process, one thread": times["one process"] / times["two shards"],
@@ -147,6 +160,7 @@ if __name__ == "__main__":
         }
         OUT.parent.mkdir(exist_ok=True)
         OUT.write_text(json.dumps(result, indent=2) + "\n")
-        print(json.dumps(result["ratios"], indent=2))
-    times = json.loads(OUT.read_text())["scaling"]
-    print("\n".join(model(times["one process"] / 400)))
+    result = json.loads(OUT.read_text()) | {"moved": moved()}
+    OUT.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result["ratios"] | result["moved"], indent=2))
+    print("\n".join(model(result["scaling"]["one process"] / 400, result["moved"]["seconds a link"])))
