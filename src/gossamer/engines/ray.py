@@ -297,11 +297,11 @@ class RayEngine:
 
     def _together(self, values: list[Any]) -> Any:
         """One row a device, of all devices in their order."""
-        whole = values[0].new_empty if isinstance(values[0], Tensor) else np.empty
-        m, rest = self.plan.task.devices, tuple(values[0].shape[1:])
-        out = whole((m, *rest)) if isinstance(values[0], Tensor) else np.empty((m, *rest), values[0].dtype)
+        m, first = self.plan.task.devices, values[0]
+        shape = (m, *first.shape[1:])
+        out = first.new_empty(shape) if isinstance(first, Tensor) else np.empty(shape, first.dtype)
         for devices, rows in zip(self._devices, values, strict=True):
-            out[torch.from_numpy(devices) if isinstance(out, Tensor) else devices] = rows
+            out[devices] = rows
         return out
 
     def _by_name(self, parts: list[dict[str, Tensor]], shared: set[str]) -> dict[str, Tensor]:
