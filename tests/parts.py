@@ -24,13 +24,17 @@ class Threads:
     def __init__(self, number: int, boxes: dict[tuple[int, int], queue.Queue[Tensor]], count: int) -> None:
         self.number, self.boxes, self.count, self.rows = number, boxes, count, 0
 
-    def swap(self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]) -> dict[int, Tensor]:
+    def swap(self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]) -> Callable[[], dict[int, Tensor]]:
         for k, rows in wanted.items():
             self.rows += len(rows)
             self.boxes[self.number, k].put(x[torch.from_numpy(rows)])
-        received = {k: self.boxes[k, self.number].get(timeout=60) for k in needed}
-        assert all(len(received[k]) == count for k, count in needed.items())
-        return received
+
+        def receive() -> dict[int, Tensor]:
+            received = {k: self.boxes[k, self.number].get(timeout=60) for k in needed}
+            assert all(len(received[k]) == count for k, count in needed.items())
+            return received
+
+        return receive
 
     def gather(self, x: Tensor) -> list[Tensor]:
         for k in range(self.count):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -50,8 +51,8 @@ class Gloo:
         self._received: dict[int, _Shared] = {}
         self._turn: dict[int, int] = {}
 
-    def swap(self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]) -> dict[int, Tensor]:
-        width, waiting, received = x[0].numel() * x.element_size(), [], {}
+    def swap(self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]) -> Callable[[], dict[int, Tensor]]:
+        width, waiting = x[0].numel() * x.element_size(), []
         told, calls = {}, {}
         for k in needed:
             told[k] = torch.empty(1, dtype=torch.int64)
@@ -71,21 +72,26 @@ class Gloo:
                 else:
                     place.copy_(x.index_select(0, chosen.to(x.device)))
                 waiting.append(self._group.send([torch.tensor([memory.edition])], k, 0))
-        for k, count in needed.items():
-            _done(calls[k])
-            edition, turn = int(told[k]), self._turn.get(k, 0)
-            if edition == 0:
-                received[k] = torch.empty((count, *x.shape[1:]), dtype=x.dtype)
-                _done(self._group.recv([received[k]], k, 1))
-            else:
-                if k not in self._received or self._received[k].edition != edition:
-                    self._received[k] = _Shared.opened(self._path(k, self._number, edition), edition)
-                received[k] = self._received[k].rows(turn, count, x)
-            # Two places take turns. That k has told of this one means that it is done with the last but one.
-            self._turn[k] = turn + 1
-        for work in waiting:
-            _done(work)
-        return received
+
+        def receive() -> dict[int, Tensor]:
+            received = {}
+            for k, count in needed.items():
+                _done(calls[k])
+                edition, turn = int(told[k]), self._turn.get(k, 0)
+                if edition == 0:
+                    received[k] = torch.empty((count, *x.shape[1:]), dtype=x.dtype)
+                    _done(self._group.recv([received[k]], k, 1))
+                else:
+                    if k not in self._received or self._received[k].edition != edition:
+                        self._received[k] = _Shared.opened(self._path(k, self._number, edition), edition)
+                    received[k] = self._received[k].rows(turn, count, x)
+                # Two places take turns. That k has told of this one means that it is done with the last but one.
+                self._turn[k] = turn + 1
+            for work in waiting:
+                _done(work)
+            return received
+
+        return receive
 
     def gather(self, x: Tensor) -> list[Tensor]:
         received = [torch.empty_like(x) for _ in range(self._count)]

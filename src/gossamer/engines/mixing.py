@@ -70,25 +70,23 @@ class StackedMix:
 
     def __call__(self, x: Tensor) -> Tensor:
         self._count(x)
-        return self._apply(self._rows(x))
+        return self._apply(x)
 
     def exactly(self, x: Tensor) -> Tensor:
         self._count(x)
-        rows = self._rows(x)
         if x.dtype == torch.float64:
-            return self._apply(rows)
+            return self._apply(x)
         result = torch.empty_like(x)
-        for columns, out, double, mixed in _in_float64(rows, result):
+        for columns, out, double, mixed in _in_float64(self._rows(x), result):
             out.copy_(self._dual(columns, 1, double, mixed))
         return result
 
     def power_mean(self, w: Tensor, p: float) -> Tensor:
         self._count(w)
-        rows = self._rows(w)
         if p == 1:
-            return self._apply(rows)
+            return self._apply(w)
         mirror, result = PowerMap(p), torch.empty_like(w)
-        for columns, out, double, mixed in _in_float64(rows, result):
+        for columns, out, double, mixed in _in_float64(self._rows(w), result):
             z = self._dual(columns, p, double, mixed)
             out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, room=double))
             if not mirror.always_fits:
@@ -106,7 +104,7 @@ class StackedMix:
         own, *others = columns
         z = torch.mm(self._matrix(torch.float64), signed_power_(double.copy_(own), p, room=mixed), out=mixed)
         for block, received in enumerate(others, 1):
-            z = torch.addmm(z, self._matrix(torch.float64, block), signed_power_(received.double(), p))
+            z.addmm_(self._matrix(torch.float64, block), signed_power_(received.double(), p))
         return z
 
     def _scaled_power_mean(self, w: Tensor, p: float) -> Tensor:
@@ -154,10 +152,14 @@ class StackedMix:
 
     def _rows(self, x: Tensor) -> list[Tensor]:
         """All the rows that are mixed here: those of the stack, and those that each other process sent."""
+        return [x, *self._swap(x)()]
+
+    def _swap(self, x: Tensor) -> Callable[[], list[Tensor]]:
+        """Send what others need; the call that this gives waits for what they send."""
         if self.part is None or self.near is None or not self.near.needed:
-            return [x]
-        received = self.part.exchange.swap(x, self.near.wanted, self.near.needed)
-        return [x, *(received[k].to(x.device) for k in self.near.needed)]
+            return list
+        receive, senders = self.part.exchange.swap(x, self.near.wanted, self.near.needed), list(self.near.needed)
+        return lambda: [received[k].to(x.device) for received in (receive(),) for k in senders]
 
     def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
         """The weights entry by entry: row, column, value; ascending by row, then by the sender's number."""
@@ -185,12 +187,12 @@ class StackedMix:
             self.traffic.bytes += int(size.sum())
             self.traffic.over_link = self.traffic.over_link + size
 
-    def _apply(self, rows: list[Tensor]) -> Tensor:
-        own, *others = (x.reshape(len(x), -1) for x in rows)
-        result = torch.mm(self._matrix(own.dtype), own)
-        for block, received in enumerate(others, 1):
-            result = torch.addmm(result, self._matrix(own.dtype, block), received)
-        return result.view_as(rows[0])
+    def _apply(self, x: Tensor) -> Tensor:
+        arriving = self._swap(x)  # while the own rows are mixed
+        result = torch.mm(self._matrix(x.dtype), x.reshape(len(x), -1))
+        for block, received in enumerate(arriving(), 1):
+            result.addmm_(self._matrix(x.dtype, block), received.reshape(len(received), -1))
+        return result.view_as(x)
 
     def _matrix(self, dtype: torch.dtype, block: int = 0) -> Tensor:
         """The weights of the stack's own rows, or of the rows that one of the other processes sent."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,10 +18,10 @@ from gossamer.network.weights import FloatArray, Weights
 class Exchange(Protocol):
     """What moves rows between processes. All of them make the same calls in the same order."""
 
-    def swap(self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]) -> dict[int, Tensor]:
-        """Send some rows of x to each process in `wanted`; as many as `needed` says that each of them sends come back.
+    def swap(self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]) -> Callable[[], dict[int, Tensor]]:
+        """Send some rows of x to each process in `wanted`. The call that this gives waits for as many as `needed` says of each.
 
-        What comes back is to be read before the next swap but one, which may overwrite it.
+        It is to be called before the next swap, and what it gives to be read before the next but one, which may overwrite it.
         """
 
     def gather(self, x: Tensor) -> list[Tensor]:
