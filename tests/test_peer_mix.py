@@ -21,7 +21,7 @@ from gossamer.engines.peer.journal import Journal
 from gossamer.engines.peer.mix import PeerMix, check_runs_on_devices, link_weight, shapes
 from gossamer.engines.peer.transport import Endpoint, Faults, Memory
 from gossamer.engines.peer.wire import Expected, Kind
-from gossamer.engines.simulate import _Gradient
+from gossamer.engines.simulate import BatchGradient
 from gossamer.errors import InputError
 from gossamer.mirror import signed_power
 from gossamer.network import Links
@@ -64,7 +64,9 @@ def on_devices(
                     state = {name: x[i : i + 1] if len(x) == M else x for name, x in begun.tensors.items()}
                 for t in range(edges.round, plan.rounds):
                     endpoint.sleep_until(t)
-                    state = method.round(state, _Gradient(worker, t), PeerMix(edges, method.weights, t, plan.seed, until), t)
+                    state = method.round(
+                        state, BatchGradient(worker, t), PeerMix(edges, method.weights, t, plan.seed, until), t
+                    )
                     edges.finish(t, state)
             models[i] = method.models(state)[0]
             committed[i] = edges.counts["committed"]

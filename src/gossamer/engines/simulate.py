@@ -27,7 +27,7 @@ CLOCK = "engine/clock"
 
 
 @dataclass(frozen=True)
-class _Gradient:
+class BatchGradient:
     """`algorithms.Gradient` of one round."""
 
     worker: Worker
@@ -102,7 +102,7 @@ class Simulator:
         before = {} if away is None else self._rows(away)
         steps = np.zeros(len(self._devices), dtype=np.int64)
         self._traffic.over_link, self._traffic.averaged = 0.0, 0
-        self._state = self.plan.algorithm.round(self._state, _Gradient(self._worker, t, steps), mix, t)
+        self._state = self.plan.algorithm.round(self._state, BatchGradient(self._worker, t, steps), mix, t)
         if self._clock:
             self._tick(self._clock, t, self._of_all(steps if active is None else steps * active), mix.weights)
         if away is not None:  # a device that is away does nothing: its rows are as they were
@@ -187,7 +187,7 @@ class Simulator:
                 links = plan.network.links(t)
                 mix = self._mix(links, t, Traffic())
                 buffers = {name: b.clone() for name, b in self._worker.buffers.items()}
-                w = plan.algorithm.halfway(self._state, _Gradient(self._worker, t), mix, t)
+                w = plan.algorithm.halfway(self._state, BatchGradient(self._worker, t), mix, t)
                 for name, b in buffers.items():
                     self._worker.buffers[name].copy_(b)
                 if links.active is not None:

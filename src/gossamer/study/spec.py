@@ -147,7 +147,7 @@ PRESETS: dict[str, Callable[..., algorithms.WPM]] = {"paper": algorithms.WPM.pap
 
 _FILES = ("path", "folder")  # keys whose values are relative to the file, or the folder, that they are given in
 _PLAIN = ("batch", "rounds", "seed", "dtype", "device", "threads", "name")
-_SECTIONS = ("data", "split", "model", "network", "algorithm", "measure", "timing", "engine")
+_SECTIONS = ("data", "split", "model", "network", "algorithm", "measure", "timing", "engine", "fleet")
 _SCHEDULED = dict.fromkeys(("eta", "p", "gain"), "schedule")
 _QUANTITIES = ("compute", "rate", "latency")  # of a timing: each a number, or a table with a kind
 _DEFAULTS: Table = {
@@ -301,6 +301,20 @@ def engine(table: Table) -> engines.Where:
     """Where a spec's studies run: its [engine], else this process. It is no part of what they are: results are the same."""
     built: engines.Where = _build("engine", table.get("engine", "simulator"), "engine")
     return built
+
+
+def fleet(table: Table) -> engines.Fleet:
+    """What a spec says about real devices: its [fleet]."""
+    made: engines.Fleet = _dataclass(engines.Fleet, table.get("fleet", {}), "fleet")
+    return made
+
+
+def device(table: Table) -> engines.Device:
+    """The file of one device."""
+    _known_keys(table, [f.name for f in dataclasses.fields(engines.Device)], "")
+    plain = {key: value for key, value in table.items() if key != "fleet"}
+    made: engines.Device = _dataclass(engines.Device, plain, "device")
+    return dataclasses.replace(made, fleet=fleet(table))
 
 
 def to_table(study: Study, defaults: bool = True) -> Table:

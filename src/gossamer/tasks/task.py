@@ -84,7 +84,7 @@ class Worker:
         self._split, self._batch, self._devices, self._seed = task.split, task.batch, devices, seed
         self._place, self._dtype = place, dtype
         self._x, self._y = self._inputs(task.data.x), self._targets(task.data.y)
-        chosen = _test_subset(len(task.data.x_test), test)
+        chosen = test_subset(len(task.data.x_test), test)
         self._x_test, self._y_test = self._inputs(task.data.x_test[chosen]), self._targets(task.data.y_test[chosen])
         self.buffers: Buffers = {
             name: b.to(place, dtype if b.is_floating_point() else b.dtype).expand(len(devices), *b.shape).contiguous()
@@ -159,7 +159,7 @@ class Worker:
         return self.learner.scores(w, self._x_test, self._y_test, self.buffers)
 
 
-def _test_subset(samples: int, wanted: int) -> Tensor:
+def test_subset(samples: int, wanted: int) -> Tensor:
     """Which test samples are used: a fixed named choice, the same for every seed, so that runs are scored alike."""
     if not 0 < wanted < samples:
         return torch.arange(samples)

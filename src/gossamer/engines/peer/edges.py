@@ -41,6 +41,7 @@ Weight = Callable[[int, int], float]  # of a link, from the degrees that its two
 
 _APPLIED = 16  # exchanges that are listed for a neighbour: those of one round would do, were it not for crash upon crash
 _PENDING = 64  # exchanges in doubt that are kept, for neighbours that may never be met again
+_LOOK = 0.2  # seconds after which to look for new neighbours
 _IGNORED = 10  # rounds for which a device is ignored after a message that made no sense
 
 
@@ -54,14 +55,13 @@ class Exchanged(NamedTuple):
 class Edges:
     """One device's ends of its links; `counts` says what happened so far. A device's life:
 
-        edges = Edges(transport, Journal(folder), Expected(run, frozenset(Kind), shapes(algorithm, w0), torch.float32, 1e6))
-        state = edges.start(lambda: algorithm.init(w0))
-        for t in range(edges.round, rounds):
-            state = algorithm.round(state, grad, PeerMix(edges, algorithm.weights, t, seed, until), t)
-            edges.finish(t, state)
-        edges.leave()
-
-    `aside` is called with messages that are of no exchange (ASK, START), while one goes on.
+    edges = Edges(transport, Journal(folder), Expected(run, frozenset(Kind), shapes(algorithm, w0), torch.float32, 1e6))
+    state = edges.start(lambda: algorithm.init(w0))
+    for t in range(edges.round, rounds):
+        state = algorithm.round(state, grad, PeerMix(edges, algorithm.weights, t, seed, until), t)
+        edges.finish(t, state)
+        edges.give(algorithm.models(state)[0])
+    edges.leave()
     """
 
     def __init__(
@@ -70,16 +70,16 @@ class Edges:
         journal: Journal,
         expected: Expected,
         clock: Callable[[], float] = time.monotonic,
-        aside: Callable[[Message], None] = lambda message: None,
     ) -> None:
         self.device, self.round, self.counts = transport.device, 0, Counter[str]()
-        self._transport, self._journal, self._expected = transport, journal, expected
-        self._clock, self._aside = clock, aside
+        self._transport, self._journal, self._expected, self._clock = transport, journal, expected, clock
         self._applied: dict[int, tuple[Exchange, ...]] = {}  # on disk, so neighbours may be told
         self._new: list[tuple[int, Exchange]] = []  # applied in this round
         self._pending: list[Flow] = []
         self._early: dict[Exchange, dict[int, Message]] = {}  # one of a sender: at most those of this round and the next
         self._ignored: dict[int, int] = {}  # until which round
+        self._asked: set[int] = set()  # who wants a model to start from
+        self._offered: Tensor | None = None  # one that was given
 
     # -- a device's life -------------------------------------------------------------------------------------------
 
@@ -100,9 +100,36 @@ class Edges:
         self._new, self._pending, self.round = [], self._pending[-_PENDING:], t + 1
         self._journal.write(Kept(self.round, state, self._applied, tuple(self._pending)))
 
+    def ask(self, until: float) -> Tensor | None:
+        """A neighbour's model to start from; None if nobody has given one by then."""
+        asked: set[int] = set()
+        self._offered = None
+        while self._offered is None and (left := until - self._clock()) > 0:
+            new = self.near(self.round) - asked
+            for j in sorted(new):
+                self._send(j, self._message(Kind.ASK, (self.round, 0)))
+            asked |= new
+            data = self._transport.receive(min(left, _LOOK))
+            if data is not None:
+                self._taken((self.round, 0), *data)
+        self._early = {}
+        return self._offered
+
+    def give(self, model: Tensor) -> None:
+        """Answer those who have asked in this round."""
+        vector = model.detach().to("cpu", self._expected.dtype)
+        for j in sorted(self._asked):
+            self._send(j, self._message(Kind.START, (self.round, 0), vector=vector))
+        self._asked.clear()
+
     def leave(self) -> None:
         """Tell the neighbours, so that they can settle what is in doubt."""
         self._tell(self._transport.neighbours(), self._message(Kind.BYE, (self.round, 0)))
+
+    @property
+    def met(self) -> frozenset[int]:
+        """Those with whom an exchange was committed in the round that is under way."""
+        return frozenset(j for j, _ in self._new)
 
     @property
     def pending(self) -> tuple[Flow, ...]:
@@ -229,8 +256,10 @@ class Edges:
         its = (message.round, message.part)
         if message.kind == Kind.BYE:
             self._settled_by(message)
-        elif message.kind not in (Kind.MODEL, Kind.READY):
-            self._aside(message)
+        elif message.kind == Kind.ASK:
+            self._asked.add(sender)
+        elif message.kind == Kind.START:
+            self._offered = message.vector
         elif its == exchange:
             return message
         elif its < exchange:

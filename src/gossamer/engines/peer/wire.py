@@ -159,6 +159,8 @@ class Message:
 class Expected:
     """What a receiver takes. `shapes` has one for each mix of a round; `bound` is the largest |value| that is no nonsense.
 
+    `start` is the shape of a model in START.
+
     >>> Expected(run=bytes(16), kinds=frozenset(Kind), shapes=((7850,),), dtype=torch.float32, bound=1e6).largest
     1073741824
     """
@@ -168,6 +170,7 @@ class Expected:
     shapes: tuple[tuple[int, ...], ...]
     dtype: torch.dtype
     bound: float
+    start: tuple[int, ...] = ()
     largest: int = 1 << 30  # bytes of a vector
     sender: int | None = None  # whom the transport says that it is from
 
@@ -175,7 +178,7 @@ class Expected:
         _check_dtype(self.dtype)
         if not 0 < self.bound < math.inf:
             raise InputError("bound", self.bound, "a number above 0")
-        for shape in self.shapes:
+        for shape in (*self.shapes, self.start):
             _check_shape(shape)
             if math.prod(shape) * self.dtype.itemsize > self.largest:
                 raise InputError("largest", self.largest, f"enough bytes for a vector of shape {shape}")
@@ -247,9 +250,10 @@ def unpack(data: bytes | memoryview, expected: Expected) -> Message:
         raise Refused("length", f"a message of {len(view)} bytes says that it has {start + size}")
     vector = None
     if kind in _WITH_VECTOR:
-        if part >= len(expected.shapes):
-            raise Refused("part", f"a message is for mix {part} of a round that has {len(expected.shapes)}")
-        shape = expected.shapes[part]
+        shapes = (expected.start,) if kind == Kind.START else expected.shapes
+        if part >= len(shapes):
+            raise Refused("part", f"a message is for mix {part} of a round that has {len(shapes)}")
+        shape = shapes[part]
         if code != CODES[expected.dtype]:
             raise Refused("dtype", f"a message has numbers of type {code}; {expected.dtype} is expected")
         if (dimensions, *sizes) != (len(shape), *shape, *(0,) * (MAX_DIMENSIONS - len(shape))):
