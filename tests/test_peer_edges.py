@@ -128,7 +128,7 @@ class Fleet:
     killed: int = 0
 
     def expected(self) -> Expected:
-        return Expected(RUN, frozenset(Kind), shapes(self.algorithm, self.start[:1]), self.wire, 1e6)
+        return Expected(RUN, frozenset(Kind), shapes(self.algorithm, self.start[:1]), self.wire, 1e6, start=tuple(self.start.shape[1:]))
 
     def life(self, device: int, endpoint: Endpoint) -> None:
         fuses, first = list(self.fuses.get(device, ())), 0
@@ -536,3 +536,32 @@ def test_memory_is_a_network() -> None:
     network.link([])
     assert b.neighbours() == frozenset()
     assert replace(network.faults, drop=1.0).delays(0, 1, 0) == []
+
+
+def test_who_comes_late_is_given_a_model(tmp_path: Path) -> None:
+    """It asks all that it meets, and takes the first model that makes sense; the giver's own exchange goes on."""
+    network = Memory()
+    network.link([(0, 1)])
+    given: list[Tensor | None] = []
+
+    def old(endpoint: Endpoint) -> None:
+        edges = Edges(endpoint, Journal(tmp_path / "0", sync=False), expected, network.now)
+        state = edges.start(lambda: {"w": torch.ones(1, 3)})
+        for t in range(3):
+            endpoint.sleep_until(t)
+            edges.exchange((t, 0), state["w"][0], t + 0.5, link_weight(Metropolis()))
+            edges.finish(t, state)
+            edges.give(7 * state["w"][0])
+        edges.give(state["w"][0])  # nobody has asked: nothing is sent
+
+    def new(endpoint: Endpoint) -> None:
+        edges = Edges(endpoint, Journal(tmp_path / "1", sync=False), expected, network.now)
+        endpoint.sleep_until(1.2)
+        given.append(edges.ask(until=4.0))
+        endpoint.sleep_until(4.0)
+        given.append(edges.ask(until=5.0))  # all are gone by then
+
+    expected = Expected(RUN, frozenset(Kind), ((3,),), torch.float32, 1e6, start=(3,))
+    in_threads(network, {0: old, 1: new})
+    assert torch.equal(given[0], torch.full((3,), 7.0))  # type: ignore[arg-type]
+    assert given[1] is None

@@ -42,7 +42,8 @@ SENT = {
 def expecting(message: Message | None = None, **changed: Any) -> Expected:
     """What takes the message, or all but what is changed."""
     vector = VECTOR if message is None or message.vector is None else message.vector
-    expected = Expected(RUN, frozenset(Kind), (tuple(vector.shape),) * 2, vector.dtype, bound=torch.finfo(vector.dtype).max)
+    shape, bound = tuple(vector.shape), torch.finfo(vector.dtype).max
+    expected = Expected(RUN, frozenset(Kind), (shape,) * 2, vector.dtype, bound, start=shape)
     return replace(expected, **changed)
 
 
@@ -95,7 +96,7 @@ def messages(draw: st.DrawFn) -> Message:
         RUN,
         draw(u32),
         draw(u32),
-        draw(st.integers(0, 1) if kind in {Kind.MODEL, Kind.START} else u16),
+        draw(st.integers(0, 1) if kind == Kind.MODEL else st.just(0) if kind == Kind.START else u16),
         draw(st.integers(1, 2**32 - 1)) if kind == Kind.MODEL else 0,
         tuple(sorted(draw(st.sets(st.tuples(u32, u16), max_size=MAX_APPLIED)))) if kind in {Kind.MODEL, Kind.BYE} else (),
         draw(vectors()) if kind in {Kind.MODEL, Kind.START} else None,
@@ -176,7 +177,7 @@ MODEL, READY = pack(SENT["MODEL float32"]), pack(SENT["READY"])
         ("sender", MODEL, {"sender": 4}),
         ("kind", MODEL, {"kinds": frozenset({Kind.READY})}),
         ("kind", forged(MODEL, 6, "<B", 9), {}),
-        ("size", MODEL, {"shapes": (), "largest": 23}),
+        ("size", MODEL, {"shapes": (), "start": (), "largest": 23}),
         ("part", MODEL, {"shapes": ((2, 3),)}),
         ("dtype", MODEL, {"dtype": torch.bfloat16}),
         ("dtype", MODEL, {"dtype": torch.float64}),
@@ -244,7 +245,7 @@ def test_a_claim_of_much_memory_takes_none() -> None:
 def test_a_vector_is_copied_once_and_is_our_own() -> None:
     vector = torch.linspace(-1, 1, 250_000)
     data = bytearray(pack(Message(Kind.START, RUN, 3, 7, vector=vector)))
-    expected = expecting(None, shapes=((250_000,),))
+    expected = expecting(None, start=(250_000,))
     tracemalloc.start()
     try:
         received = unpack(memoryview(data), expected).vector
