@@ -57,8 +57,9 @@ class Fleet:
 class Device:
     """One device's file. `names` are those in the certificates of all devices, by number; `classes`: those of the data.
 
-    `start` is when round 0 begins, such as "2030-01-31T12:00:00Z". `folder` holds the certificate, the samples, and what the device keeps; `study` is the
-    spec; both are beside the file. `listen` and `connect` are host:port; `clock` is added to the device's clock, in seconds.
+    `start` is when round 0 begins, such as "2030-01-31T12:00:00Z". `folder` holds the certificate, the samples, and what the
+    device keeps; `study` is the spec; both are beside the file. `listen` and `connect` are host:port; `clock` is added to the
+    device's clock, in seconds.
     """
 
     run: str
