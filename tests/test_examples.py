@@ -18,11 +18,25 @@ def lines_of(name: str, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
 
 
 @pytest.mark.slow
+def test_own_data(capsys: pytest.CaptureFixture[str]) -> None:
+    _, *rows = lines_of("own_data.py", capsys)
+    assert [row[0] for row in rows] == ["D-PSGD", "WPM"]
+    assert all(float(worst) > 0.85 for *_, worst in rows)
+
+
+@pytest.mark.slow
 def test_own_data_and_model(capsys: pytest.CaptureFixture[str]) -> None:
     head, *rows = lines_of("own_data_and_model.py", capsys)
     assert head[:2] == ["method", "accuracy"]
     assert [row[0] for row in rows] == ["D-PSGD", "WPM", "AllReduce"]
     assert all(float(row[-4]) > 0.9 and int(row[-2]) < 120 for row in rows)
+
+
+@pytest.mark.slow
+def test_own_model(capsys: pytest.CaptureFixture[str]) -> None:
+    _, *rows = lines_of("own_model.py", capsys)
+    squared, huber = (float(off) for _, off in rows)
+    assert huber < 0.15 < squared  # readings that are far off pull the squared loss away, and not the other
 
 
 @pytest.mark.slow
@@ -75,7 +89,9 @@ def test_a_method_takes_less_than_30_lines() -> None:
 
 def test_every_example_is_tested() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
+        "own_data.py",
         "own_data_and_model.py",
+        "own_model.py",
         "own_network.py",
         "theory.py",
         "timing.py",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,7 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.engines.peer import keys, namespaces, zenoh
+from gossamer.engines.peer import keys, namespaces
+from gossamer.engines.peer.line import _ROOM, ANSWERS, CHUNK, HEADER, Line, _batches
 from gossamer.engines.peer.namespaces import Ground, address
 from gossamer.engines.peer.zenoh import Settings, Zenoh, access, configuration
 from gossamer.errors import DataError, GossamerError, InputError, MissingExtra
@@ -36,10 +38,13 @@ DEVICE = """
 import json, os, sys, time, types, zlib
 from pathlib import Path
 import gossamer
+import zenoh as library
 package = types.ModuleType("gossamer.engines")
 package.__path__ = [str(Path(gossamer.__file__).parent / "engines")]
 sys.modules["gossamer.engines"] = package
-from gossamer.engines.peer import keys, zenoh
+from gossamer.engines.peer import keys, observer, zenoh
+from gossamer.engines.peer.line import HEADER
+from gossamer.errors import InputError
 assert "torch" not in sys.modules
 given = json.loads(sys.argv[1])
 if "unchecked" in given:  # a stranger: its certificate is not what this device would accept of itself
@@ -54,12 +59,16 @@ if "unchecked" in given:  # a stranger: its certificate is not what this device 
                 inner = inner.setdefault(name, {})
             inner[last] = value
         return whole
-    zenoh.configuration = changed
+    zenoh.configuration = observer.configuration = changed
 device = given.pop("device")
 folder = given.pop("certificates", None)
 settings = zenoh.Settings(**{**given, "names": tuple(given["names"]), "connect": tuple(given["connect"])},
                           certificates=Path(folder) if folder else None)
-transport = zenoh.Zenoh(device, settings)
+heard, overheard, declared = [], set(), []
+if device is None:
+    transport = observer.Observer(settings, lambda *came: heard.append([came[0], len(came[1]), came[1][0]]))
+else:
+    transport = zenoh.Zenoh(device, settings)
 
 def message(size, mark):
     return bytes([mark]) * size
@@ -78,7 +87,9 @@ def ask(do, *words):
         back = 0
         for number in range(count):
             transport.send(to, message(size, number % 251))
-            back += transport.receive(20) == (to, message(size, number % 251))
+            while (came := transport.receive(20)) and came[0] != to:
+                pass
+            back += came == (to, message(size, number % 251))
         return back
     if do == "answer":
         for _ in range(words[0]):
@@ -96,7 +107,37 @@ def ask(do, *words):
         return None
     if do == "put":  # past all manners
         key, size, *header = words
-        return transport._session.put(key, bytes(size), attachment=zenoh._HEADER.pack(*header), express=True)
+        for link in transport._session.info.links():  # .../to/0 means the session that device 0 has
+            key = key + f"/{link.zid}" if key.endswith(f"/to/{(link.auth_identifier or '-')[1:]}") else key
+        return transport._session.put(key, bytes(size), attachment=HEADER.pack(*header), express=True)
+    if do == "storm":  # packets, each a message, as fast as they go
+        key, seconds, size = words
+        until, count = time.monotonic() + seconds, 0
+        while time.monotonic() < until:
+            ask("put", key, size, count % 2**32, 0, 0, size)
+            count += 1
+        return count
+    if do == "deafen":  # takes no packet of another any more, and so reads nothing from that link: which stays alive
+        transport._lines[words[0]].heard = lambda *_: time.sleep(10**6)
+        return None
+    if do == "listen":  # past all manners, too
+        hear = lambda sample: overheard.add(str(sample.key_expr))
+        remote = library.Locality.REMOTE
+        declared.extend(transport._session.declare_subscriber(key, hear, allowed_origin=remote) for key in words)
+        return None
+    if do == "claim":
+        return declared.append(transport._session.liveliness().declare_token(words[0]))
+    if do == "overheard":
+        return sorted(overheard)
+    if do == "tell":
+        try:
+            return transport.tell(message(*words))
+        except InputError as error:
+            return str(error)
+    if do == "heard":
+        came = list(heard)
+        del heard[: len(came)]
+        return came
     if do == "counts":
         return dict(transport.counts)
     if do == "peak":  # kB that this process had at most
@@ -115,12 +156,14 @@ print("closed", flush=True)
 class Device:
     """One such process in its namespace."""
 
-    def __init__(self, ground: Ground, folder: Path, device: int, at: int | None = None, **given: Any) -> None:
+    def __init__(self, ground: Ground, folder: Path, device: int | None, at: int | None = None, **given: Any) -> None:
         given = {"device": device, "run": "r1", "names": NAMES, "connect": [], "multicast": False, **given}
         if "certificates" not in given and not given.get("insecure"):
-            given["certificates"] = str(folder / f"n{device}")
+            given["certificates"] = str(folder / ("observer" if device is None else f"n{device}"))
+        place = device if at is None else at
+        assert place is not None
         self.process = ground.run(
-            device if at is None else at,
+            place,
             [sys.executable, str(folder / "device.py"), json.dumps(given)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -154,7 +197,7 @@ class Device:
             self.process.stdout.close()  # type: ignore[union-attr]
 
 
-def until(true: Callable[[], bool]) -> bool:
+def until(true: Callable[[], object]) -> bool:
     deadline = time.monotonic() + LIMIT
     while time.monotonic() < deadline:
         if true():
@@ -171,7 +214,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     past = datetime.now(UTC) - timedelta(days=100)
     keys.make_authority(made / "authority", "fleet", days=200, now=past)
     keys.make_authority(made / "another", "fleet", days=100)
-    for name in NAMES:
+    for name in (*NAMES, "observer"):
         keys.make_certificate(made / name, made / "authority", name, days=50)
     keys.make_certificate(made / "expired", made / "authority", "n3", days=50, now=past)
     keys.make_certificate(made / "stranger", made / "another", "n3", days=50)
@@ -298,10 +341,11 @@ def test_nobody_speaks_as_another_or_listens_for_another(ground: Ground, three: 
     for key in (
         "gossamer/r1/from/2/to/0",
         "gossamer/r1/from/*/to/0",
+        "gossamer/r1/from/2/to/0/*",
         "gossamer/r1/from/**",
         "gossamer/r1/**",
         "gossamer/r2/from/1/to/0",
-        "gossamer/r1/from/1/to/*",
+        "gossamer/r1/from/1/to/*/*",
     ):
         three[1]("put", key, 10, 10**6, 0, 0, 10)
     three[1]("put", "gossamer/r1/from/1/to/0", 10, 10**6, 0, 0, 10)  # as itself, that one goes
@@ -397,6 +441,112 @@ def test_strangers_are_refused(ground: Ground, folder: Path, three: list[Device]
     fourth.leave()
 
 
+DIAL = [f"{address(0)}:7447", f"{address(1)}:7447"]
+LAWLESS = {"access_control/enabled": False}
+
+
+@pytest.fixture
+def observer(ground: Ground, folder: Path, three: list[Device]) -> Iterator[Device]:
+    """One that is linked to devices 0 and 1, and has no manners."""
+    for device in (0, 1):
+        ground.link(device, 3, up=True)
+    made = Device(ground, folder, None, at=3, connect=DIAL, unchecked=LAWLESS)
+    assert made.read() == "ready"
+    assert until(lambda: made("links") == ["n0", "n1"])
+    yield made
+    made.leave()
+
+
+def told(three: list[Device], observer: Device, size: int, mark: int) -> list[Any]:
+    """All devices tell, until the observer has heard of both that it is linked to: what it heard, each once."""
+    came: list[Any] = []
+
+    def both() -> bool:
+        for device in three:
+            assert device("tell", size, mark) is None
+        came.extend(observer("heard"))
+        return {0, 1} <= {one[0] for one in came}
+
+    assert until(both)
+    return [list(one) for one in sorted({tuple(one) for one in came})]
+
+
+def test_an_observer_hears_those_it_is_linked_to_and_is_no_neighbour(three: list[Device], observer: Device) -> None:
+    assert told(three, observer, 4096, 7) == [[0, 4096, 7], [1, 4096, 7]]
+    assert [device("neighbours") for device in three] == [[1, 2], [0, 2], [0, 1]]
+    assert "status" in three[0]("tell", 4097, 1)
+    assert "status" in three[0]("tell", 0, 1)
+
+
+def test_an_observer_hears_nothing_else_and_can_say_nothing(three: list[Device], observer: Device) -> None:
+    observer("listen", "gossamer/r1/from/0/to/1/*", "gossamer/r1/from/**", "gossamer/r1/**", "**")
+    observer("claim", "gossamer/r1/alive/3")
+    observer("claim", "gossamer/r1/alive/0")
+    refused = three[0]("counts").get("refused", 0)
+    for device in (0, 1, 3):
+        observer("put", f"gossamer/r1/from/{device}/to/0", 10, 10**6, 0, 0, 10)
+        observer("put", f"gossamer/r1/status/{device}", 10, 0, 0, 0, 0)
+    three[0]("send", 1, MODEL, 1)
+    assert three[1]("receive", LIMIT) == [0, MODEL, 1, True]
+    told(three, observer, 10, 1)
+    assert observer("overheard") == ["gossamer/r1/status/0", "gossamer/r1/status/1"]
+    assert three[0]("receive", 1) is None
+    assert three[0]("counts").get("refused", 0) == refused
+    assert [device("neighbours") for device in three] == [[1, 2], [0, 2], [0, 1]]
+
+
+def test_only_a_device_itself_says_how_it_is_and_no_device_hears_it_of_another(
+    ground: Ground, folder: Path, three: list[Device]
+) -> None:
+    """Device 3 has no manners, and is linked to device 0 and to an observer, at 1's place, that is linked to both."""
+    for a, b in ((0, 3), (1, 3)):
+        ground.link(a, b, up=True)
+    fourth = Device(ground, folder, 3, connect=DIAL[:1], unchecked=LAWLESS)
+    assert fourth.read() == "ready"
+    observer = Device(ground, folder, None, at=1, connect=[DIAL[0], f"{address(3)}:7447"])
+    assert observer.read() == "ready"
+    assert until(lambda: observer("links") == ["n0", "n3"])
+    assert fourth.sees(0)
+    fourth("listen", "gossamer/r1/status/*", "gossamer/r1/status/0", "gossamer/r1/**")
+
+    def heard() -> set[tuple[int, int]]:
+        three[0]("tell", 10, 1)
+        fourth("put", "gossamer/r1/status/3", 5000, 0, 0, 0, 0)
+        fourth("put", "gossamer/r1/status/0", 20, 0, 0, 0, 0)
+        fourth("put", "gossamer/r1/status/*", 20, 0, 0, 0, 0)
+        fourth("put", "gossamer/r1/status/03", 20, 0, 0, 0, 0)
+        fourth("put", "gossamer/r1/from/3/to/0", 20, 0, 0, 0, 0)
+        fourth("put", "gossamer/r1/status/3", 30, 0, 0, 0, 0)
+        return {(device, size) for device, size, _ in observer("heard")}
+
+    came: set[tuple[int, int]] = set()
+    assert until(lambda: came.update(heard()) or len(came) >= 2)
+    assert came == {(0, 10), (3, 30)}
+    assert fourth("overheard") == []
+    for one in (observer, fourth):
+        one.leave()
+    assert three[0].sees(1, 2)
+
+
+def test_an_observer_that_sleeps_holds_nobody_up(three: list[Device], observer: Device) -> None:
+    told(three, observer, 4096, 1)
+    lost = three[0]("counts").get("lost", 0)
+    observer.process.send_signal(signal.SIGSTOP)
+    try:
+        three[2].tell("answer", 20)
+        three[0].tell("talk", 2, 20, LARGE)
+        for _ in range(500):
+            three[1]("tell", 4096, 1)
+        assert three[0].read() == "20"
+        assert three[2].read() == "true"
+        for _ in range(500):
+            three[0]("tell", 4096, 1)
+        assert three[0]("counts").get("lost", 0) == lost
+        assert three[0]("neighbours") == [1, 2]
+    finally:
+        observer.process.send_signal(signal.SIGCONT)
+
+
 @pytest.mark.skipif(namespaces.refusal() is not None, reason=str(namespaces.refusal()))
 def test_on_a_bench_without_certificates_and_by_multicast(folder: Path) -> None:
     with Ground(2, f"test-{os.getpid()}-bench-") as bench:
@@ -412,6 +562,10 @@ def test_on_a_bench_without_certificates_and_by_multicast(folder: Path) -> None:
         assert made[1].sees(0)
         made[0]("send", 1, LARGE, 1)
         assert made[1]("receive", LIMIT) == [0, LARGE, 1, True]
+        made.append(Device(bench, folder, None, at=1, insecure=True, multicast=True))  # an observer, beside device 1
+        assert made[2].read() == "ready"
+        assert until(lambda: made[0]("tell", 10, 3) or [0, 10, 3] in made[2]("heard"))
+        assert [device("neighbours") for device in made[:2]] == [[1], [0]]
         for device in made:
             device.leave()
 
@@ -421,28 +575,27 @@ def test_on_a_bench_without_certificates_and_by_multicast(folder: Path) -> None:
 packets = st.tuples(st.integers(0, 40), st.integers(0, 9), st.integers(0, 9), st.integers(0, 60), st.integers(0, 60))
 
 
-def line(put: Callable[[bytes, bytes], None] = lambda *_: None, **given: Any) -> tuple[zenoh._Line, Counter[str]]:
-    counts: Counter[str] = Counter()
-    return zenoh._Line(put, Settings("r", ("a", "b"), insecure=True, **given), counts), counts
+def line(put: Callable[[bytes, bytes], None] = lambda *_: None, largest: int = 1 << 26, outgoing: int = 4) -> Line:
+    return Line(put, largest, outgoing)
 
 
 @settings(max_examples=200)
 @given(st.lists(packets, max_size=30))
 def test_any_packets_are_taken_or_refused_and_never_kept_beyond_the_largest(sent: list[tuple[int, int, int, int, int]]) -> None:
-    taken, counts = line(largest=50)
+    taken = line(largest=50)
     for length, *header in sent:
-        refused = counts["refused"]
+        refused = taken.counts["refused"]
         message = taken.heard(bytes(length), *header)
-        assert message is None or (len(message) == header[3] <= 50 and counts["refused"] == refused)
+        assert message is None or (len(message) == header[3] <= 50 and taken.counts["refused"] == refused)
         assert sum(map(len, taken._parts)) == taken._come <= 50
 
 
 @settings(max_examples=25)
-@given(st.lists(st.integers(1, 3 * zenoh._CHUNK), min_size=1, max_size=6), st.lists(st.integers(1, 9), max_size=6))
+@given(st.lists(st.integers(1, 3 * CHUNK), min_size=1, max_size=6), st.lists(st.integers(1, 9), max_size=6))
 def test_messages_pass_whole_and_in_order_and_never_fill_the_queue(there: list[int], back: list[int]) -> None:
     """Two lines, each the other's far end; packets wait in zenoh's queue until they are carried."""
     queues: tuple[deque[tuple[bytes, bytes]], ...] = (deque(), deque())
-    lines = [line(lambda *packet, queue=queue: queue.append(packet), outgoing=9)[0] for queue in queues]
+    lines = [line(lambda *packet, queue=queue: queue.append(packet), outgoing=9) for queue in queues]
     came: tuple[list[bytes], list[bytes]] = ([], [])
     sent = tuple([bytes([i]) * size for i, size in enumerate(sizes)] for sizes in (there, back))
     for end in lines:
@@ -454,10 +607,12 @@ def test_messages_pass_whole_and_in_order_and_never_fill_the_queue(there: list[i
 
         def carry() -> bool:
             for here, queue in enumerate(queues):
-                assert sum(zenoh._batches(chunk) for chunk, _ in list(queue)) <= zenoh._BATCHES
+                waiting = [len(chunk) for chunk, _ in list(queue)]
+                assert sum(_batches(size) for size in waiting if size) <= _ROOM
+                assert waiting.count(0) <= ANSWERS / 2
                 if queue:
                     chunk, header = queue.popleft()
-                    message = lines[1 - here].heard(chunk, *zenoh._HEADER.unpack(header))
+                    message = lines[1 - here].heard(chunk, *HEADER.unpack(header))
                     if message is not None:
                         came[here].append(message)
             return tuple(map(len, came)) == (len(there), len(back))
@@ -474,17 +629,17 @@ def test_messages_pass_whole_and_in_order_and_never_fill_the_queue(there: list[i
 
 def test_a_line_that_is_cut_forgets_what_was_on_it() -> None:
     gone = threading.Event()
-    cut, counts = line(lambda *_: gone.set(), outgoing=2)
+    cut = line(lambda *_: gone.set(), outgoing=2)
     cut.send(b"before it was there")
-    assert counts == {"lost": 1}
+    assert cut.counts["lost"] == 1
     cut.set_alive(True)
-    cut.send(bytes(20 * zenoh._CHUNK))
+    cut.send(bytes(20 * CHUNK))
     assert gone.wait(LIMIT)
     for number in range(4):
         cut.send(bytes([number]))
-    assert counts["dropped"] == 2
+    assert cut.counts["dropped"] == 2
     cut.set_alive(False)
-    assert counts["lost"] == 4, "one under way and two that waited"
+    assert cut.counts["lost"] == 4, "one under way and two that waited"
     cut.close(0)
 
 
@@ -495,6 +650,7 @@ def test_what_cannot_be_is_refused_by_name(tmp_path: Path) -> None:
         {"run": "*"},
         {"names": ("a",)},
         {"names": ("a", "a")},
+        {"observer": "b"},
         {"insecure": False},
         {"listen": ()},
         {"listen": ("7447",)},
@@ -552,17 +708,17 @@ def test_rules_are_for_each_name_alone() -> None:
     assert rules["enabled"]
     assert rules["default_permission"] == "deny"
     by_name = {rule["id"]: rule for rule in rules["rules"]}
-    assert [policy["subjects"] for policy in rules["policies"]] == [["n0"], ["n2"], ["n3"]]
-    for policy, other in zip(rules["policies"], (0, 2, 3), strict=True):
+    assert [policy["subjects"] for policy in rules["policies"]] == [["n0"], ["n2"], ["n3"], ["observer"]]
+    for policy, other in zip(rules["policies"][:-1], (0, 2, 3), strict=True):
         allowed = [by_name[name] for name in policy["rules"]]
         says = [rule["key_exprs"] for rule in allowed if rule["flows"] == ["ingress"] and "put" in rule["messages"]]
-        assert says == [[f"gossamer/r/from/{other}/to/1"]]
+        assert says == [[f"gossamer/r/from/{other}/to/1/*"]]
     assert not any({"delete", "query", "reply", "declare_queryable"} & set(rule["messages"]) for rule in rules["rules"])
 
 
 def test_a_port_in_use_is_said(ground: Ground, folder: Path, three: list[Device]) -> None:
     script = (
-        "from gossamer.engines.peer.zenoh import *\n"
+        "from gossamer.engines.peer.zenoh import Settings, Zenoh\nfrom gossamer.errors import GossamerError\n"
         f"try:\n    Zenoh(3, Settings('r', {NAMES!r}, insecure=True))\n"
         "except GossamerError as error:\n    print(error)"
     )

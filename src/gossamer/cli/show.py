@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import time
+import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    Task,
     TaskID,
     TaskProgressColumn,
     TextColumn,
@@ -21,12 +27,14 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
 from gossamer.engines import Record
 from gossamer.network import Network
-from gossamer.study import Method, Run
+from gossamer.study import Interval, Method, Run
 
 _LINE_SECONDS = 5.0
+_BAR, _BESIDE = 28, 46  # the width of a bar, and of the numbers beside it
 
 
 class Display:
@@ -36,19 +44,20 @@ class Display:
         self._console = Console(stderr=True)
         self._quiet, self._bars = quiet, self._console.is_terminal and not quiet
         self._tasks: dict[str, TaskID] = {}
+        self._bar = BarColumn(_BAR)
+        now = TextColumn("{task.fields[now]}")
         self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=28),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[now]}"),
-            TimeRemainingColumn(compact=True),
-            console=self._console,
+            TextColumn("{task.description}"), self._bar, MofNCompleteColumn(), now, _Left(), console=self._console
         )
 
     def __enter__(self) -> Display:
+        self._caught = warnings.catch_warnings()
+        self._caught.__enter__()
+        warnings.showwarning = lambda message, *_: self.say(f"gossamer: {message}")  # a sentence, not a line of our source
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._caught.__exit__(kind, error, trace)
         if self._bars:
             self._progress.stop()
 
@@ -59,6 +68,7 @@ class Display:
         if self._bars:
             if label not in self._tasks:
                 self._tasks[label] = self._progress.add_task(label, total=None, now="")
+                self._bar.bar_width = max(4, min(_BAR, self._console.width - len(label) - _BESIDE))
             task = self._tasks[label]
 
             def move(done: int, total: int, record: Record | None) -> None:
@@ -68,20 +78,36 @@ class Display:
             return move
         if parts > 1:
             label = f"{label}  {part + 1} of {parts}"
-        said = time.monotonic()
+        said = began = time.monotonic()
+        first: int | None = None
 
         def line(done: int, total: int, record: Record | None) -> None:
-            nonlocal said
+            nonlocal said, began, first
+            now = time.monotonic()
+            if first is None:
+                first, began = done, now
             finished = done == total and (record is None or record.round == total)
-            if finished or time.monotonic() - said > _LINE_SECONDS:
-                said = time.monotonic()
-                self._console.print(f"{label}  round {done}/{total}  {_now(record, finished)}".rstrip(), highlight=False)
+            if finished or now - said > _LINE_SECONDS:
+                said = now
+                left = f"{_duration((now - began) / (done - first) * (total - done))} left" if first < done < total else ""
+                words = (label, f"round {done}/{total}", _now(record, finished), left)
+                self._console.print("  ".join(filter(None, words)), highlight=False, soft_wrap=True)
 
         return line
 
     def say(self, sentence: str) -> None:
         """A line of its own, above the bars."""
         self._console.print(sentence, highlight=False, soft_wrap=True)
+
+
+class _Left(ProgressColumn):
+    """The time that is left; when all is done, the time that it took."""
+
+    def render(self, task: Task) -> Text:
+        if task.finished:
+            return Text("" if task.finished_time is None else _duration(task.finished_time), "progress.elapsed")
+        left = task.time_remaining
+        return Text("" if left is None else f"{_duration(left)} left", "progress.remaining")
 
 
 class Share:
@@ -147,10 +173,27 @@ def _now(record: Record | None, finished: bool = False) -> str:
     return f"{score}  distance {record.distance.mean():.3f}"
 
 
-def say_result(run: Run) -> None:
+def _duration(seconds: float) -> str:
+    """A time that is to be waited for.
+
+    >>> _duration(8.4), _duration(125), _duration(7300)
+    ('8 s', '2 min', '2.0 h')
+    """
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def _document(facts: dict[str, Any]) -> None:
+    """What `--json` prints, and nothing else: one document."""
+    typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False, default=lambda number: number.item()))
+
+
+def say_result(run: Run, as_json: bool = False) -> None:
     """One run's result and where it is."""
     from gossamer.report.tables import comparison
 
+    if as_json:
+        _document(_facts(run))
+        return
     console = _console()
     console.print(comparison([Method(run.study.algorithm.label, (run,))], _title(run)))
     share = run.summary["seconds_measuring"] / max(run.summary["seconds"], 1e-9)
@@ -159,7 +202,11 @@ def say_result(run: Run) -> None:
     )
 
 
-def say_comparison(methods: Sequence[Method], folder: Path, demo: bool) -> None:
+def _facts(run: Run) -> dict[str, Any]:
+    return run.summary | {"folder": str(run.folder)}
+
+
+def say_comparison(methods: Sequence[Method], folder: Path, demo: bool, as_json: bool = False) -> None:
     """The table and the curves of a comparison, and what to do next."""
     from gossamer.report.figures import curves
     from gossamer.report.tables import comparison
@@ -167,10 +214,32 @@ def say_comparison(methods: Sequence[Method], folder: Path, demo: bool) -> None:
     console, title = _console(), _title(methods[0].runs[0], len(methods[0].runs))
     picture = folder / "curves.png"
     curves(methods, picture, title)
+    if as_json:
+        rows = [comparison_facts(method) for method in methods]
+        _document({"name": methods[0].runs[0].study.name, "folder": str(folder), "curves": str(picture), "methods": rows})
+        return
     console.print(comparison(methods, title))
     console.print(f"runs: {folder}   curves: {picture}", highlight=False)
     if demo:
         console.print(_NEXT, highlight=False)
+
+
+def comparison_facts(method: Method) -> dict[str, Any]:
+    """A method's row as data: means over the seeds with the half-widths of their 95 % intervals, and every run."""
+    summary = method.runs[0].summary
+    last = [name for name in ("accuracy", "accuracy_worst", "loss", "distance", "bytes") if summary[name] is not None]
+    targets = {
+        f"{unit}_to_{kind}": {target: _interval(to(kind, target)) for target in summary[f"{unit}_to_{kind}"]}
+        for unit, to in (("rounds", method.rounds_to), ("seconds", method.seconds_to))
+        for kind in ("accuracy", "loss")
+        if f"{unit}_to_{kind}" in summary
+    }
+    means = {name: _interval(method.value(name)) for name in last}
+    return {"method": method.label, **means, **targets, "runs": [_facts(run) for run in method.runs]}
+
+
+def _interval(value: Interval | None) -> dict[str, Any] | None:
+    return None if value is None else asdict(value)
 
 
 _NEXT = """
@@ -181,7 +250,7 @@ Next:
   gossamer new fleet.toml             a commented spec of your own"""
 
 
-def say_network(net: Network, rounds: int, picture: Path, name: str) -> None:
+def say_network(net: Network, rounds: int, picture: Path, name: str, as_json: bool = False, **files: Path | None) -> None:
     """What a network is like, and its picture."""
     from rich.table import Table
 
@@ -191,12 +260,19 @@ def say_network(net: Network, rounds: int, picture: Path, name: str) -> None:
 
     facts, assumption = summary(net, rounds), check_assumption1(net, rounds)
     title = f"{name}: {net.devices} devices, {rounds} rounds"
+    network(net, rounds, picture, title)
+    written = {"picture": str(picture)} | {kind: str(file) for kind, file in files.items() if file is not None}
+    if as_json:
+        held = asdict(assumption) | {"holds": assumption.holds}
+        _document({"name": name, **asdict(facts), "assumption1": held, **written})
+        return
     table = Table(title=title, show_header=False, title_justify="left", title_style="bold")
     for label, value in network_facts(facts, assumption):
         table.add_row(label, value)
-    network(net, rounds, picture, title)
     _console().print(table)
-    _console().print(f"picture: {picture}", highlight=False)
+    for kind, file in written.items():
+        use = f'   (use them by [network] kind = "file", path = "{file}")' if kind == "links" else ""
+        _console().print(f"{kind}: {file}{use}", highlight=False, soft_wrap=True, markup=False)
 
 
 def network_facts(facts: Any, assumption: Any) -> list[tuple[str, str]]:

@@ -84,6 +84,14 @@ every = 10                    # rounds between two measurements
 at = "after_step"             # or "after_mix"
 accuracy_targets = [0.8, 0.9]
 
+# Real devices: `gossamer fleet init THIS_FILE` prepares them, `gossamer fleet up THIS_FILE` rehearses them here.
+# [fleet]
+# slot = 5.0                  # seconds of a round, by a clock that all devices share
+# wire = "float32"            # or "bfloat16", which is half the bytes
+# join = "neighbour"          # a device that comes late begins with a neighbour's model; or with its "own"
+# lease = 1.0                 # seconds of silence after which a link is dead
+# sync = true                 # what a device writes outlives a power cut
+
 [[algorithm]]                 # the weighted power mean as we recommend it; preset = "paper" is the paper's own form
 kind = "wpm"
 preset = "robust"

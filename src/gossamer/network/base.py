@@ -140,6 +140,12 @@ class Network(ABC):
     def __and__(self, fault: Fault) -> Network:
         return Faulty(self, fault)
 
+    def _repr_html_(self) -> str:
+        """In a notebook: facts, and the links of the first rounds."""
+        from gossamer.network.notebook import show
+
+        return show(self)
+
 
 class Fault(ABC):
     """What goes wrong on top of a network: `apply` keeps some of a round's links."""

@@ -5,41 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gossamer.errors import Diverged, InputError
 from gossamer.study import spec
-from gossamer.study.metrics import Interval, interval
 from gossamer.study.pools import Pool
-from gossamer.study.run import Interrupted, Progress, Run, run
+from gossamer.study.results import Comparison, Method
+from gossamer.study.run import Interrupted, Progress, run
 from gossamer.study.study import Study, load
 from gossamer.study.sweep import run_all
-
-
-@dataclass(frozen=True)
-class Method:
-    """One method's runs, one a seed."""
-
-    label: str
-    runs: tuple[Run, ...]
-
-    def value(self, name: str) -> Interval:
-        """The mean of a number of the summary over the seeds, with its interval."""
-        return interval([run.summary[name] for run in self.runs])
-
-    def rounds_to(self, kind: str, target: str) -> Interval | None:
-        """Rounds to a target over the seeds; None unless every seed reached it."""
-        return self._to("rounds", kind, target)
-
-    def seconds_to(self, kind: str, target: str) -> Interval | None:
-        """The same in simulated seconds, of studies that have a timing."""
-        return self._to("seconds", kind, target)
-
-    def _to(self, unit: str, kind: str, target: str) -> Interval | None:
-        reached = [run.summary[f"{unit}_to_{kind}"][target] for run in self.runs]
-        return None if None in reached else interval(reached)
+from gossamer.study.track import Callback
 
 
 def compare(
@@ -49,10 +26,12 @@ def compare(
     progress: Callable[[str, int], Progress] = lambda label, seed: lambda done, total, record: None,
     pool: Pool | None = None,
     share: Callable[[float], None] = lambda done: None,
-) -> list[Method]:
+    callbacks: Sequence[Callback] = (),
+) -> Comparison:
     """Run every study on every seed. In `out` each run has its folder; what is finished there is not run again.
 
     One run after the other, each with its `progress`; with a `pool` (and an `out`) several at once, with the `share` done.
+    The `callbacks` follow each run in turn; they cannot follow those of a pool, which are elsewhere.
 
     >>> from gossamer import DPSGD, SwarmSGD
     >>> [m.label for m in compare([Study(DPSGD(), rounds=5), Study(SwarmSGD(), rounds=5)])]
@@ -60,6 +39,8 @@ def compare(
     """
     if seeds < 1:
         raise InputError("seeds", seeds, "a whole number of at least 1")
+    if pool is not None and callbacks:
+        raise InputError("callbacks", [type(c).__name__ for c in callbacks], "none where the runs are in other processes")
     _same_but_for_the_method(studies)
     names = labels(studies)
     if pool is not None and out is not None:
@@ -70,7 +51,7 @@ def compare(
         }
         run_all(cells, pool, share, keep_models=True)  # one that diverged says so when it is looked at again, below
     data: dict[Any, Any] = {}
-    methods = []
+    methods = Comparison()
     for study, label in zip(studies, names, strict=True):
         runs = []
         for seed in range(study.seed, study.seed + seeds):
@@ -79,7 +60,8 @@ def compare(
                 data = {seeded.data: load(seeded.data)}
             folder = _folder(out, label, seed) if out is not None else None
             with _named(label, seed):
-                runs.append(run(seeded, folder, resume=True, progress=progress(label, seed), data=data[seeded.data]))
+                shown, loaded = progress(label, seed), data[seeded.data]
+                runs.append(run(seeded, folder, resume=True, progress=shown, data=loaded, callbacks=callbacks))
         methods.append(Method(label, tuple(runs)))
     return methods
 

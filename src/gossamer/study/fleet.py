@@ -9,14 +9,17 @@ authority/                    signs certificates; it goes nowhere
 from __future__ import annotations
 
 import json
+import re
 import secrets
+import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tomli_w
@@ -24,6 +27,7 @@ import torch
 
 from gossamer.engines import Device, Fleet, Plan, Record
 from gossamer.engines.peer import keys, node
+from gossamer.engines.peer.access import STATUS_BYTES
 from gossamer.engines.peer.mix import check_runs_on_devices
 from gossamer.errors import DataError, InputError, MissingExtra
 from gossamer.network import Full, Links, Network, save
@@ -37,8 +41,14 @@ from gossamer.tasks import Arrays, Task
 from gossamer.tasks.splits import Split
 from gossamer.tasks.task import test_subset
 
+if TYPE_CHECKING:
+    from gossamer.engines.peer.zenoh import Zenoh
+
 STUDY, SAMPLES, AUTHORITY, OBSERVER, LINKS = "study.toml", "data.safetensors", "authority", "observer", "links.parquet"
 _PORT = 7447
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
+_LISTED = 150  # neighbours, where there is no room for all
+_AGAIN = 2.0  # seconds after which a device says again how it is: for an observer who comes later
 
 
 # -- before: a folder for the fleet ------------------------------------------------------------------------------------------
@@ -56,7 +66,7 @@ def init(
     """Make a fleet's folder; the files of its devices.
 
     `hosts`: where each device is reached, if they do not find each other by multicast. Without `samples` the devices have
-    theirs already, or get them otherwise: see `SAMPLES`.
+    theirs already, or get them otherwise (see `SAMPLES`), in the shape and with the classes of the study's data.
 
         init(study, Fleet(slot=10), Path("fleet"), datetime(2030, 1, 31, 12, tzinfo=UTC))
     """
@@ -64,26 +74,36 @@ def init(
     check_runs_on_devices(study.algorithm)
     if devices < 2:
         raise InputError("devices", devices, "at least 2")
-    if hosts and len(hosts) != devices:
-        raise InputError("hosts", len(hosts), f"one for each of the {devices} devices")
+    ends = endpoints(hosts)
+    if hosts and len(set(ends)) != devices:
+        raise InputError("hosts", ",".join(hosts), f"{devices} different host[:port], one for each device")
     if folder.exists() and any(folder.iterdir()):
         raise DataError(f"{folder} is there already and not empty: give another name by --out")
-    names, run = tuple(f"n{i}" for i in range(devices)), secrets.token_hex(16)
-    plan = study.plan() if samples else None
+    plan = study.plan()
     folder.mkdir(parents=True, exist_ok=True)
+    try:
+        return _make(study, plan, fleet, folder, start, ends, days, samples)
+    except BaseException:
+        shutil.rmtree(folder)  # it was empty, or not there
+        raise
+
+
+def _make(
+    study: Study, plan: Plan, fleet: Fleet, folder: Path, start: datetime, ends: list[str], days: float, samples: bool
+) -> list[Path]:
+    devices = study.network.devices
+    names, run = tuple(f"n{i}" for i in range(devices)), secrets.token_hex(16)
     write_atomically(folder / STUDY, spec.dumps(replace(study, network=Full(devices))).encode())
     if not fleet.insecure:
         keys.make_authority(folder / AUTHORITY, study.name, days)
         keys.make_certificate(folder / OBSERVER, folder / AUTHORITY, OBSERVER, days)
-    ports = [host if ":" in host.rpartition("]")[2] else f"{host}:{_PORT}" for host in hosts]
     files = []
     for i, name in enumerate(names):
         (folder / name).mkdir()
+        host, _, port = ends[i].rpartition(":") if ends else ("", "", str(_PORT))
         if not fleet.insecure:
-            keys.make_certificate(
-                folder / name, folder / AUTHORITY, name, days, [hosts[i].rpartition(":")[0] or hosts[i]] if hosts else []
-            )
-        if plan is not None:
+            keys.make_certificate(folder / name, folder / AUTHORITY, name, days, [host.strip("[]")] if host else [])
+        if samples:
             _write_samples(plan, i, folder / name / SAMPLES)
         device = Device(
             run,
@@ -91,14 +111,28 @@ def init(
             names,
             start.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             Path(name),
-            classes=None if plan is None else plan.task.data.classes,
-            listen=(f"0.0.0.0:{ports[i].rpartition(':')[2]}",) if hosts else (f"0.0.0.0:{_PORT}",),
-            connect=tuple(ports[:i]),  # of two devices one dials
-            fleet=replace(fleet, multicast=fleet.multicast and not hosts),
+            classes=plan.task.data.classes,
+            shape=plan.task.data.shape,
+            listen=(f"{'[::]' if host.startswith('[') else '0.0.0.0'}:{port}",),
+            connect=tuple(ends[:i]),  # of two devices one dials
+            fleet=replace(fleet, multicast=fleet.multicast and not ends),
         )
         files.append(folder / f"{name}.toml")
         write_device(files[-1], device)
     return files
+
+
+def endpoints(hosts: Sequence[str], field: str = "hosts") -> list[str]:
+    """Hosts as host:port.
+
+    >>> endpoints(["10.0.0.2", "robot-3.local:7001", "[fe80::2]"])
+    ['10.0.0.2:7447', 'robot-3.local:7001', '[fe80::2]:7447']
+    """
+    found = [_HOST.fullmatch(host) for host in hosts]
+    for host, match in zip(hosts, found, strict=True):
+        if not match:
+            raise InputError(field, host, "host or host:port, such as 10.0.0.2:7447 or [fe80::2]:7447")
+    return [f"{match[1]}:{match[2] or _PORT}" for match in found if match]
 
 
 def write_device(path: Path, device: Device) -> None:
@@ -114,7 +148,12 @@ def write_device(path: Path, device: Device) -> None:
 
 def read_device(path: Path) -> Device:
     """A device from its file."""
-    device = spec.device(spec.read(path))
+    if not path.exists():
+        raise DataError(f"there is no device's file {path}: `gossamer fleet init` makes them")
+    table = spec.read(path)
+    if "names" not in table:
+        raise DataError(f"{path} is not the file of a device: `gossamer fleet init` makes them, one for each")
+    device = spec.device(table)
     return replace(device, study=path.parent / device.study)
 
 
@@ -138,6 +177,8 @@ def _write_samples(plan: Plan, device: int, path: Path) -> None:
 
 def plan_of(device: Device) -> Plan:
     """What a device does: the study's method on its own samples."""
+    if not device.study.exists():
+        raise DataError(f"{device.study} is missing: every device has it from the fleet's folder")
     study, *more = spec.studies(spec.read(device.study))
     if more:
         raise InputError("algorithm", f"{1 + len(more)} of them", "one [algorithm]")
@@ -145,10 +186,14 @@ def plan_of(device: Device) -> Plan:
     if own is None:
         raise DataError(f"{device.folder / SAMPLES} is missing: put the device's own x, y, x_test and y_test there")
     data = Arrays(own).load()
-    if device.classes is not None:
-        highest = int(max(data.y.max(), data.y_test.max()))
-        if data.classes is None or highest >= device.classes:
-            raise DataError(f"{own} has labels up to {highest}; the fleet has classes 0 to {device.classes - 1}")
+    if device.shape and data.shape != device.shape:
+        raise DataError(f"{own} has samples of shape {data.shape}; those of the fleet have {device.shape}")
+    if (data.classes is None) != (device.classes is None):
+        has, want = ("labels", "floating targets") if device.classes is None else ("floating targets", "labels")
+        raise DataError(f"{own} has {has} as y; the fleet has {want}")
+    if data.classes is not None and device.classes is not None:
+        if data.classes > device.classes:
+            raise DataError(f"{own} has labels up to {data.classes - 1}; those of the fleet are 0 to {device.classes - 1}")
         data = replace(data, classes=device.classes)
     devices = len(device.names)
     offsets = np.where(np.arange(devices + 1) > device.device, data.samples, 0)
@@ -172,6 +217,8 @@ def live(
     except ImportError:
         raise MissingExtra("peer", "the runtime for devices") from None
     plan, fleet = plan_of(device), device.fleet
+    worker = node.worker_of(plan, device.device)
+    plan = replace(plan, task=_forgotten(plan.task))  # the worker has the samples: once is enough for a small device
     settings = Settings(
         run=device.run,
         names=device.names,
@@ -184,16 +231,58 @@ def live(
         lease=fleet.lease,
         largest=max(1 << 16, 8 * plan.task.learner.parameters + 4096),
     )
-    with closing(Zenoh(device.device, settings)) as transport:
+    ends = device.started() + plan.rounds * fleet.slot
+    if started is None and time.time() + device.clock >= ends and not (device.folder / node.LOG).exists():
+        when = f"{datetime.fromtimestamp(ends, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        raise DataError(f"the last round of this fleet ended at {when}, and {device.name} was in none of them")
+    with closing(Zenoh(device.device, settings)) as transport, closing(_Voice(transport)) as voice:
 
         def tell(status: dict[str, Any]) -> None:
             told(status)
-            transport.tell(json.dumps(status).encode())
+            voice.say(status)
 
         start = device.started() if started is None else started()
-        return node.Node(plan, transport, device.folder, bytes.fromhex(device.run), fleet, start, device.clock, tell).live(
-            stopped
-        )
+        run = bytes.fromhex(device.run)
+        alive = node.Node(plan, transport, device.folder, run, fleet, start, device.clock, tell, worker)
+        return alive.live(stopped)
+
+
+def _forgotten(task: Task) -> Task:
+    """A task that has lost all samples but one, which says what they are like."""
+    names = ("x", "y", "x_test", "y_test")
+    data = replace(task.data, **{name: getattr(task.data, name)[:1].clone() for name in names})
+    return replace(task, data=data, split=Split(np.zeros(1, np.int64), np.minimum(task.split.offsets, 1)))
+
+
+class _Voice:
+    """What a device says to observers: its status when it changes, and every few seconds with whom it sees then."""
+
+    def __init__(self, transport: Zenoh) -> None:
+        self._transport, self._status = transport, dict[str, Any]()
+        self._saying, self._ended = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name="gossamer-status", daemon=True)
+        self._thread.start()
+
+    def say(self, status: dict[str, Any]) -> None:
+        with self._saying:
+            self._status = status
+            self._tell(status)
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _repeat(self) -> None:
+        while not self._ended.wait(_AGAIN):
+            with self._saying:
+                if self._status:
+                    self._tell(self._status | {"near": sorted(self._transport.neighbours()), "time": time.time()})
+
+    def _tell(self, status: dict[str, Any]) -> None:
+        data = json.dumps(status).encode()
+        if len(data) > STATUS_BYTES:  # hundreds of neighbours
+            data = json.dumps(status | {"near": status["near"][:_LISTED], "met": status.get("met", [])[:_LISTED]}).encode()
+        self._transport.tell(data)
 
 
 # -- afterwards: one run folder ----------------------------------------------------------------------------------------------
@@ -236,8 +325,9 @@ def collect(folder: Path, out: Path) -> Collected:
         raise DataError(f"no device in {folder} has come to its end: copy their folders back, or wait for them")
     (study,) = spec.studies(spec.read(devices[0].study))
     records = _records([logs[d.device] for d in here], [d.folder for d in here], study)
+    if out.exists() and any(out.iterdir()):
+        raise DataError(f"{out} is there already and not empty: give another name by --out")
     run = RunFolder(out)
-    run.check_new()
     out.mkdir(parents=True, exist_ok=True)
     save(_links(len(devices), logs), out / LINKS, study.rounds)
     at: Any = f"after_{study.algorithm.ends_with}"

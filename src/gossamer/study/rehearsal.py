@@ -13,11 +13,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
+from itertools import count
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -29,10 +32,16 @@ from gossamer.network import Network
 from gossamer.study import fleet as fleets
 from gossamer.study.study import Study
 
+Event = tuple[float, Callable[[], None]]  # when, in rounds, and what is done then
+
 LOG = "device.log"
 _READY = 120.0  # seconds for all devices to load what they need
 _SWITCH = 0.4  # where in a slot links change: when its exchanges are long over, and early enough to be noticed
 _CLONE_NEWNET = 0x40000000
+_NUMBERS = count()  # of the rehearsals in this process
+# Several may go on at a time, each in a thread. Whoever starts a process asks after those of all others, too, and of two who
+# ask for the same exit code at the same moment one gets a wrong answer.
+_processes = threading.RLock()
 
 
 class Rehearsal:
@@ -57,7 +66,7 @@ class Rehearsal:
             raise InputError("rounds", study.rounds, f"at most {self.trace.rounds}, the rounds that the links have")
         self.start = 0.0  # when round 0 begins
         self._clocks = clocks or {}
-        self._ground = Ground(self.devices, f"gossamer-{os.getpid()}-")
+        self._ground = Ground(self.devices, f"gossamer-{os.getpid()}-{next(_NUMBERS)}-")
         self._up: set[tuple[int, int]] = set()
         self._running: dict[int, tuple[BaseProcess, Connection]] = {}
 
@@ -77,10 +86,8 @@ class Rehearsal:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for process, connection in self._running.values():
-            process.kill()
-            process.join()
-            connection.close()
+        for device in list(self._running):
+            self.kill(device)
         self._ground.__exit__(kind, error, trace)
 
     @property
@@ -88,57 +95,81 @@ class Rehearsal:
         """The networks, to make them worse."""
         return self._ground
 
-    def begin(self) -> None:
-        """Start all devices, and their clock once they are ready."""
+    def load(self, absent: Collection[int] = ()) -> None:
+        """Start all devices but the absent, and wait until they are ready."""
         self._link(0)
         for i in range(self.devices):
-            self._launch(i)
+            if i not in absent:
+                self._launch(i)
         until = time.monotonic() + _READY
         for i, (process, connection) in self._running.items():
             if not connection.poll(max(0.0, until - time.monotonic())) or not self._says_ready(connection):
                 raise GossamerError(
-                    f"device {i} is not ready ({_last_words(self.folder / f'n{i}' / LOG)}), exit code {process.exitcode}"
+                    f"device {i} is not ready ({_last_words(self.folder / f'n{i}' / LOG)}), exit code {_exit_code(process)}"
                 )
+
+    def begin(self) -> None:
+        """Start all devices, if they are not there yet, and their clock once they are ready."""
+        if not self._running:
+            self.load()
         self.start = time.time() + 2 * self.fleet.lease + 1  # for the links to be noticed
         for _, connection in self._running.values():
             connection.send(self.start)
 
-    def play(self, each: Callable[[int], None] = lambda t: None) -> None:
-        """Follow the trace to its end; `each` is called in the middle of every round."""
-        for t in range(self.study.rounds):
-            self._sleep_until(t + _SWITCH)
-            if t + 1 < self.study.rounds:
-                self._link(t + 1)
-            each(t)
+    def play(self, each: Callable[[int], None] = lambda t: None, events: Iterable[Event] = ()) -> None:
+        """Follow the trace to its end; `each` is called in the middle of every round, and what else happens, in its time."""
+        turns: list[Event] = [(t + _SWITCH, partial(self._turn, t, each)) for t in range(self.study.rounds)]
+        for when, do in sorted([*turns, *events], key=itemgetter(0)):
+            self.sleep_until(when)
+            do()
         self.wait()
+
+    def _turn(self, t: int, each: Callable[[int], None]) -> None:
+        if t + 1 < self.study.rounds:
+            self._link(t + 1)
+        each(t)
 
     def wait(self) -> None:
         """Wait for the devices to end, which they do by the clock."""
         ends = self.start + (self.study.rounds + 2) * self.fleet.slot + 30
         while self._running and time.time() < ends:
             wait([process.sentinel for process, _ in self._running.values()], max(0.0, ends - time.time()))
+            self._check()
             for i, (process, connection) in list(self._running.items()):
-                if process.exitcode is not None:
+                if _exit_code(process) is not None:
                     connection.close()
                     del self._running[i]
-                    if process.exitcode:
-                        raise Lost(
-                            f"device {i} ended with exit code {process.exitcode}: {_last_words(self.folder / f'n{i}' / LOG)}"
-                        )
         if self._running:
             raise Lost(f"devices {', '.join(map(str, self._running))} did not end")
 
     def kill(self, device: int) -> None:
         """Kill a device, as a power cut would."""
+        self._end(device, signal.SIGKILL)
+
+    def stop(self, device: int) -> None:
+        """Tell a device to leave, and wait until it has."""
+        self._end(device, signal.SIGTERM)
+
+    def _end(self, device: int, by: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid(device), by)
         process, connection = self._running.pop(device)
-        process.kill()
-        process.join()
+        if not wait([process.sentinel], _READY):
+            process.kill()
+            raise Lost(f"device {device} did not end")
+        with _processes:
+            process.join()
         connection.close()
 
-    def restart(self, device: int) -> None:
-        """Start a device again, while the others go on."""
+    def launch(self, device: int) -> None:
+        """Start a device while the others go on: one that was killed, has left, or was absent."""
         self._launch(device)
         self._running[device][1].send(self.start)
+
+    @property
+    def running(self) -> list[int]:
+        """The devices whose processes were started, and not yet waited for."""
+        return list(self._running)
 
     def pid(self, device: int) -> int:
         pid = self._running[device][0].pid
@@ -151,7 +182,8 @@ class Rehearsal:
         ours, theirs = context.Pipe()
         words = (str(self.folder / f"n{device}.toml"), self._ground.name(device), theirs)
         process = context.Process(target=_device, args=words, name=f"gossamer-n{device}", daemon=True)
-        process.start()
+        with _processes:
+            process.start()
         theirs.close()
         self._running[device] = process, ours
 
@@ -172,12 +204,20 @@ class Rehearsal:
         pairs = {(int(a), int(b)) for t in range(self.study.rounds) for a, b in self.trace.links(t).pairs}
         return {a + b - device for a, b in pairs if device in (a, b)}
 
-    def _sleep_until(self, round: float) -> None:
+    def sleep_until(self, round: float) -> None:
         """Until so far into the run; a device that ends before its time ends the rehearsal."""
         time.sleep(max(0.0, self.start + round * self.fleet.slot - time.time()))
+        self._check()
+
+    def _check(self) -> None:
         for i, (process, _) in self._running.items():
-            if process.exitcode:
-                raise Lost(f"device {i} ended with exit code {process.exitcode}: {_last_words(self.folder / f'n{i}' / LOG)}")
+            if code := _exit_code(process):
+                raise Lost(f"device {i} ended with exit code {code}: {_last_words(self.folder / f'n{i}' / LOG)}")
+
+
+def _exit_code(process: BaseProcess) -> int | None:
+    with _processes:
+        return process.exitcode
 
 
 def _last_words(log: Path) -> str:

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -20,9 +20,12 @@ import numpy as np
 from gossamer.engines import Engine, InProcess, Record, Where
 from gossamer.errors import DataError, Diverged, GossamerError
 from gossamer.study import spec
+from gossamer.study.live import Live
 from gossamer.study.metrics import summarise
+from gossamer.study.results import Method
 from gossamer.study.store import RunFolder, columns
 from gossamer.study.study import Study
+from gossamer.study.track import Callback, Callbacks, Row
 from gossamer.tasks import Data
 
 Progress = Callable[[int, int, Record | None], None]  # rounds done, rounds in all, the newest measurement
@@ -51,6 +54,10 @@ class Run:
     models: dict[str, Any] = field(repr=False)
     folder: Path | None = None
 
+    def _repr_html_(self) -> str:
+        """In a notebook: its row of the tables, and its curve."""
+        return Method(self.study.algorithm.label, (self,))._repr_html_()
+
     @classmethod
     def read(cls, path: Path | str, study: Study | None = None) -> Run:
         """A finished run from its folder. `study`: what was run, where it was made in Python and no spec can say it."""
@@ -72,12 +79,14 @@ def run(
     say: Callable[[str], None] = lambda sentence: None,
     data: Data | None = None,
     keep_models: bool = True,
+    callbacks: Sequence[Callback] = (),
 ) -> Run:
     """Run a study to its end. With `out` everything is kept there; with `resume` a run that is there goes on.
 
     Ctrl-C stops between two rounds, saves, and raises `Interrupted`. A run that diverges raises `Diverged`; what was
     measured until then is kept. `engine`: where it runs; a run that was begun on one engine goes on on any. `say` is told
     what happens to the engine, such as a shard that is lost. `keep_models`: whether the folder holds the final models too.
+    `callbacks` are told what is measured as it comes (see `gossamer.study.track`).
     """
     folder = None if out is None else RunFolder(Path(out))
     resumed = folder is not None and _goes_on(folder, study, resume)
@@ -92,7 +101,8 @@ def run(
         measured = _Measurements(_up_to(folder.metrics(), running.round) if folder and snapshot else {})
         if folder and not resumed:  # only now: what cannot be run leaves nothing behind
             folder.create(spec.dumps(study))
-        return _to_the_end(study, running, measured, folder, resumed, progress, say, keep_models)
+        told = Callbacks([*([Live()] if folder else []), *callbacks])
+        return _to_the_end(study, running, measured, folder, resumed, progress, say, keep_models, told)
 
 
 def _to_the_end(
@@ -104,6 +114,7 @@ def _to_the_end(
     progress: Progress,
     say: Callable[[str], None],
     keep_models: bool,
+    told: Callbacks,
 ) -> Run:
     said, keeping = 0, 0.0
     started, saved, spent = time.perf_counter(), time.perf_counter(), 0.0
@@ -144,14 +155,18 @@ def _to_the_end(
         }
         if folder:
             folder.write_summary(summary)
+        told.ended(summary)
         return summary
 
+    told.started(study, folder.path if folder else None, measured.rows())
+    told.advanced(running.round)
     with _stop_on_signal() as stopping:
         try:
             for milestone in _milestones(running.round, study.rounds, study.measure.every):
                 while running.round < milestone and not stopping():
                     _advance(running, milestone, stopping)
                     tell()
+                    told.advanced(running.round)
                     progress(running.round, study.rounds, measured.last)
                     if running.round < milestone:
                         save_if_due()
@@ -159,8 +174,9 @@ def _to_the_end(
                     break
                 if measured.newest() < running.round:
                     before = time.perf_counter()
-                    measured.add(_finite(running.record()))
+                    row = measured.add(_finite(running.record()))
                     spent += time.perf_counter() - before
+                    told.measured(row)
                 tell()
                 progress(running.round, study.rounds, measured.last)
                 if running.round < study.rounds:
@@ -170,7 +186,8 @@ def _to_the_end(
                 folder.write_metrics(measured.table())
             finish(diverged={"round": error.round, "device": error.device})
             raise
-        except BaseException:
+        except BaseException as error:
+            told.ended({"finished": False, "rounds": running.round, "failed": str(error) or type(error).__name__})
             if folder and not resumed and running.round == 0:  # not even one round could be run
                 folder.discard()
             raise
@@ -225,10 +242,16 @@ class _Measurements:
     def newest(self) -> int:
         return int(self._rows["round"][-1]) if self._rows else -1
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record) -> Row:
+        """Take a measurement in; it is given back as a row."""
         self.last = record
-        for name, values in columns([record]).items():
+        new = columns([record])
+        for name, values in new.items():
             self._rows.setdefault(name, []).extend(values)
+        return {name: value for name, (value,) in new.items()}
+
+    def rows(self) -> list[Row]:
+        return [dict(zip(self._rows, values, strict=True)) for values in zip(*self._rows.values(), strict=True)]
 
     def table(self) -> dict[str, Any]:
         return self._rows

@@ -45,6 +45,12 @@ class Study:
         if self.dtype not in ("float32", "float64"):
             raise InputError("dtype", self.dtype, '"float32" or "float64"')
 
+    def _repr_html_(self) -> str:
+        """In a notebook: its parts."""
+        from gossamer.study.notebook import show_study
+
+        return show_study(self)
+
     def with_seed(self, seed: int) -> Study:
         """The same study on other links, times, batches, start and synthetic data: all seeds move by the same amount."""
         shift = seed - self.seed

@@ -84,8 +84,11 @@ class Worker:
         self._split, self._batch, self._devices, self._seed = task.split, task.batch, devices, seed
         self._place, self._dtype = place, dtype
         self._x, self._y = self._inputs(task.data.x), self._targets(task.data.y)
-        chosen = test_subset(len(task.data.x_test), test)
-        self._x_test, self._y_test = self._inputs(task.data.x_test[chosen]), self._targets(task.data.y_test[chosen])
+        x_test, y_test = task.data.x_test, task.data.y_test
+        if 0 < test < len(x_test):  # else no copy
+            chosen = test_subset(len(x_test), test)
+            x_test, y_test = x_test[chosen], y_test[chosen]
+        self._x_test, self._y_test = self._inputs(x_test), self._targets(y_test)
         self.buffers: Buffers = {
             name: b.to(place, dtype if b.is_floating_point() else b.dtype).expand(len(devices), *b.shape).contiguous()
             for name, b in self.learner.buffers().items()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.engines.peer import keys
-from gossamer.engines.peer.line import BATCH, BATCHES, CHUNK
+from gossamer.engines.peer.line import ANSWERS, BATCH, BATCHES, CHUNK
 from gossamer.errors import DataError, InputError
 
 _RUN = re.compile(r"[a-z0-9-]{1,64}")
@@ -39,7 +39,7 @@ class Settings:
     lease: float = 1.0  # seconds of silence after which a link is dead
     largest: int = 64 << 20  # bytes of a message
     outgoing: int = 4  # messages that wait for a neighbour; the oldest goes when there are more
-    incoming: int = 8  # messages of a neighbour that wait to be received; the same
+    incoming: int = 8  # messages of a neighbour that wait to be received, of twice `largest` bytes at most; the same
 
     def __post_init__(self) -> None:
         if not _RUN.fullmatch(self.run):
@@ -75,9 +75,9 @@ def configuration(device: int | None, settings: Settings) -> dict[str, Any]:
             "lease": lease,
             "keep_alive": 4,
             "batch_size": BATCH,
-            # Never waited for by those who keep to the above: for a neighbour that floods and hears nothing. In microseconds.
+            # Not that anything waits or is dropped while all keep to what is said in line.py. In microseconds.
             "queue": {
-                "size": {"data": BATCHES},
+                "size": {"data": BATCHES, "interactive_high": ANSWERS},
                 "congestion_control": {"block": {"wait_before_close": 100_000}, "drop": {"wait_before_drop": 0}},
             },
         },
@@ -169,7 +169,7 @@ def access(device: int | None, settings: Settings) -> dict[str, Any]:
     asking = ("declare_liveliness_subscriber", "liveliness_query")
     to_all = [
         allow("is alive", "egress", f"alive/{device}", "liveliness_token"),
-        allow("listens", "egress", f"from/*/to/{device}", "declare_subscriber"),
+        allow("listens", "egress", f"from/*/to/{device}/*", "declare_subscriber"),
         allow("asks", "egress", "alive/*", *asking),
         allow("is asked", "ingress", "alive/*", *asking),
     ]
@@ -179,9 +179,9 @@ def access(device: int | None, settings: Settings) -> dict[str, Any]:
                 name,
                 *to_all,
                 allow(f"{name} is alive", "ingress", f"alive/{other}", "liveliness_token"),
-                allow(f"{name} listens", "ingress", f"from/*/to/{other}", "declare_subscriber"),
-                allow(f"{name} speaks", "ingress", f"from/{other}/to/{device}", "put"),
-                allow(f"{name} hears", "egress", f"from/{device}/to/{other}", "put"),
+                allow(f"{name} listens", "ingress", f"from/*/to/{other}/*", "declare_subscriber"),
+                allow(f"{name} speaks", "ingress", f"from/{other}/to/{device}/*", "put"),
+                allow(f"{name} hears", "egress", f"from/{device}/to/{other}/*", "put"),
             )
     rules.give(
         settings.observer,

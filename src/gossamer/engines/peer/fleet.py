@@ -55,7 +55,8 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Device:
-    """One device's file. `names` are those in the certificates of all devices, by number; `classes`: those of the data.
+    """One device's file. `names` are those in the certificates of all devices, by number; `classes` and `shape` (of a sample)
+    are those of the data of all.
 
     `start` is when round 0 begins, such as "2030-01-31T12:00:00Z". `folder` holds the certificate, the samples, and what the
     device keeps; `study` is the spec; both are beside the file. `listen` and `connect` are host:port; `clock` is added to the
@@ -69,6 +70,7 @@ class Device:
     folder: Path
     study: Path = Path("study.toml")
     classes: int | None = None
+    shape: tuple[int, ...] = ()
     listen: tuple[str, ...] = ("0.0.0.0:7447",)
     connect: tuple[str, ...] = ()
     interface: str = "auto"

@@ -25,14 +25,15 @@ from torch import Tensor
 
 from gossamer.algorithms import State
 from gossamer.engines.peer.edges import Edges
+from gossamer.engines.peer.fleet import Fleet
 from gossamer.engines.peer.journal import Exchange, Journal
 from gossamer.engines.peer.mix import PeerMix, check_runs_on_devices, shapes
-from gossamer.engines.peer.fleet import Fleet
 from gossamer.engines.peer.transport import Transport
 from gossamer.engines.peer.wire import Expected, Kind
 from gossamer.engines.plan import Plan
 from gossamer.engines.simulate import BatchGradient
 from gossamer.errors import Diverged
+from gossamer.tasks.task import Worker
 
 LOG, STATUS, MODEL, HISTORY = "log.jsonl", "status.json", "model.safetensors", "history"
 _BUFFER = "buffer/"
@@ -74,7 +75,8 @@ class Node:
         node = Node(plan, 3, transport, folder, run, fleet, start)
         node.live(stopped)
 
-    `told` is given the status after every round, and whenever it changes.
+    `told` is given the status after every round, and whenever it changes. `worker` is `worker_of` the plan, if it is made
+    already.
     """
 
     def __init__(
@@ -87,13 +89,13 @@ class Node:
         start: float,
         clock: float = 0.0,
         told: Callable[[dict[str, Any]], None] = lambda status: None,
+        worker: Worker | None = None,
     ) -> None:
         check_runs_on_devices(plan.algorithm)
         torch.set_num_threads(plan.threads or 1)
         self.plan, self._fleet, self._folder, self._told = plan, fleet, folder, told
         self._dtype = getattr(torch, plan.dtype)
-        numbers = np.array([transport.device])
-        self._worker = plan.task.worker(numbers, plan.seed, self._dtype, torch.device("cpu"), plan.measure.test)
+        self._worker = worker or worker_of(plan, transport.device)
         parts = shapes(plan.algorithm, self._worker.start())
         self.slots = Slots(start, fleet.slot, max(1, len(parts)), clock)
         expected = Expected(
@@ -218,6 +220,11 @@ class Node:
         }
         _replace(self._folder / STATUS, json.dumps(status).encode())
         self._told(status)
+
+
+def worker_of(plan: Plan, device: int) -> Worker:
+    """What trains and scores a device: it has the samples in its own form."""
+    return plan.task.worker(np.array([device]), plan.seed, getattr(torch, plan.dtype), torch.device("cpu"), plan.measure.test)
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -4,7 +4,7 @@ Every device is a zenoh peer. Peers do not pass on what they hear, and none dial
 whom a device hears is whom it has a link to. It finds them by multicast on a local network, or dials given endpoints.
 
     gossamer/RUN/alive/I            a liveliness token: device I is there, and ready to hear
-    gossamer/RUN/from/I/to/J        what device I says to device J
+    gossamer/RUN/from/I/to/J/S      what device I says to device J, in J's session S alone
     gossamer/RUN/status/I           what device I says of itself, to an observer if there is one
 
 Access rules on every device tie these keys to the names in the certificates: only I may say that I is alive, only I may speak
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "Zenoh", "access", "configuration"]
 
 _MOST_THREADS = 32
-_KEY = re.compile(r"/(?:alive|from)/(0|[1-9][0-9]{0,8})(?:/to/[0-9]+)?")
+_KEY = re.compile(r"/(?:alive|from)/(0|[1-9][0-9]{0,8})(?:/to/[0-9]+/[0-9a-f]+)?")
 
 
 class Zenoh:
@@ -57,17 +57,18 @@ class Zenoh:
         if not 0 <= device < len(settings.names):
             raise InputError("device", device, f"a whole number from 0 to {len(settings.names) - 1}")
         self.device, self.settings = device, settings
-        self.counts: Counter[str] = Counter()
+        self._counts = Counter({"received": 0, "bytes received": 0, "overflow": 0, "refused": 0})
         self._arrived = threading.Condition()
         self._inbox: deque[tuple[int, bytes]] = deque()
         self._numbers = {name: other for other, name in enumerate(settings.names)}
         self._root = f"gossamer/{settings.run}"
-        self._changing = threading.Lock()  # the next three
+        self._changing = threading.Lock()  # the next four
         self._tokens: set[int] = set()
         self._links: Counter[tuple[int, str]] = Counter()  # by device and zenoh's id of its session
-        self._sessions: dict[int, frozenset[str]] = {}  # with which a neighbour is linked
+        self._used: dict[int, str] = {}  # the session by which another is reached: the first, as long as it is linked
+        self._alive: set[int] = set()
         self._lines = {
-            other: Line(partial(self._put, other), self.counts, settings.largest, settings.outgoing)
+            other: Line(partial(self._put, other), settings.largest, settings.outgoing)
             for other in range(len(settings.names))
             if other != device
         }
@@ -79,16 +80,25 @@ class Zenoh:
             self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(device, settings))))
         except zenoh.ZError as error:
             raise GossamerError(f"device {device} cannot listen on {', '.join(settings.listen)}: {error}") from None
-        self._block = zenoh.CongestionControl.BLOCK
+        control, priority = zenoh.CongestionControl, zenoh.Priority
+        self._as_chunk, self._as_answer = (control.BLOCK, priority.DATA), (control.DROP, priority.INTERACTIVE_HIGH)
         # Called in zenoh's own thread, and soon done: a queue in between would have no bound. The token comes last: whoever
         # sees it can be heard.
-        tokens, own = self._session.liveliness(), zenoh.handlers.Callback
+        tokens, own, here = self._session.liveliness(), zenoh.handlers.Callback, self._session.zid()
         self._declared = (
-            self._session.declare_subscriber(f"{self._root}/from/*/to/{device}", own(self._heard, indirect=False)),
+            self._session.declare_subscriber(f"{self._root}/from/*/to/{device}/{here}", own(self._heard, indirect=False)),
             self._session.info.declare_link_events_listener(own(self._link, indirect=False), history=True),
             tokens.declare_subscriber(f"{self._root}/alive/*", own(self._token, indirect=False), history=True),
             tokens.declare_token(f"{self._root}/alive/{device}"),
         )
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What happened so far."""
+        total = Counter(self._counts)
+        for line in self._lines.values():
+            total.update(line.counts)
+        return total
 
     def neighbours(self) -> frozenset[int]:
         """Those to whom there is a link that is alive now."""
@@ -128,8 +138,9 @@ class Zenoh:
             self._session.close()
 
     def _put(self, to: int, chunk: bytes, header: bytes) -> None:
-        key = f"{self._root}/from/{self.device}/to/{to}"
-        self._session.put(key, chunk, attachment=header, congestion_control=self._block, express=True)
+        key = f"{self._root}/from/{self.device}/to/{to}/{self._used.get(to, 0)}"
+        control, priority = self._as_chunk if chunk else self._as_answer
+        self._session.put(key, chunk, attachment=header, express=True, congestion_control=control, priority=priority)
 
     def _from(self, sample: zenoh.Sample) -> int | None:
         """Whom a key names, if that is another device."""
@@ -157,26 +168,32 @@ class Zenoh:
                 self._changed(other)
 
     def _changed(self, other: int) -> None:
-        sessions = frozenset(session for device, session in self._links if device == other and device in self._tokens)
-        if sessions != self._sessions.get(other, frozenset()):
-            self._sessions[other] = sessions
-            self._lines[other].set_alive(bool(sessions))
+        sessions = [session for device, session in self._links if device == other]
+        new_link = self._used.get(other) not in sessions
+        if new_link and sessions:
+            self._used[other] = sessions[0]
+        alive = bool(sessions) and other in self._tokens
+        if new_link or (other in self._alive) != alive:
+            (self._alive.add if alive else self._alive.discard)(other)
+            self._lines[other].set_alive(alive, new_link)
 
     def _heard(self, sample: zenoh.Sample) -> None:
         other, header = self._from(sample), sample.attachment
         if other is None or header is None or len(header) != HEADER.size:
-            self.counts["refused"] += 1
+            with self._arrived:
+                self._counts["refused"] += 1
             return
         message = self._lines[other].heard(sample.payload.to_bytes(), *HEADER.unpack(header.to_bytes()))
         if message is None:
             return
         with self._arrived:
             # Bounded for each sender: a flood from one does not push out what others say.
-            own = [place for place, (sender, _) in enumerate(self._inbox) if sender == other]
-            if len(own) >= self.settings.incoming:
-                del self._inbox[own[0]]
-                self.counts["overflow"] += 1
+            own = [entry for entry in self._inbox if entry[0] == other]
+            room = 2 * self.settings.largest - len(message) - sum(len(waiting) for _, waiting in own)
+            while own and (room < 0 or len(own) >= self.settings.incoming):
+                self._inbox.remove(own[0])
+                room += len(own.pop(0)[1])
+                self._counts["overflow"] += 1
             self._inbox.append((other, message))
-            self.counts["received"] += 1
-            self.counts["bytes received"] += len(message)
+            self._counts.update({"received": 1, "bytes received": len(message)})
             self._arrived.notify()

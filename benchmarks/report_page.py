@@ -1,0 +1,90 @@
+"""The report page at its largest promise: 20 runs × 500 rounds × 100 devices. How big is it, and how fast does it open?
+
+    python benchmarks/report_page.py [--keep report.html]
+
+The runs are made up, every round measured, so that nothing compresses better than real measurements do. Opening is timed in
+a real browser from the first byte to the page with all its tables, curves, the network and the small pictures of 100 devices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+METHODS, SEEDS, ROUNDS, DEVICES = 4, 5, 500, 100
+
+
+def made_up(folder: Path, methods: int = METHODS, seeds: int = SEEDS, rounds: int = ROUNDS, devices: int = DEVICES) -> Path:
+    """A folder of runs that look like real ones, measured every round."""
+    from gossamer import WPM, Random, Study
+    from gossamer.engines import Measure, Record
+    from gossamer.study import spec
+    from gossamer.study.metrics import summarise
+    from gossamer.study.store import RunFolder, columns
+
+    rng = np.random.default_rng(0)
+    for method in range(methods):
+        for seed in range(seeds):
+            network = Random(devices, density=0.2, seed=seed)
+            study = Study(WPM.robust(p=2 * method + 1), network, rounds=rounds, seed=seed, measure=Measure(every=1))
+            run = RunFolder(folder / f"method{method}-seed{seed}")
+            run.create(spec.dumps(study))
+            rate, spread = 40 + 10 * method, rng.normal(0, 0.02, devices)
+            records = []
+            for t in range(rounds + 1):
+                done, noise = 1 - np.exp(-t / rate), rng.normal(0, 0.004, (3, devices))
+                accuracy = np.round((0.1 + 0.8 * done + (spread + noise[0]) * done) * 3000) / 3000
+                loss = 2.3 - 2.0 * done - spread + noise[1]
+                distance = np.abs(0.5 * np.exp(-t / 200) * done + noise[2])
+                sent = 990 * t
+                records.append(Record(t, accuracy, loss, distance, distance, sent, 31_400 * sent))
+            run.write_metrics(columns(records))
+            facts = {"name": "made up", "method": study.algorithm.label, "seed": seed, "finished": True, "rounds": rounds}
+            run.write_summary(facts | summarise(columns(records), study.measure) | {"seconds": 60.0, "command": "made up"})
+    return folder
+
+
+def opening(report: Path, times: int = 5) -> list[float]:
+    """Seconds until the page is there whole, in a browser that has just been started."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+    from browser import chromium
+
+    seconds = []
+    with chromium() as browser:
+        for _ in range(times):
+            page = browser.new_page()
+            began = time.perf_counter()
+            page.goto(report.as_uri(), wait_until="commit")
+            page.wait_for_selector("html[data-ready]", state="attached", timeout=60_000)
+            page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")  # and painted
+            seconds.append(time.perf_counter() - began)
+            page.close()
+    return seconds
+
+
+def main() -> None:
+    from gossamer.report.page import page
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--keep", type=Path, help="keep the report here")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        runs = made_up(Path(place) / "runs")
+        out = options.keep or Path(place) / "report.html"
+        began = time.perf_counter()
+        page([runs], out)
+        print(f"{METHODS * SEEDS} runs × {ROUNDS} rounds × {DEVICES} devices: {out.stat().st_size / 1e6:.1f} MB (limit 15)")
+        print(f"written in {time.perf_counter() - began:.1f} s")
+        seconds = opening(out)
+        spread = f"{min(seconds):.2f} to {max(seconds):.2f}"
+        print(f"opens in {statistics.median(seconds):.2f} s (median of {len(seconds)}; {spread}; limit 3)")
+
+
+if __name__ == "__main__":
+    main()

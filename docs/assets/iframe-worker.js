@@ -1,0 +1,39 @@
+// Browsers start no workers on file://. There, the search runs in a hidden frame instead, so that it works from a folder.
+if (location.protocol === "file:") {
+  const load = (inside, url) =>
+    new Promise((resolve, reject) => {
+      const script = inside.document.createElement("script")
+      script.src = url
+      script.onload = resolve
+      script.onerror = reject
+      inside.document.body.appendChild(script)
+    })
+
+  window.Worker = class extends EventTarget {
+    constructor(url) {
+      super()
+      this.frame = document.createElement("iframe")
+      this.frame.hidden = true
+      this.frame.title = "search"
+      document.body.appendChild(this.frame)
+      const inside = this.frame.contentWindow
+      inside.document.open()
+      inside.document.write("<!doctype html><html lang='en'><title>search</title><body></body></html>")
+      inside.document.close()
+      inside.postMessage = data => this.dispatchEvent(new MessageEvent("message", { data }))
+      inside.importScripts = async (...urls) => {
+        for (const one of urls) await load(inside, one)
+      }
+      this.ready = load(inside, url)
+    }
+
+    postMessage(data) {
+      const inside = this.frame.contentWindow
+      this.ready.then(() => inside.dispatchEvent(new inside.MessageEvent("message", { data })))
+    }
+
+    terminate() {
+      this.frame.remove()
+    }
+  }
+}

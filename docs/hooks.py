@@ -1,0 +1,83 @@
+"""What mkdocs is told besides: the papers' pages belong to the site, links out of docs/ are kept or named, lists are made.
+
+The Markdown files stay as they read in the repository. In the site a link to a file that has no page there, such as
+../src/gossamer/mirror.py, becomes that file's name.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+import blocks  # noqa: E402
+
+# Pages that live elsewhere in the repository, by where they are in the site.
+ROOT_PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
+# A block of code, a link, or code in a line: in the first and the last nothing is a link.
+_LINK = re.compile(
+    r"^```.*?^```$|(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)]*)?\)|`[^`\n]*`", re.M | re.S
+)
+_API = re.compile(r"^<!-- api (.*) -->$", re.M)
+
+
+def repository_path(page: str) -> str:
+    """Where a page or picture of the site is in the repository.
+
+    >>> repository_path("spec.md"), repository_path("papers/wpm/README.md")
+    ('docs/spec.md', 'papers/wpm/README.md')
+    """
+    return page if page.startswith("papers/") else ROOT_PAGES.get(page, f"docs/{page}")
+
+
+def site_path(path: str) -> str | None:
+    """Where a file of the repository is in the site, if it is there."""
+    elsewhere = {there: here for here, there in ROOT_PAGES.items()}
+    if path in elsewhere:
+        return elsewhere[path]
+    if path.startswith("papers/") and path.endswith((".md", ".png")):
+        return path
+    return path.removeprefix("docs/") if path.startswith("docs/") and not path.endswith(".py") else None
+
+
+def relinked(markdown: str, page: str) -> str:
+    """The text of a page with its links as the site needs them."""
+    folder = posixpath.dirname(repository_path(page))
+
+    def link(found: re.Match[str]) -> str:
+        if found["path"] is None:
+            return found[0]
+        target = posixpath.normpath(posixpath.join(folder, found["path"]))
+        there = site_path(target)
+        if (ROOT / target).is_dir() and (readme := f"{target}/README.md") and (ROOT / readme).is_file():
+            there = site_path(readme)
+        if there is None:
+            name = found["text"].strip("`")
+            return f"`{name}`" if target.endswith(name) else f"{found['text']} (`{target}`)"
+        path = posixpath.relpath(there, posixpath.dirname(page) or ".")
+        return f"{found['picture']}[{found['text']}]({path}{found['anchor'] or ''})"
+
+    return _LINK.sub(link, markdown)
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages and pictures of the papers, the changelog and how to contribute."""
+    papers = [path.relative_to(ROOT).as_posix() for end in ("md", "png") for path in (ROOT / "papers").rglob(f"*.{end}")]
+    shown = [path for path in sorted(papers) if not path.endswith("results/methods.md")]  # which is a table, not a page
+    for here, there in [*((path, path) for path in shown), *ROOT_PAGES.items()]:
+        files.append(File.generated(config, here, abs_src_path=str(ROOT / there)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Links, and the lists of names whose docstrings are the reference."""
+    listed = _API.sub(lambda found: blocks.api(found[1]), markdown)
+    if "<!-- commands -->" in listed:
+        listed = listed.replace("<!-- commands -->", blocks.commands())
+    return relinked(listed, page.file.src_uri)

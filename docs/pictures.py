@@ -1,0 +1,292 @@
+"""The pictures of the documentation and of the README, made anew: `python docs/pictures.py [NAME…]`.
+
+    links mixing mirror dual     the pictures of docs/concepts.md
+    networks                     one for each network of docs/networks.md, drawn from what that page says
+    readme                       the picture of the README: a real run of examples/robots.toml, about a quarter of a minute
+
+All but `readme` are the same to the byte whenever they are made with the versions of constraints.txt.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+
+import gossamer as gs
+from gossamer.network import Links, Network, connected
+from gossamer.report.palette import COLOURS, DASHES, look
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib.collections import LineCollection  # noqa: E402
+
+DOCS = Path(__file__).parent
+BLUE, ORANGE, GREEN = COLOURS[:3]
+INK, PALE = "#333333", "#c9c9c9"
+WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
+STYLE: Any = {
+    "font.size": 9,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "svg.hashsalt": "gossamer",
+}
+
+
+def around(devices: int) -> np.ndarray:
+    """Places on a circle, device 0 at the top."""
+    angle = np.pi / 2 - 2 * np.pi * np.arange(devices) / devices
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+
+def draw(axis: Any, links: Links, places: np.ndarray, lost: Links | None = None, colours: Any = ORANGE, size: float = 45) -> None:
+    """Devices and their links; those that were lost thin and grey, devices that are away hollow."""
+    for shown, colour, width in ((lost, PALE, 0.8), (links, BLUE, 1.6)):
+        if shown is not None:
+            axis.add_collection(LineCollection(list(places[shown.pairs]), colors=colour, linewidths=width, zorder=1))
+    here = np.ones(links.devices, dtype=bool) if links.active is None else links.active
+    known = here & ~np.isnan(places[:, 0])
+    face = colours if isinstance(colours, str) else np.asarray(colours)[known]
+    axis.scatter(*places[known].T, s=size, c=face, edgecolors="white", linewidths=0.8, zorder=2)
+    axis.scatter(*places[~here].T, s=size, facecolors="white", edgecolors=PALE, linewidths=1.2, zorder=2)
+    axis.set_aspect("equal")
+    axis.axis("off")
+
+
+def save(figure: Any, name: str) -> None:
+    path = DOCS / "pictures" / name
+    about = {"Date": None} if path.suffix == ".svg" else None
+    figure.savefig(path, dpi=150, facecolor="white", metadata=about)
+    plt.close(figure)
+    print(path.relative_to(DOCS.parent))
+
+
+# -- networks ----------------------------------------------------------------------------------------------------------
+
+
+def examples(page: str) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """The sections of a page that end with a picture: its name, the Python above it, the files that it needs."""
+    for section in re.split(r"^##+ ", page, flags=re.M)[1:]:
+        if picture := re.search(r"\]\(pictures/(.*)\)", section):
+            code = "\n".join(re.findall(r"^```python\n(.*?)^```", section, re.M | re.S))
+            files = dict(re.findall(r'^```\w+ title="([^"]*)"\n(.*?)^```', section, re.M | re.S))
+            yield picture[1], code, files
+
+
+def made(code: str, files: dict[str, str]) -> Network:
+    """The network that a page's code makes, beside the files that the page shows."""
+    for name, text in files.items():
+        Path(name).write_text(text)
+    names: dict[str, Any] = {"gs": gs}
+    exec(code, names)
+    network: Network = names["network"]
+    return network
+
+
+def networks() -> None:
+    """Four rounds of every network of docs/networks.md."""
+    for name, code, files in examples((DOCS / "networks.md").read_text()):
+        with tempfile.TemporaryDirectory() as folder, chdir(folder):
+            net = made(code, files)
+        bare = getattr(net, "network", None)
+        figure, axes = plt.subplots(1, 4, figsize=(7.2, 1.9))
+        for t, axis in enumerate(axes):
+            places = net.positions(t) if hasattr(net, "positions") else around(net.devices)
+            draw(axis, net.links(t), places, None if bare is None else bare.links(t))
+            every = np.concatenate([net.positions(k) for k in range(4)]) if hasattr(net, "positions") else places
+            (left, bottom), (right, top) = np.nanmin(every, axis=0), np.nanmax(every, axis=0)
+            room = 0.2 * max(right - left, top - bottom)
+            axis.set(xlim=(left - room, right + room), ylim=(bottom - room, top + room))
+            axis.set_title(f"round {t}", fontsize=9)
+            for place, word in zip(places, getattr(net, "names", ()), strict=False):
+                if not np.isnan(place).any():
+                    axis.annotate(word, place, (0, 7), textcoords="offset points", ha="center", fontsize=8, bbox=WHITE)
+        save(figure, name)
+
+
+# -- concepts ----------------------------------------------------------------------------------------------------------
+
+
+def links() -> None:
+    """Four rounds of few links, and all of them together."""
+    net = gs.Random(devices=10, density=0.09, seed=8)
+    rounds = [net.links(t) for t in range(4)]
+    union = Links.of(10, np.concatenate([one.pairs for one in rounds]))
+    assert connected(union)
+    assert not any(connected(one) for one in rounds)
+    figure, axes = plt.subplots(1, 5, figsize=(8.4, 1.95))
+    for t, (axis, one) in enumerate(zip(axes, [*rounds, union], strict=True)):
+        draw(axis, one, around(10))
+        axis.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2))
+        axis.set_title(f"round {t}" if t < 4 else "the four together", fontsize=9)
+    save(figure, "concept-links.svg")
+
+
+def mixing() -> None:
+    """The weights of a small neighbourhood, and ten numbers that become one."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.0), width_ratios=(1.15, 1.2))
+    pairs = [(0, 1), (0, 2), (0, 3), (3, 4)]
+    one = Links.of(5, pairs)
+    places = np.array([[0, 0], [-1.1, 0.75], [-1.1, -0.75], [1.5, 0], [2.7, 0.75]])
+    draw(left, one, places, size=330)
+    weights = gs.metropolis(one, 0, 0).dense()
+    for i, (x, y) in enumerate(places):
+        left.text(x, y, f"{i}", ha="center", va="center", color="white", fontweight="bold", zorder=3)
+        left.text(x, y - 0.28, f"keeps {_fraction(weights[i, i])}", ha="center", va="top", fontsize=8)
+    for a, b in pairs:
+        x, y = places[[a, b]].mean(axis=0)
+        left.text(x, y, _fraction(weights[a, b]), ha="center", va="center", fontsize=9, color=BLUE, bbox=WHITE, zorder=3)
+    left.set(xlim=(-1.7, 3.3), ylim=(-1.4, 1.2))
+    left.set_title("weights of one round", fontsize=9)
+    net = gs.Random(devices=10, density=0.1)
+    values = [np.arange(10.0)]
+    for t in range(20):
+        values.append(gs.metropolis(net.links(t), t, 0).dense() @ values[-1])
+    right.plot(values, color=BLUE, linewidth=1.2, alpha=0.8)
+    right.axhline(4.5, color=ORANGE, linestyle=(0, (6, 2)), linewidth=1.4)
+    right.text(20, 4.75, "the mean", color=ORANGE, ha="right", fontsize=8.5)
+    right.set(xlabel="round", ylabel="what each device holds", xlim=(0, 20))
+    right.xaxis.get_major_locator().set_params(integer=True)
+    right.set_title("ten devices that only mix, five links a round", fontsize=9)
+    save(figure, "concept-mixing.svg")
+
+
+def _fraction(value: float) -> str:
+    for below in range(1, 13):
+        if abs(value * below - round(value * below)) < 1e-9:
+            return f"{round(value * below)}/{below}" if below > 1 else f"{round(value)}"
+    return f"{value:.2f}"
+
+
+def mirror() -> None:
+    """The mirror map, and what is left of one device's move after the mean."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.0))
+    w = np.linspace(-1.3, 1.3, 521)
+    for k, p in enumerate((1, 3, 15)):
+        left.plot(w, np.sign(w) * np.abs(w) ** p, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=f"p = {p}")
+    left.set(xlabel="a weight w", ylabel=r"its dual  z = w$^{[p]}$", ylim=(-1.6, 1.6))
+    left.set_title("the mirror map", fontsize=9)
+    left.legend(loc="upper left")
+    shares = np.arange(1, 21)
+    for k, p in enumerate((1, 3, 15)):
+        line = (1 / shares) ** (1 / p)
+        right.plot(shares, line, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=f"p = {p}")
+        right.text(20.2, line[-1], f"{line[-1]:.2f}", va="center", fontsize=8.5, color=COLOURS[k])
+    right.set(xlabel="devices in the mean, of which one has moved by 1", ylabel="the mean moves by", xlim=(1, 20), ylim=(0, 1.05))
+    right.xaxis.set_major_locator(mpl.ticker.FixedLocator([1, 5, 10, 15, 20]))
+    right.set_title("one device's move in the power mean", fontsize=9)
+    save(figure, "concept-mirror.svg")
+
+
+def dual() -> None:
+    """The same gossip in the dual and in the primal; and what a step in the dual does to a weight."""
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=(9.6, 3.0))
+    net, p = gs.Random(devices=8, density=0.12, seed=1), 3
+    z = [np.linspace(0.2, 1.2, 8) ** p]
+    for t in range(16):
+        z.append(gs.metropolis(net.links(t), t, 0).dense() @ z[-1])
+    mean = z[0].mean()
+    for axis, lines, level, title, name in (
+        (left, np.array(z), mean, "in the dual: plain averaging", "z = w³ of each device"),
+        (middle, np.array(z) ** (1 / p), mean ** (1 / p), "the same, seen in the primal", "w of each device"),
+    ):
+        axis.plot(lines, color=BLUE, linewidth=1.2, alpha=0.8)
+        axis.axhline(level, color=ORANGE, linestyle=(0, (6, 2)), linewidth=1.4)
+        axis.set(xlabel="round", ylabel=name, xlim=(0, 16))
+        axis.set_title(title, fontsize=9)
+    left.text(16, mean + 0.06, "the mean of z, kept", color=ORANGE, ha="right", fontsize=8.5)
+    middle.text(16, mean ** (1 / p) + 0.03, "the power mean", color=ORANGE, ha="right", fontsize=8.5)
+    middle.axhline(np.linspace(0.2, 1.2, 8).mean(), color="#767676", linestyle=":", linewidth=1.4)
+    middle.text(16, np.linspace(0.2, 1.2, 8).mean() - 0.07, "the plain mean", color="#767676", ha="right", fontsize=8.5)
+    w = np.linspace(0.0, 1.0, 401)
+    for k, p in enumerate((1, 3, 15)):
+        stepped = w**p + 0.01
+        right.plot(w, stepped ** (1 / p) - w, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=f"p = {p}")
+    right.set(xlabel="a weight w", ylabel="w moves by", xlim=(0, 1), ylim=(0, 0.8))
+    right.set_title("z⁺ = z + 0.01: the step that w takes", fontsize=9)
+    right.legend(loc="upper right")
+    save(figure, "concept-dual.svg")
+
+
+def _dash(k: int) -> Any:
+    _, dash = look(k)
+    return (0, DASHES[dash]) if DASHES[dash] else "-"
+
+
+# -- README ------------------------------------------------------------------------------------------------------------
+
+
+def readme() -> None:
+    """The robots of examples/robots.toml: four moments of the network, and every method's curve over three seeds."""
+    from gossamer.study import compare, interval, spec
+
+    studies = spec.studies(spec.read(DOCS.parent / "examples" / "robots.toml"), "robots")
+    methods = compare(studies, seeds=3)
+    best = methods[0].runs[0]
+    moving = best.study.network
+    figure = plt.figure(figsize=(10, 4.4))
+    whole = figure.add_gridspec(1, 2, width_ratios=(1, 1.05), wspace=0.04)
+    four = whole[0].subgridspec(2, 2, wspace=0.03, hspace=0.03)
+    rounds = list(best.metrics["round"])
+    colours = mpl.colormaps["viridis"]
+    axes = []
+    for k, t in enumerate((0, 10, 30, 200)):
+        axis = figure.add_subplot(four[k // 2, k % 2])
+        accuracy = np.asarray(best.metrics["device_accuracy"][rounds.index(t)])
+        draw(axis, moving.links(t), moving.positions(t), colours=colours(accuracy), size=55)
+        axis.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), xticks=[], yticks=[])
+        axis.axis("on")
+        for edge in axis.spines.values():
+            edge.set(visible=True, color=PALE)
+        axis.set_title(f"round {t}: {100 * accuracy.mean():.0f} %", fontsize=9)
+        axes.append(axis)
+    scale = mpl.cm.ScalarMappable(mpl.colors.Normalize(0, 100), colours)
+    bar = figure.colorbar(scale, ax=axes, location="left", shrink=0.7, aspect=25, pad=0.04)
+    bar.set_label("accuracy of each robot on all ten digits, %")
+    bar.outline.set_visible(False)
+    curve = figure.add_subplot(whole[1])
+    for k, method in enumerate(methods):
+        points = [interval(values) for values in zip(*(run.metrics["accuracy"] for run in method.runs), strict=True)]
+        mean, half = (100 * np.array([getattr(point, part) for point in points]) for part in ("mean", "half"))
+        curve.plot(rounds, mean, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=method.label)
+        curve.fill_between(rounds, mean - half, mean + half, color=COLOURS[k], alpha=0.15, linewidth=0)
+    curve.set(xlabel="round", ylabel="mean accuracy of the robots, %", xlim=(0, 200), ylim=(0, 100))
+    curve.legend(loc="lower right")
+    save(figure, "readme.png")
+
+
+PICTURES: dict[str, Callable[[], None]] = {
+    make.__name__: make for make in (links, mixing, mirror, dual, networks, readme)
+}
+
+
+def main(names: list[str]) -> int:
+    if unknown := [name for name in names if name not in PICTURES]:
+        print(f"{unknown[0]} is not a picture: give {', '.join(PICTURES)}", file=sys.stderr)
+        return 2
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with mpl.rc_context(STYLE):
+        for name in names or PICTURES:
+            PICTURES[name]()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

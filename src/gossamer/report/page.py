@@ -1,0 +1,146 @@
+"""`gossamer report`: runs as one HTML file that needs nothing else, not even the network."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gossamer.errors import GossamerError
+from gossamer.report import gather, links, pack
+from gossamer.report.gather import Told
+from gossamer.study.store import write_atomically
+
+_LINK_BYTES = 2_000_000  # of all networks' rounds together, before they are packed
+_MAX_FRAMES = 600  # rounds of a network that are drawn
+
+
+def page(runs: Sequence[Path], out: Path) -> None:
+    """Write the report of some runs, or of folders with runs in them.
+
+    page([Path("runs/demo")], Path("report.html"))
+    """
+    content, blocks = gathered([gather.read(folder) for folder in gather.folders(runs)])
+    write_atomically(out, assemble("report", content["title"], content, blocks).encode())
+
+
+def gathered(runs: Sequence[Told]) -> tuple[dict[str, Any], list[str]]:
+    """What the page shows, and each run's exact measurements."""
+    from gossamer import __version__
+
+    groups, notes = gather.grouped(runs)
+    kept = [(run, group) for group in groups for run in group.runs]
+    differ = gather.differences([group.runs[0] for group in groups])
+    if differ:
+        notes.insert(
+            0, f"The runs differ in more than their method: {'; '.join(differ[:8])}{'; …' if len(differ) > 8 else ''}."
+        )
+    notes += [f"{run.name} ({group.label}, seed {run.seed}) {run.state}." for run, group in kept if run.state]
+    devices = gather.exact_devices([run for run, _ in kept])
+    if not devices:
+        notes.append("There are too many devices and measurements for one page: each device's own are left in the run folders.")
+    facts, blocks = zip(*(gather.run_facts(run, group.label, devices) for run, group in kept), strict=True)
+    drawn, of_run = networks([run for run, _ in kept])
+    names = dict.fromkeys(str(run.summary.get("name") or run.table.get("name", "study")) for run, _ in kept)
+    return {
+        "title": ", ".join(names),
+        "version": __version__,
+        "notes": notes,
+        "words": gather.words(groups),
+        "results": gather.results(groups),
+        "targets": gather.targets(groups),
+        "accuracy_targets": sorted({t for run, _ in kept for t in run.table.get("measure", {}).get("accuracy_targets", [])}),
+        "loss_targets": sorted({t for run, _ in kept for t in run.table.get("measure", {}).get("loss_targets", [])}),
+        "curves": gather.curves(groups),
+        "runs": [fact | network for fact, network in zip(facts, of_run, strict=True)],
+        "networks": drawn,
+    }, list(blocks)
+
+
+def networks(runs: Sequence[Told]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The networks as they are drawn, each once, and for each run which is its own or why it has none."""
+    wanted: dict[str, tuple[Any, bool, set[int]]] = {}
+    keys: list[str | None] = []
+    for run in runs:
+        if run.study is None or not run.metrics:
+            keys.append(None)
+            continue
+        halfway = run.study.measure.at != f"after_{run.study.algorithm.ends_with}"
+        key = json.dumps([run.table["network"], halfway], sort_keys=True, default=str)
+        wanted.setdefault(key, (run.study.network, halfway, set()))[2].update(run.metrics["round"].tolist())
+        keys.append(key)
+    drawn: dict[str, dict[str, Any]] = {}
+    refused: dict[str, str] = {}
+    for key, (network, halfway, rounds) in wanted.items():
+        a_round = min(network.devices, links.MAX_DRAWN) ** 2 // (8 if network.directed else 16) + 1
+        most = max(2, min(_MAX_FRAMES, _LINK_BYTES // (a_round * len(wanted))))
+        known = np.array(sorted(rounds))
+        try:
+            drawn[key] = links.frames(network, known[pack.evenly(len(known), most)].tolist(), halfway)
+        except GossamerError as error:  # such as a trace that has become shorter
+            refused[key] = str(error)
+    places = {key: k for k, key in enumerate(drawn)}
+    of_run = []
+    for run, own in zip(runs, keys, strict=True):
+        why = run.why or refused.get(own or "", "nothing has been measured yet")
+        of_run.append({"network": places[own]} if own in places else {"network": None, "why": why})
+    return list(drawn.values()), of_run
+
+
+# -- one file ----------------------------------------------------------------------------------------------------------------
+
+_WEB = files("gossamer.report") / "web"
+_PARTS = (
+    "elements",
+    "numbers",
+    "unpack",
+    "table",
+    "chart",
+    "network",
+    "devices",
+    "sections",
+)  # each needs only those before it
+
+
+@cache
+def script(main: str) -> str:
+    """The page's modules as one: in their order, without what ties them together as files."""
+    sources = [(_WEB / f"{name}.js").read_text(encoding="utf-8") for name in (*_PARTS, main)]
+    return "\n".join(re.sub(r"(?m)^(import .*;\n|export )", "", source) for source in sources)
+
+
+@cache
+def style() -> str:
+    return (_WEB / "style.css").read_text(encoding="utf-8")
+
+
+def assemble(main: str, title: str, content: Any, blocks: Sequence[str] = (), connect: str = "'none'") -> str:
+    """The page: only its own script and style may run in it, and it may `connect` nowhere."""
+    policy = (
+        f"default-src 'none'; script-src '{_hash(script(main))}'; style-src '{_hash(style())}'; "
+        f"img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
+    data = [f'<script type="application/octet-stream" id="data-{k}">{block}</script>' for k, block in enumerate(blocks)]
+    values = {
+        "policy": policy,
+        "title": html.escape(title),
+        "style": style(),
+        "content": json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+        "data": "\n".join(data),
+        "script": script(main),
+    }
+    template = (_WEB / "page.html").read_text(encoding="utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: values[found[1]], template)
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

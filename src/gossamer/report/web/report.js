@@ -1,0 +1,36 @@
+// The report: everything is in the page; a run's exact measurements are unpacked when they are first asked for.
+import { el } from "./elements.js";
+import { columns } from "./unpack.js";
+import { contents, curvesSection, networkSection, notes, resultsSection, runsSection, wordsSection } from "./sections.js";
+
+const content = JSON.parse(document.getElementById("content").textContent);
+const unpacked = new Map();
+
+function table(k) {
+  if (!unpacked.has(k)) {
+    const run = content.runs[k];
+    unpacked.set(k, run.rows ? columns(run.columns, run.rows, document.getElementById(`data-${k}`).textContent) : Promise.resolve(new Map()));
+  }
+  return unpacked.get(k);
+}
+
+const results = resultsSection();
+const curves = curvesSection();
+const network = networkSection(table);
+const sections = [wordsSection(content.words), results.node, curves.node, network.node, runsSection(content, table)];
+document.body.append(
+  el(
+    "header",
+    {},
+    el("p", { class: "brand" }, "gossamer report"),
+    el("h1", {}, content.title),
+    el("p", { class: "about" }, `${content.curves.length} ${content.curves.length === 1 ? "method" : "methods"}, ${content.runs.length} ${content.runs.length === 1 ? "run" : "runs"}`),
+    contents(sections),
+  ),
+  el("main", {}, notes(content.notes), ...sections),
+  el("footer", {}, `Made by gossamer ${content.version}. Everything is in this file; it asks nothing of the network.`),
+);
+results.update(content);
+curves.update(content);
+await network.update(content);
+document.documentElement.dataset.ready = "yes";
