@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test quick lint types wheel bench clean
+.PHONY: demo test quick lint types wheel docs bench clean
 
 demo: .venv/runtime
 	$(BIN)/gossamer compare --out runs/demo
@@ -28,6 +28,10 @@ wheel: .venv/dev
 	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
 	$(BIN)/python tests/check_wheel.py dist
 
+# The documentation, to be read from site/index.html without a network.
+docs: .venv/dev
+	$(BIN)/mkdocs build --strict --quiet --site-dir site
+
 bench: .venv/dev
 	$(BIN)/python benchmarks/speed.py
 
@@ -40,8 +44,8 @@ bench: .venv/dev
 	@touch $@
 
 .venv/dev: .venv/runtime
-	$(PIP) --editable ".[dev,ray,peer]"
+	$(PIP) --editable ".[dev,docs,ray,peer,track]"
 	@touch $@
 
 clean:
-	rm -rf .venv dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,15 +2,18 @@
 
     links mixing mirror dual     the pictures of docs/concepts.md
     networks                     one for each network of docs/networks.md, drawn from what that page says
+    demo                         what `gossamer compare` draws
     readme                       the picture of the README: a real run of examples/robots.toml, about a quarter of a minute
 
-All but `readme` are the same to the byte whenever they are made with the versions of constraints.txt.
+All but the last two are the same to the byte whenever they are made with the versions of constraints.txt.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -26,8 +29,8 @@ from gossamer.network import Links, Network, connected
 from gossamer.report.palette import COLOURS, DASHES, look
 
 mpl.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402
-from matplotlib.collections import LineCollection  # noqa: E402
+from matplotlib import pyplot as plt
+from matplotlib.collections import LineCollection
 
 DOCS = Path(__file__).parent
 BLUE, ORANGE, GREEN = COLOURS[:3]
@@ -56,7 +59,9 @@ def around(devices: int) -> np.ndarray:
     return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
-def draw(axis: Any, links: Links, places: np.ndarray, lost: Links | None = None, colours: Any = ORANGE, size: float = 45) -> None:
+def draw(
+    axis: Any, links: Links, places: np.ndarray, lost: Links | None = None, colours: Any = ORANGE, size: float = 45
+) -> None:
     """Devices and their links; those that were lost thin and grey, devices that are away hollow."""
     for shown, colour, width in ((lost, PALE, 0.8), (links, BLUE, 1.6)):
         if shown is not None:
@@ -189,7 +194,9 @@ def mirror() -> None:
         line = (1 / shares) ** (1 / p)
         right.plot(shares, line, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=f"p = {p}")
         right.text(20.2, line[-1], f"{line[-1]:.2f}", va="center", fontsize=8.5, color=COLOURS[k])
-    right.set(xlabel="devices in the mean, of which one has moved by 1", ylabel="the mean moves by", xlim=(1, 20), ylim=(0, 1.05))
+    right.set(
+        xlabel="devices in the mean, of which one has moved by 1", ylabel="the mean moves by", xlim=(1, 20), ylim=(0, 1.05)
+    )
     right.xaxis.set_major_locator(mpl.ticker.FixedLocator([1, 5, 10, 15, 20]))
     right.set_title("one device's move in the power mean", fontsize=9)
     save(figure, "concept-mirror.svg")
@@ -272,8 +279,17 @@ def readme() -> None:
     save(figure, "readme.png")
 
 
+def demo() -> None:
+    """The curves of `gossamer compare`."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "gossamer", "compare", "--quiet", "--out", folder]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        shutil.copy(Path(folder) / "curves.png", DOCS / "pictures" / "demo.png")
+    print("docs/pictures/demo.png")
+
+
 PICTURES: dict[str, Callable[[], None]] = {
-    make.__name__: make for make in (links, mixing, mirror, dual, networks, readme)
+    make.__name__: make for make in (links, mixing, mirror, dual, networks, demo, readme)
 }
 
 

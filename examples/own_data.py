@@ -12,7 +12,7 @@ from gossamer.study import spec
 ROBOTS, READINGS = 8, 150
 
 
-# The logs. These are made up: three kinds of ground, which shake a robot's wheels in different ways; each robot drives mostly on one.
+# The logs. These are made up: three kinds of ground shake a robot's wheels in three ways, and each robot drives mostly on one.
 def write_logs(folder: Path) -> None:
     rng = np.random.default_rng(0)
     for robot in range(ROBOTS):

@@ -16,13 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from gossamer import draws
 from gossamer.engines import Fleet, Simulator
 from gossamer.engines.peer import namespaces, node
 from gossamer.engines.peer.journal import Journal, Kept
+from gossamer.mirror import signed_power
 from gossamer.network import Network
 from gossamer.study import Study
 from gossamer.study.rehearsal import Event, Rehearsal
@@ -138,6 +141,54 @@ def simulated(study: Study) -> Simulator:
     simulator = Simulator(study.plan())
     simulator.advance(study.rounds)
     return simulator
+
+
+# -- fleets that take no steps, from different starts: their mean is to be kept ----------------------------------------------
+
+
+def starts(study: Study) -> Tensor:
+    """Every device from elsewhere, with weights of every size."""
+    devices, size = np.arange(study.network.devices), np.arange(study.plan().task.learner.parameters)
+    w = draws.normal(5, "start", devices[:, None], size) * 10.0 ** draws.below(7, 5, "size", size) / 1e4
+    return torch.from_numpy(w).float()
+
+
+def from_elsewhere(rehearsal: Rehearsal, absent: Collection[int] = ()) -> None:
+    """As if each device, but the absent, had been stopped there before round 0. They all begin with round 1."""
+    for i, w in enumerate(starts(rehearsal.study)):
+        if i not in absent:
+            journal = Journal(rehearsal.folder / f"n{i}", sync=False)
+            journal.write(Kept(0, rehearsal.study.algorithm.init(w[None])))
+
+
+def dual_start(outcome: Outcome, p: float) -> Tensor:
+    return signed_power(starts(outcome.trial.study).double(), p)
+
+
+def dual_end(outcome: Outcome, p: float) -> Tensor:
+    """The z of all devices, in float64, with what one may still be owed from the last rounds, after which none can be paid."""
+    kept = [outcome.kept(i) for i in outcome.devices]
+    z = signed_power(torch.cat([one.state["w"] for one in kept]).double(), p)
+    for i, one in enumerate(kept):
+        for flow in one.pending:
+            assert flow.exchange[0] >= outcome.trial.study.rounds - 3, "what was in doubt has not been settled"
+            if flow.exchange in kept[flow.neighbour].applied[i]:
+                z[i] += flow.weight * (signed_power(flow.other.double(), p) - signed_power(flow.own.double(), p))
+    return z
+
+
+def drift(start: Tensor, end: Tensor) -> float:
+    """By how much the mean has changed, relative to itself. Every coordinate counts in units of its own size."""
+    size = start.abs().mean(0)
+    return float(((end.mean(0) - start.mean(0)) / size).norm() / (start.mean(0) / size).norm())
+
+
+def apart(z: Tensor, start: Tensor) -> float:
+    """How far the devices are from their mean, in the same units."""
+    return float(((z - z.mean(0)) / start.abs().mean(0)).norm())
+
+
+# -- where there can be none, and none left ------------------------------------------------------------------------------------
 
 
 def needed() -> None:

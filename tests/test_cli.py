@@ -404,11 +404,15 @@ def test_help_lists_every_command() -> None:
     assert re.findall(r"(?m)^  ([a-z]+)  +[A-Z]", out.split("Commands:")[1]) == [
         "run",
         "compare",
+        "runs",
+        "figure",
         "tune",
+        "node",
         "reproduce",
         "new",
         "network",
         "data",
+        "fleet",
     ]
 
 

@@ -121,7 +121,7 @@ def ask(do, *words):
         transport._lines[words[0]].heard = lambda *_: time.sleep(10**6)
         return None
     if do == "listen":  # past all manners, too
-        hear = lambda sample: overheard.add(str(sample.key_expr))
+        hear = library.handlers.Callback(lambda sample: overheard.add(str(sample.key_expr)), indirect=False)
         remote = library.Locality.REMOTE
         declared.extend(transport._session.declare_subscriber(key, hear, allowed_origin=remote) for key in words)
         return None
@@ -713,6 +713,8 @@ def test_rules_are_for_each_name_alone() -> None:
         allowed = [by_name[name] for name in policy["rules"]]
         says = [rule["key_exprs"] for rule in allowed if rule["flows"] == ["ingress"] and "put" in rule["messages"]]
         assert says == [[f"gossamer/r/from/{other}/to/1/*"]]
+        heard = [rule["key_exprs"] for rule in allowed if rule["flows"] == ["egress"] and "put" in rule["messages"]]
+        assert heard == [[f"gossamer/r/from/1/to/{other}/*"]]
     assert not any({"delete", "query", "reply", "declare_queryable"} & set(rule["messages"]) for rule in rules["rules"])
 
 

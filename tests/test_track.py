@@ -234,6 +234,15 @@ def test_a_run_that_goes_on_begins_with_what_was_before(tmp_path: Path, monkeypa
     assert [line["record"]["round"] for line in reader.seen[-1] if "record" in line] == [0, 5, 10]
 
 
+def test_a_run_that_cannot_be_kept_ends_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running.RunFolder, "write_models", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    diary = Diary()
+    with pytest.raises(OSError, match="full"):
+        gs.run(STUDY, tmp_path / "a", callbacks=[diary])
+    assert diary.all("ended") == [{"finished": False, "rounds": 12, "failed": "full"}]
+    assert {file.name for file in (tmp_path / "a").iterdir()} == {"spec.toml", "metrics.parquet"}
+
+
 def test_a_run_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
     def links(t: int) -> list[tuple[int, int]]:
         raise OSError("no radio")

@@ -1,5 +1,7 @@
 // Browsers start no workers on file://. There, the search runs in a hidden frame instead, so that it works from a folder.
 if (location.protocol === "file:") {
+  const SETUP = 0 // the type of the message that brings the index
+
   const load = (inside, url) =>
     new Promise((resolve, reject) => {
       const script = inside.document.createElement("script")
@@ -20,16 +22,23 @@ if (location.protocol === "file:") {
       inside.document.open()
       inside.document.write("<!doctype html><html lang='en'><title>search</title><body></body></html>")
       inside.document.close()
-      inside.postMessage = data => this.dispatchEvent(new MessageEvent("message", { data }))
+      this.answered = new Promise(resolve => {
+        inside.postMessage = data => {
+          resolve()
+          setTimeout(() => this.dispatchEvent(new MessageEvent("message", { data }))) // later, as from a worker
+        }
+      })
       inside.importScripts = async (...urls) => {
         for (const one of urls) await load(inside, one)
       }
-      this.ready = load(inside, url)
+      this.loaded = load(inside, url)
     }
 
+    // What is asked before the index is there waits for it: a quick typist's word would else be lost.
     postMessage(data) {
       const inside = this.frame.contentWindow
-      this.ready.then(() => inside.dispatchEvent(new inside.MessageEvent("message", { data })))
+      const ready = data.type === SETUP ? this.loaded : this.answered
+      ready.then(() => inside.dispatchEvent(new inside.MessageEvent("message", { data })))
     }
 
     terminate() {

@@ -244,6 +244,31 @@ def data_get(
 
 
 @app.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders, or folders of runs.")],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")] = Path("report.html"),
+) -> None:
+    """One page about runs: table, curves, the network over time, every device, the exact data. Opens without the network."""
+    from gossamer.cli.pages import report as write_report
+
+    write_report(runs, out)
+
+
+@app.command()
+def watch(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder, a comparison's, or a fleet's.")],
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Where to listen; others than this machine see it only if told so.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", help="The port; 0: one that is free.")] = 0,
+) -> None:
+    """A local page that follows a running study, or a fleet, live."""
+    from gossamer.cli.pages import watch as serve
+
+    serve(folder, host, port)
+
+
+@app.command()
 def node(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The device's file, as `fleet init` makes it.")],
     insecure: Annotated[

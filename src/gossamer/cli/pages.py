@@ -14,3 +14,17 @@ def report(runs: Sequence[Path], out: Path) -> None:
 
     page(runs, out)
     typer.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB; opens in any browser, without the network")
+
+
+def watch(folder: Path, host: str, port: int) -> None:
+    """Serve the live page until Ctrl-C."""
+    from gossamer.report.live import Server
+
+    with Server(folder, host, port) as server:
+        typer.echo(f"watching {folder} at {server.url}   (Ctrl-C ends it)")
+        if host not in ("127.0.0.1", "localhost", "::1"):
+            typer.echo("anybody who reaches this machine can look: there is no password", err=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            typer.echo()

@@ -105,7 +105,7 @@ def _look(path: Path) -> Listed:
         state, done = "diverged", summary["diverged"]["round"]
     else:
         state = "finished" if summary.get("finished") else "stopped"
-        done = live[-1]["round"] if live else summary.get("rounds", 0)
+        done = live[-1]["round"] if live else summary.get("rounds", max(columns["round"], default=0))
     of = "accuracy" if any(value is not None for value in columns["accuracy"]) else "loss"
     accuracy, loss = (next(reversed(columns[key]), None) for key in ("accuracy", "loss"))
     method = summary.get("method") or _method(spec)
@@ -142,16 +142,23 @@ def _print(found: Sequence[Listed], folder: Path) -> None:
     above = ""
     for run in found:
         parent, name = os.path.split(os.path.relpath(run.folder, folder))
-        if parent != above:  # the folder of a comparison, once above its runs
+        if parent and parent != above:  # the folder of a comparison, once above its runs
             table.add_row(Text(f"{parent}/", "bold"))
-            above = parent
+        above = parent
         score = "" if run.accuracy is None else f"{run.accuracy:.1%}"
         if run.of == "loss" and run.loss is not None:
             score = f"loss {run.loss:.3g}"
         progress = str(run.rounds) if run.state == "finished" else f"{run.round}/{run.rounds}"
         line = spark(run.curve, run.of, 16 if console.width >= 100 else 8, console.options.ascii_only)
         state = Text(run.state, {"finished": "green", "running": "cyan", "stopped": "yellow"}.get(run.state, "red"))
-        cells = ((" " if parent else "") + name, run.method, str(run.seed), progress, score, line)
+        cells = (
+            run.folder if name == "." else f" {name}" if parent else name,
+            run.method,
+            str(run.seed),
+            progress,
+            score,
+            line,
+        )
         table.add_row(*map(Text, cells), state, _moment(run.when))
     console.print(table)
 

@@ -78,14 +78,14 @@ class Display:
             return move
         if parts > 1:
             label = f"{label}  {part + 1} of {parts}"
-        said = began = time.monotonic()
+        said = began = 0.0
         first: int | None = None
 
         def line(done: int, total: int, record: Record | None) -> None:
             nonlocal said, began, first
             now = time.monotonic()
             if first is None:
-                first, began = done, now
+                first, began, said = done, now, now
             finished = done == total and (record is None or record.round == total)
             if finished or now - said > _LINE_SECONDS:
                 said = now

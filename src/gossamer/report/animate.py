@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ def animate(net: Network, rounds: int, path: Path, title: str) -> None:
         raise InputError("animate", str(path), "a file that ends in .gif")
     first = "" if net.devices <= _DEVICES else f", first {_DEVICES} devices"
     frames = [_look(net, t) for t in range(0, rounds, -(-rounds // FRAMES))]
-    one, *others = _draw(frames, f"{title}: round {{}} of {rounds}{first}")
+    one, *others = _draw(frames, lambda t: f"{title}: round {t} of {rounds}{first}")
     content = io.BytesIO()
     one.save(content, "GIF", save_all=True, append_images=others, duration=_MILLISECONDS, loop=0)
     write_atomically(path, content.getvalue())
@@ -60,7 +60,7 @@ def _look(net: Network, t: int) -> _Frame:
     return _Frame(t, links.pairs[inside], links.degrees[:shown], here, places(net, t)[:shown])
 
 
-def _draw(frames: list[_Frame], title: str) -> Iterator[Any]:
+def _draw(frames: list[_Frame], title: Callable[[int], str]) -> Iterator[Any]:
     """The pictures, one by one, all with the same axes and the same scale of colours."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
@@ -81,7 +81,7 @@ def _draw(frames: list[_Frame], title: str) -> Iterator[Any]:
     colours = mpl.cm.ScalarMappable(mpl.colors.Normalize(0, most), "viridis")
     whole = mpl.ticker.MaxNLocator(integer=True, nbins=6)
     figure.colorbar(colours, ax=axis, shrink=0.7, label="neighbours of a device", ticks=whole)
-    axis.set_title(title.format(frames[-1].t), fontsize=10)
+    axis.set_title(title(frames[-1].t), fontsize=10, parse_math=False)
     figure.canvas.draw()
     figure.set_layout_engine("none")  # all is in its place now, and stays there
     try:
@@ -90,7 +90,7 @@ def _draw(frames: list[_Frame], title: str) -> Iterator[Any]:
             now.set_segments(list(frame.places[frame.pairs]))
             dots.set_offsets(frame.places)
             dots.set_facecolors(np.where(frame.here[:, None], colours.to_rgba(frame.degrees), 1.0))
-            axis.set_title(title.format(frame.t), fontsize=10)
+            axis.set_title(title(frame.t), fontsize=10, parse_math=False)
             figure.canvas.draw()
             picture = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())[..., :3])
             yield picture.quantize(128, dither=Image.Dither.NONE)

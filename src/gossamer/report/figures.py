@@ -40,6 +40,7 @@ PAPER: Any = STYLE | {
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "legend.fontsize": 7,
+    "text.parse_math": False,  # a dollar in a name is a dollar
     "pdf.fonttype": 42,
     "ps.fonttype": 42,
     "svg.hashsalt": "gossamer",
@@ -67,7 +68,7 @@ def curves(methods: Sequence[Method], path: Path, title: str) -> None:
     for target in methods[0].runs[0].study.measure.accuracy_targets if len(panels) == 3 else ():
         axes[0].axhline(100 * target, color="0.5", linewidth=0.8, linestyle=":")
     axes[0].legend(loc="lower right" if len(panels) == 3 else "upper right")
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(title, fontsize=10, parse_math=False)
     _save(figure, path)
 
 
@@ -187,7 +188,7 @@ def network(net: Network, rounds: int, path: Path, title: str) -> None:
     right.set(xlabel="neighbours of a device", ylabel="share of devices and rounds")
     right.set_xlim(values.min() - 1, values.max() + 1)
     right.xaxis.get_major_locator().set_params(integer=True)
-    figure.suptitle(title, fontsize=10)
+    figure.suptitle(title, fontsize=10, parse_math=False)
     _save(figure, path)
 
 

@@ -40,6 +40,7 @@ class Told:
     why: str
     metrics: dict[str, Any]
     summary: dict[str, Any]
+    running: dict[str, Any] | None = None  # how far it is, of a run that is followed while it goes
 
     @property
     def seed(self) -> int:
@@ -59,6 +60,8 @@ class Told:
         """How it stands, in words; empty if it is finished."""
         if self.finished:
             return ""
+        if self.running:
+            return f"running, round {self.running['round']} of {self.running['rounds']}"
         if "diverged" in self.summary:
             return f"diverged in round {self.summary['diverged'].get('round')}"
         done = self.summary.get("rounds", int(self.metrics["round"][-1]) if self.metrics else 0)
@@ -100,17 +103,17 @@ def folders(paths: Sequence[Path]) -> list[Path]:
     return list(found.values())
 
 
-def read(folder: Path) -> Told:
-    """A run from its folder, whatever its state."""
+def read(folder: Path, name: str = "spec.toml") -> Told:
+    """A run from its folder, whatever its state; `name` is its spec's."""
     run = RunFolder(folder)
     try:
-        text = (folder / "spec.toml").read_text(encoding="utf-8")
+        text = (folder / name).read_text(encoding="utf-8")
         table = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{folder / 'spec.toml'} is not a spec: {error}") from None
+        raise DataError(f"{folder / name} is not a spec: {error}") from None
     study, why = None, ""
     try:
-        (study,) = spec.studies(spec.read(folder / "spec.toml"))
+        (study,) = spec.studies(spec.read(folder / name))
     except (GossamerError, ValueError) as error:  # two studies are no run's spec
         why = str(error)
     metrics = run.metrics() if run.has("metrics.parquet") else {}
@@ -409,8 +412,10 @@ def curves(groups: Sequence[Group]) -> list[dict[str, Any]]:
     lines = []
     for k, group in enumerate(groups):
         early = [run for run in group.runs if not any(run is other for other in group.shown) and run.metrics]
-        ended = "; ".join(f"seed {run.seed} {run.state}" for run in group.shown if run.state)
-        drawn = [_line((run,), f"{group.label}, seed {run.seed}", k) | {"ended": run.state} for run in early]
+        ended = "; ".join(f"seed {run.seed} {run.state}" for run in group.shown if run.state and not run.running)
+        drawn = [
+            _line((run,), f"{group.label}, seed {run.seed}", k) | {"ended": "" if run.running else run.state} for run in early
+        ]
         lines.append(_line(group.shown, group.label, k) | {"ended": ended, "early": drawn})
     return lines
 
@@ -455,11 +460,9 @@ def _number(value: float) -> float | None:
 # -- the runs themselves -----------------------------------------------------------------------------------------------------
 
 
-def run_facts(run: Told, label: str, devices: bool) -> tuple[dict[str, Any], str]:
-    """What is said of one run, and its exact measurements, packed."""
-    kept = {name: values for name, values in run.metrics.items() if devices or values.ndim == 1}
-    columns, block = pack.table(kept)
-    facts = {
+def run_facts(run: Told, label: str) -> dict[str, Any]:
+    """What is said of one run."""
+    return {
         "name": run.name,
         "label": label,
         "seed": run.seed,
@@ -470,10 +473,13 @@ def run_facts(run: Told, label: str, devices: bool) -> tuple[dict[str, Any], str
         "versions": {key: str(value) for key, value in run.summary.get("versions", {}).items()},
         "command": command(run.summary.get("command", "")),
         "spec": run.text,
-        "rows": len(next(iter(kept.values()), ())),
-        "columns": columns,
+        "rows": len(run.metrics.get("round", ())),
     }
-    return facts, block
+
+
+def data(run: Told, devices: bool = True) -> tuple[list[dict[str, Any]], str]:
+    """A run's exact measurements, packed: what columns there are, and their values."""
+    return pack.table({name: values for name, values in run.metrics.items() if devices or values.ndim == 1})
 
 
 def command(words: str) -> str:

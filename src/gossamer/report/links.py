@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,29 +16,62 @@ _AWAY = 65535  # the place of a device that is not there
 _DENSE = 0.4  # of the pairs that ever meet: beyond it a layout by springs is a ball of wool, and a circle says as much
 
 
-def used(network: Network, t: int, halfway: bool) -> Links | None:
-    """The links over which the models measured after t rounds last met: round t's own if it is measured halfway through it."""
-    last = t if halfway else t - 1
-    return None if last < 0 else network.links(last)
+class Drawn:
+    """A network as it is drawn. What was drawn once is kept: a live page asks for the same rounds again and again.
 
+    `looked_at` are the rounds from which devices get their places, where they have none of their own. `halfway`: models are
+    measured in the middle of a round, when they have met over its links; else those of the round before were the last.
+    """
 
-def frames(network: Network, rounds: Sequence[int], halfway: bool = False) -> dict[str, Any]:
-    """All that is drawn of a network: `rounds` are numbers of rounds that were done."""
-    shown = pack.evenly(network.devices, MAX_DRAWN)
-    seen = [used(network, t, halfway) for t in rounds]
-    moving = positions_of(network)
-    places = _moving(moving, rounds, halfway, shown) if moving else _still(network.devices, shown, [s for s in seen if s])
-    away = [s is not None and s.active is not None and not s.active.all() for s in seen]
-    return {
-        "devices": network.devices,
-        "shown": None if len(shown) == network.devices else shown.tolist(),
-        "directed": network.directed,
-        "moving": moving is not None,
-        "rounds": [int(t) for t in rounds],
-        "places": pack.text(places.astype("<u2").tobytes()),
-        "links": pack.text(b"".join(flags(links, shown, network.directed) for links in seen)),
-        "here": pack.text(b"".join(_here(links, shown) for links in seen)) if any(away) else None,
-    }
+    def __init__(self, network: Network, looked_at: Sequence[int], halfway: bool = False) -> None:
+        self.network, self._halfway = network, halfway
+        self._shown = pack.evenly(network.devices, MAX_DRAWN)
+        self._moving = positions_of(network)
+        self._kept: dict[int, tuple[bytes, bytes, bool, NDArray[np.float64]]] = {}
+        seen = [links for t in looked_at if (links := self._used(t)) is not None] if self._moving is None else []
+        self._still = _layout(network.devices, self._shown, seen)
+
+    def frames(self, rounds: Sequence[int]) -> dict[str, Any]:
+        """All that is drawn: `rounds` are numbers of rounds that were done."""
+        flags, here, away, places = zip(*(self._frame(t) for t in rounds), strict=True)
+        where = _scaled(self._upright(np.stack(places)) if self._moving else self._still[None])
+        return {
+            "devices": self.network.devices,
+            "shown": None if len(self._shown) == self.network.devices else self._shown.tolist(),
+            "directed": self.network.directed,
+            "moving": self._moving is not None,
+            "rounds": [int(t) for t in rounds],
+            "places": pack.text(where.astype("<u2").tobytes()),
+            "links": pack.text(b"".join(flags)),
+            "here": pack.text(b"".join(here)) if any(away) else None,
+        }
+
+    def forget(self, t: int) -> None:
+        """What is known of a round has changed."""
+        self._kept.pop(t, None)
+
+    def _last(self, t: int) -> int:
+        return t if self._halfway else t - 1
+
+    def _used(self, t: int) -> Links | None:
+        """The links over which models that are measured after t rounds last met; None: nobody has met yet."""
+        return None if self._last(t) < 0 else self.network.links(self._last(t))
+
+    def _frame(self, t: int) -> tuple[bytes, bytes, bool, NDArray[np.float64]]:
+        if t not in self._kept:
+            links = self._used(t)
+            active = np.ones(len(self._shown), dtype=bool)
+            if links is not None and links.active is not None:
+                active = links.active[self._shown]
+            places = self._moving.positions(max(0, self._last(t)))[self._shown] if self._moving else self._still
+            bits = flags(links, self._shown, self.network.directed)
+            self._kept[t] = bits, pack.bits(active), not active.all(), places
+        return self._kept[t]
+
+    def _upright(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        if not getattr(self._moving, "geographic", False):
+            return places
+        return places[..., ::-1] * (np.cos(np.radians(np.nanmean(places[..., 0]))), 1)  # latitude is upwards
 
 
 def flags(links: Links | None, shown: NDArray[np.int64], directed: bool) -> bytes:
@@ -54,11 +87,6 @@ def flags(links: Links | None, shown: NDArray[np.int64], directed: bool) -> byte
     return pack.bits(matrix.reshape(-1) if directed else matrix[np.triu_indices(n, 1)])
 
 
-def _here(links: Links | None, shown: NDArray[np.int64]) -> bytes:
-    everyone = np.ones(len(shown), dtype=bool)
-    return pack.bits(everyone if links is None or links.active is None else links.active[shown])
-
-
 def positions_of(network: Network) -> Any:
     """The network's own `positions(t)`, below its faults, if it has them."""
     while not hasattr(network, "positions"):
@@ -68,16 +96,8 @@ def positions_of(network: Network) -> Any:
     return network
 
 
-def _moving(network: Any, rounds: Iterable[int], halfway: bool, shown: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the devices are in each round: [rounds, devices, 2] from 0 to 65534, y upwards, both axes to one scale."""
-    places = np.stack([network.positions(max(0, t if halfway else t - 1))[shown] for t in rounds])
-    if getattr(network, "geographic", False):
-        places = places[..., ::-1] * (np.cos(np.radians(np.nanmean(places[..., 0]))), 1)  # latitude is upwards
-    return _scaled(places)
-
-
-def _still(devices: int, shown: NDArray[np.int64], seen: Sequence[Links]) -> NDArray[np.int64]:
-    """One layout for all rounds: springs between those that ever meet, or a circle where nearly everybody does."""
+def _layout(devices: int, shown: NDArray[np.int64], seen: Sequence[Links]) -> NDArray[np.float64]:
+    """One place for all rounds: springs between those that ever meet, or a circle where nearly everybody does."""
     angle = 2 * np.pi * np.arange(len(shown)) / len(shown)
     circle = np.stack([np.sin(angle), np.cos(angle)], axis=1)
     place = np.full(devices, -1)
@@ -88,17 +108,20 @@ def _still(devices: int, shown: NDArray[np.int64], seen: Sequence[Links]) -> NDA
         for a, b in ends[(ends >= 0).all(axis=1)].tolist():
             met[a, b] = met.get((a, b), 0) + 1
     if not met or len(met) > _DENSE * len(shown) * (len(shown) - 1) / 2:
-        return _scaled(circle[None])
+        return circle
     import networkx
 
     graph: networkx.Graph[int] = networkx.Graph()
     graph.add_nodes_from(range(len(shown)))
     graph.add_weighted_edges_from((a, b, count) for (a, b), count in met.items())
     found = networkx.spring_layout(graph, pos=dict(enumerate(circle)), iterations=100)
-    return _scaled(np.array([found[i] for i in range(len(shown))])[None])
+    return np.array([found[i] for i in range(len(shown))])
 
 
 def _scaled(places: NDArray[np.float64]) -> NDArray[np.int64]:
+    """From 0 to 65534, y upwards, both axes to one scale."""
+    if np.isnan(places).all():  # nobody is there
+        return np.full(places.shape, _AWAY)
     low, high = np.nanmin(places, axis=(0, 1)), np.nanmax(places, axis=(0, 1))
     size = max(float((high - low).max()), 1e-12)
     unit = (places - (low + high) / 2) / size + 0.5

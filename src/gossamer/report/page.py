@@ -9,15 +9,16 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from gossamer.errors import GossamerError
+from gossamer.network import Network
 from gossamer.report import gather, links, pack
-from gossamer.report.gather import Told
+from gossamer.report.gather import Group, Told
+from gossamer.study import Study
 from gossamer.study.store import write_atomically
 
 _LINK_BYTES = 2_000_000  # of all networks' rounds together, before they are packed
@@ -35,35 +36,42 @@ def page(runs: Sequence[Path], out: Path) -> None:
 
 def gathered(runs: Sequence[Told]) -> tuple[dict[str, Any], list[str]]:
     """What the page shows, and each run's exact measurements."""
-    from gossamer import __version__
-
     groups, notes = gather.grouped(runs)
-    kept = [(run, group) for group in groups for run in group.runs]
-    differ = gather.differences([group.runs[0] for group in groups])
-    if differ:
-        notes.insert(
-            0, f"The runs differ in more than their method: {'; '.join(differ[:8])}{'; …' if len(differ) > 8 else ''}."
-        )
-    notes += [f"{run.name} ({group.label}, seed {run.seed}) {run.state}." for run, group in kept if run.state]
-    devices = gather.exact_devices([run for run, _ in kept])
+    kept = [run for group in groups for run in group.runs]
+    devices = gather.exact_devices(kept)
     if not devices:
         notes.append("There are too many devices and measurements for one page: each device's own are left in the run folders.")
-    facts, blocks = zip(*(gather.run_facts(run, group.label, devices) for run, group in kept), strict=True)
-    drawn, of_run = networks([run for run, _ in kept])
+    data = [gather.data(run, devices) for run in kept]
+    drawn, of_run = networks(kept)
+    more = [{"columns": columns} | network for (columns, _), network in zip(data, of_run, strict=True)]
+    return contents(groups, notes, more, drawn), [block for _, block in data]
+
+
+def contents(
+    groups: Sequence[Group], notes: Sequence[str], more: Sequence[dict[str, Any]], networks: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """All that a page says; `more` is about each run."""
+    kept = [(run, group) for group in groups for run in group.runs]
+    differ = gather.differences([group.runs[0] for group in groups])
+    said = f"The runs differ in more than their method: {'; '.join(differ[:8])}{'; …' if len(differ) > 8 else ''}."
+    ended = [
+        f"{run.name} ({group.label}, seed {run.seed}) {run.state}." for run, group in kept if run.state and not run.running
+    ]
     names = dict.fromkeys(str(run.summary.get("name") or run.table.get("name", "study")) for run, _ in kept)
+    measures = [run.table.get("measure", {}) for run, _ in kept]
     return {
         "title": ", ".join(names),
-        "version": __version__,
-        "notes": notes,
+        "version": version("gossamer"),
+        "notes": [*([said] if differ else []), *notes, *ended],
         "words": gather.words(groups),
         "results": gather.results(groups),
         "targets": gather.targets(groups),
-        "accuracy_targets": sorted({t for run, _ in kept for t in run.table.get("measure", {}).get("accuracy_targets", [])}),
-        "loss_targets": sorted({t for run, _ in kept for t in run.table.get("measure", {}).get("loss_targets", [])}),
+        "accuracy_targets": sorted({t for measure in measures for t in measure.get("accuracy_targets", [])}),
+        "loss_targets": sorted({t for measure in measures for t in measure.get("loss_targets", [])}),
         "curves": gather.curves(groups),
-        "runs": [fact | network for fact, network in zip(facts, of_run, strict=True)],
-        "networks": drawn,
-    }, list(blocks)
+        "runs": [gather.run_facts(run, group.label) | facts for (run, group), facts in zip(kept, more, strict=True)],
+        "networks": list(networks),
+    }
 
 
 def networks(runs: Sequence[Told]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -74,18 +82,16 @@ def networks(runs: Sequence[Told]) -> tuple[list[dict[str, Any]], list[dict[str,
         if run.study is None or not run.metrics:
             keys.append(None)
             continue
-        halfway = run.study.measure.at != f"after_{run.study.algorithm.ends_with}"
+        halfway = measured_halfway(run.study)
         key = json.dumps([run.table["network"], halfway], sort_keys=True, default=str)
         wanted.setdefault(key, (run.study.network, halfway, set()))[2].update(run.metrics["round"].tolist())
         keys.append(key)
     drawn: dict[str, dict[str, Any]] = {}
     refused: dict[str, str] = {}
-    for key, (network, halfway, rounds) in wanted.items():
-        a_round = min(network.devices, links.MAX_DRAWN) ** 2 // (8 if network.directed else 16) + 1
-        most = max(2, min(_MAX_FRAMES, _LINK_BYTES // (a_round * len(wanted))))
-        known = np.array(sorted(rounds))
+    for key, (network, halfway, measured) in wanted.items():
+        rounds = shown_rounds(network, sorted(measured), len(wanted))
         try:
-            drawn[key] = links.frames(network, known[pack.evenly(len(known), most)].tolist(), halfway)
+            drawn[key] = links.Drawn(network, rounds, halfway).frames(rounds)
         except GossamerError as error:  # such as a trace that has become shorter
             refused[key] = str(error)
     places = {key: k for k, key in enumerate(drawn)}
@@ -94,6 +100,17 @@ def networks(runs: Sequence[Told]) -> tuple[list[dict[str, Any]], list[dict[str,
         why = run.why or refused.get(own or "", "nothing has been measured yet")
         of_run.append({"network": places[own]} if own in places else {"network": None, "why": why})
     return list(drawn.values()), of_run
+
+
+def measured_halfway(study: Study) -> bool:
+    return study.measure.at != f"after_{study.algorithm.ends_with}"
+
+
+def shown_rounds(network: Network, rounds: Sequence[int], networks: int) -> list[int]:
+    """As many of the rounds as there is room for, evenly chosen."""
+    a_round = min(network.devices, links.MAX_DRAWN) ** 2 // (8 if network.directed else 16) + 1
+    most = max(2, min(_MAX_FRAMES, _LINK_BYTES // (a_round * networks)))
+    return [rounds[k] for k in pack.evenly(len(rounds), most)]
 
 
 # -- one file ----------------------------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 STUDY, SAMPLES, AUTHORITY, OBSERVER, LINKS = "study.toml", "data.safetensors", "authority", "observer", "links.parquet"
 _PORT = 7447
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
+_YEARS = 3650.0  # days for which an authority signs
 _LISTED = 150  # neighbours, where there is no room for all
 _AGAIN = 2.0  # seconds after which a device says again how it is: for an observer who comes later
 
@@ -95,7 +96,7 @@ def _make(
     names, run = tuple(f"n{i}" for i in range(devices)), secrets.token_hex(16)
     write_atomically(folder / STUDY, spec.dumps(replace(study, network=Full(devices))).encode())
     if not fleet.insecure:
-        keys.make_authority(folder / AUTHORITY, study.name, days)
+        keys.make_authority(folder / AUTHORITY, study.name, max(days, _YEARS))  # so that certificates can be renewed
         keys.make_certificate(folder / OBSERVER, folder / AUTHORITY, OBSERVER, days)
     files = []
     for i, name in enumerate(names):

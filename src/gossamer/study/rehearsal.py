@@ -148,18 +148,20 @@ class Rehearsal:
 
     def stop(self, device: int) -> None:
         """Tell a device to leave, and wait until it has."""
-        self._end(device, signal.SIGTERM)
+        if code := self._end(device, signal.SIGTERM):
+            raise Lost(f"device {device} ended with exit code {code}: {_last_words(self.folder / f'n{device}' / LOG)}")
 
-    def _end(self, device: int, by: signal.Signals) -> None:
+    def _end(self, device: int, by: signal.Signals) -> int | None:
         with suppress(ProcessLookupError):
             os.kill(self.pid(device), by)
         process, connection = self._running.pop(device)
         if not wait([process.sentinel], _READY):
             process.kill()
             raise Lost(f"device {device} did not end")
+        connection.close()
         with _processes:
             process.join()
-        connection.close()
+            return process.exitcode
 
     def launch(self, device: int) -> None:
         """Start a device while the others go on: one that was killed, has left, or was absent."""

@@ -102,7 +102,13 @@ def run(
         if folder and not resumed:  # only now: what cannot be run leaves nothing behind
             folder.create(spec.dumps(study))
         told = Callbacks([*([Live()] if folder else []), *callbacks])
-        return _to_the_end(study, running, measured, folder, resumed, progress, say, keep_models, told)
+        try:
+            return _to_the_end(study, running, measured, folder, progress, say, keep_models, told)
+        except BaseException as error:
+            told.ended({"finished": False, "rounds": running.round, "failed": str(error) or type(error).__name__})
+            if folder and not resumed and running.round == 0:  # not even one round could be run
+                folder.discard()
+            raise
 
 
 def _to_the_end(
@@ -110,7 +116,6 @@ def _to_the_end(
     running: Engine,
     measured: _Measurements,
     folder: RunFolder | None,
-    resumed: bool,
     progress: Progress,
     say: Callable[[str], None],
     keep_models: bool,
@@ -185,11 +190,6 @@ def _to_the_end(
             if folder:
                 folder.write_metrics(measured.table())
             finish(diverged={"round": error.round, "device": error.device})
-            raise
-        except BaseException as error:
-            told.ended({"finished": False, "rounds": running.round, "failed": str(error) or type(error).__name__})
-            if folder and not resumed and running.round == 0:  # not even one round could be run
-                folder.discard()
             raise
     if running.round < study.rounds:
         save()

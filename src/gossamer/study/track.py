@@ -61,7 +61,9 @@ class Callbacks:
         self._tell("measured", row)
 
     def ended(self, summary: Mapping[str, Any]) -> None:
+        """Told once: what goes wrong after that is no news."""
         self._tell("ended", summary)
+        self._left.clear()
 
     def _tell(self, what: str, *facts: Any) -> None:
         for callback in self._left[:]:

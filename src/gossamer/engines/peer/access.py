@@ -169,7 +169,6 @@ def access(device: int | None, settings: Settings) -> dict[str, Any]:
     asking = ("declare_liveliness_subscriber", "liveliness_query")
     to_all = [
         allow("is alive", "egress", f"alive/{device}", "liveliness_token"),
-        allow("listens", "egress", f"from/*/to/{device}/*", "declare_subscriber"),
         allow("asks", "egress", "alive/*", *asking),
         allow("is asked", "ingress", "alive/*", *asking),
     ]
@@ -179,9 +178,10 @@ def access(device: int | None, settings: Settings) -> dict[str, Any]:
                 name,
                 *to_all,
                 allow(f"{name} is alive", "ingress", f"alive/{other}", "liveliness_token"),
-                allow(f"{name} listens", "ingress", f"from/*/to/{other}/*", "declare_subscriber"),
-                allow(f"{name} speaks", "ingress", f"from/{other}/to/{device}/*", "put"),
+                allow(f"{name} listens", "ingress", f"from/{device}/to/{other}/*", "declare_subscriber"),
                 allow(f"{name} hears", "egress", f"from/{device}/to/{other}/*", "put"),
+                allow(f"listens to {name}", "egress", f"from/{other}/to/{device}/*", "declare_subscriber"),
+                allow(f"{name} speaks", "ingress", f"from/{other}/to/{device}/*", "put"),
             )
     rules.give(
         settings.observer,

@@ -11,7 +11,7 @@ and no more are under way than the queue holds until the other side says what ca
     size      4 bytes    of the whole message; 0: no chunk and no number, only an answer
 
 All chunks of a message but the last have `CHUNK` bytes. An answer is due when `_ANSWER` batches have come, unless a chunk that
-goes the other way has said it by then. It has a queue of its own, in which it overtakes chunks; should that be full, which only
+goes the other way has said it by then. It has a queue of its own, so that it overtakes chunks; should that be full, which only
 one who floods and hears nothing can bring about, it is dropped: so an answer waits for nobody.
 """
 
@@ -37,7 +37,7 @@ _STUCK = 20.0  # seconds without an answer, though the link is alive, after whic
 class Line:
     """All about one neighbour: what waits to go there, what is under way, what is coming; and the thread that sends.
 
-    `put(chunk, header)` hands over a packet; without a chunk it is an answer, and must not wait.
+    `put(chunk, header)` hands over a packet, always in that thread; without a chunk it is an answer.
     """
 
     def __init__(self, put: Callable[[bytes, bytes], None], largest: int, outgoing: int) -> None:
@@ -91,12 +91,10 @@ class Line:
             self._answered(heard)
             if size == 0:
                 return None
-            message = self._taken(chunk, number, offset, size)
             self._owed += _batches(len(chunk))
-            answer = self._header(0, 0, 0) if self._owed >= _ANSWER else None
-        if answer is not None:
-            self._put(b"", answer)
-        return message
+            if self._owed >= _ANSWER:
+                self._changed.notify_all()
+            return self._taken(chunk, number, offset, size)
 
     def close(self, until: float) -> None:
         with self._changed:
@@ -113,9 +111,11 @@ class Line:
             self._put(*packet)
 
     def _next(self) -> tuple[bytes, bytes] | None:
-        """The next chunk, as soon as there is one that may go; None at the end."""
+        """The next packet, as soon as there is one that may go; None at the end."""
         with self._changed:
             while not self._closed:
+                if self._owed >= _ANSWER:
+                    return b"", self._header(0, 0, 0)
                 if not self._message and self._waiting:
                     self._message, self._offset, self._moved = self._waiting.popleft(), 0, time.monotonic()
                 batches = _batches(min(CHUNK, len(self._message) - self._offset))

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 import time
 from collections import Counter, deque
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "Zenoh", "access", "configuration"]
 
 _MOST_THREADS = 32
-_KEY = re.compile(r"/(?:alive|from)/(0|[1-9][0-9]{0,8})(?:/to/[0-9]+/[0-9a-f]+)?")
 
 
 class Zenoh:
@@ -62,6 +60,7 @@ class Zenoh:
         self._inbox: deque[tuple[int, bytes]] = deque()
         self._numbers = {name: other for other, name in enumerate(settings.names)}
         self._root = f"gossamer/{settings.run}"
+        self._keys = {f"{self._root}/alive/{other}": other for other in range(len(settings.names)) if other != device}
         self._changing = threading.Lock()  # the next four
         self._tokens: set[int] = set()
         self._links: Counter[tuple[int, str]] = Counter()  # by device and zenoh's id of its session
@@ -80,13 +79,18 @@ class Zenoh:
             self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(device, settings))))
         except zenoh.ZError as error:
             raise GossamerError(f"device {device} cannot listen on {', '.join(settings.listen)}: {error}") from None
-        control, priority = zenoh.CongestionControl, zenoh.Priority
-        self._as_chunk, self._as_answer = (control.BLOCK, priority.DATA), (control.DROP, priority.INTERACTIVE_HIGH)
+        self._voices: dict[int, _Voice] = {}  # each of the thread that speaks to that device
         # Called in zenoh's own thread, and soon done: a queue in between would have no bound. The token comes last: whoever
         # sees it can be heard.
         tokens, own, here = self._session.liveliness(), zenoh.handlers.Callback, self._session.zid()
         self._declared = (
-            self._session.declare_subscriber(f"{self._root}/from/*/to/{device}/{here}", own(self._heard, indirect=False)),
+            *(
+                # One for each: a key with a * would have to be looked for in all that anybody declares.
+                self._session.declare_subscriber(
+                    f"{self._root}/from/{other}/to/{device}/{here}", own(partial(self._heard, other), indirect=False)
+                )
+                for other in self._lines
+            ),
             self._session.info.declare_link_events_listener(own(self._link, indirect=False), history=True),
             tokens.declare_subscriber(f"{self._root}/alive/*", own(self._token, indirect=False), history=True),
             tokens.declare_token(f"{self._root}/alive/{device}"),
@@ -138,19 +142,15 @@ class Zenoh:
             self._session.close()
 
     def _put(self, to: int, chunk: bytes, header: bytes) -> None:
-        key = f"{self._root}/from/{self.device}/to/{to}/{self._used.get(to, 0)}"
-        control, priority = self._as_chunk if chunk else self._as_answer
-        self._session.put(key, chunk, attachment=header, express=True, congestion_control=control, priority=priority)
-
-    def _from(self, sample: zenoh.Sample) -> int | None:
-        """Whom a key names, if that is another device."""
-        found = _KEY.fullmatch(str(sample.key_expr).removeprefix(self._root))
-        return int(found[1]) if found and int(found[1]) in self._lines else None
+        session = self._used.get(to, "0")
+        if to not in self._voices or self._voices[to].session != session:
+            self._voices[to] = _Voice(self._session, f"{self._root}/from/{self.device}/to/{to}", session)
+        (self._voices[to].chunks if chunk else self._voices[to].answers).put(chunk, attachment=header)
 
     def _token(self, sample: zenoh.Sample) -> None:
         import zenoh
 
-        other = self._from(sample)
+        other = self._keys.get(str(sample.key_expr))
         if other is not None:
             with self._changing:
                 (self._tokens.add if sample.kind == zenoh.SampleKind.PUT else self._tokens.discard)(other)
@@ -177,9 +177,9 @@ class Zenoh:
             (self._alive.add if alive else self._alive.discard)(other)
             self._lines[other].set_alive(alive, new_link)
 
-    def _heard(self, sample: zenoh.Sample) -> None:
-        other, header = self._from(sample), sample.attachment
-        if other is None or header is None or len(header) != HEADER.size:
+    def _heard(self, other: int, sample: zenoh.Sample) -> None:
+        header = sample.attachment
+        if header is None or len(header) != HEADER.size:
             with self._arrived:
                 self._counts["refused"] += 1
             return
@@ -197,3 +197,16 @@ class Zenoh:
             self._inbox.append((other, message))
             self._counts.update({"received": 1, "bytes received": len(message)})
             self._arrived.notify()
+
+
+class _Voice:
+    """How to speak to a neighbour in a session of its: declared, so that what else is declared by anyone costs nothing here."""
+
+    def __init__(self, own: zenoh.Session, key: str, session: str) -> None:
+        from zenoh import CongestionControl, Priority
+
+        self.session, key = session, f"{key}/{session}"
+        self.chunks = own.declare_publisher(key, congestion_control=CongestionControl.BLOCK, express=True)
+        self.answers = own.declare_publisher(
+            key, congestion_control=CongestionControl.DROP, priority=Priority.INTERACTIVE_HIGH, express=True
+        )

@@ -39,11 +39,12 @@ export function smallMultiples(chosen) {
       `${quantity.label}: every picture goes from ${short(low * quantity.scale)} to ${short(high * quantity.scale)}${quantity.unit} upwards and from round ` +
       `${short(rounds[0])} to ${short(rounds.at(-1))} across; the grey line is the mean of all devices, the number the device's last value.` +
       (drawn.length < sorted.length ? ` ${drawn.length} of ${sorted.length} devices are drawn, the ${order === "number" ? "first" : "worst"} ones.` : "");
+    const focused = grid.contains(document.activeElement) ? document.activeElement.dataset.device : null;
     grid.replaceChildren(
       ...drawn.map((entry) =>
         el(
           "button",
-          { type: "button", class: "multiple", "aria-pressed": String(entry.device === selected), click: () => chosen(entry.device) },
+          { type: "button", class: "multiple", "data-device": entry.device, "aria-pressed": String(entry.device === selected), click: () => chosen(entry.device) },
           el("span", {}, `device ${entry.device}`, el("b", {}, `${short(last(entry) * quantity.scale, 3)}${quantity.unit}`)),
           svg(
             "svg",
@@ -54,6 +55,7 @@ export function smallMultiples(chosen) {
         ),
       ),
     );
+    if (focused != null) grid.querySelector(`[data-device="${focused}"]`)?.focus({ preventScroll: true });
   }
   return { node, show };
 }

@@ -81,7 +81,8 @@ export function curvesSection() {
   const charts = {};
   const about = el("p", { class: "about" });
   const node = section("curves", "Curves", about, controls, legend, grid);
-  let offered = "";
+  let offered = ""; // the axes and charts that are there
+  let named = ""; // the methods that the legend names
 
   const lineOf = (line, name) => {
     const y = line.y[name] ?? { mean: [], half: null };
@@ -125,18 +126,21 @@ export function curvesSection() {
       for (const name of panels) charts[name] ??= chart(QUANTITIES[name].label);
       grid.replaceChildren(...panels.map((name) => charts[name].node));
     }
-    legend.replaceChildren(
-      ...content.curves.map((line) =>
-        el("button", { type: "button", "aria-pressed": String(!state.hidden.has(line.label)), click: (event) => {
-          const hide = !state.hidden.has(line.label);
-          if (hide) state.hidden.add(line.label);
-          else state.hidden.delete(line.label);
-          event.currentTarget.setAttribute("aria-pressed", String(!hide));
-          draw();
-        } }, sample(line), el("span", {}, line.label)),
-      ),
-    );
+    const labels = JSON.stringify(content.curves.map((line) => line.label));
+    if (labels !== named) legend.replaceChildren(...content.curves.map(legendButton)); // else the focus stays where it is
+    named = labels;
     draw();
+  }
+
+  function legendButton(line) {
+    const toggle = (event) => {
+      const hide = !state.hidden.has(line.label);
+      if (hide) state.hidden.add(line.label);
+      else state.hidden.delete(line.label);
+      event.currentTarget.setAttribute("aria-pressed", String(!hide));
+      draw();
+    };
+    return el("button", { type: "button", "aria-pressed": String(!state.hidden.has(line.label)), click: toggle }, sample(line), el("span", {}, line.label));
   }
   return { node, update };
 }
@@ -149,6 +153,7 @@ export function networkSection(table, follow = false) {
   const state = { run: 0, quantity: null, frame: Infinity, device: null, order: "worst", scale: "all", playing: null };
   let content = null;
   let shown = null; // what is drawn now: the run's columns and its network, unpacked
+  let controlled = ""; // what the controls offer
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
   const controls = el("div", { class: "controls" });
   const slider = el("input", { type: "range", min: 0, step: 1, value: 0, input: () => (stop(), go(Number(slider.value))) });
@@ -234,12 +239,17 @@ export function networkSection(table, follow = false) {
       ? "There are no measurements of single devices in this run: they are kept of up to 1,000 devices."
       : `The network of this run is not shown: ${run.why ?? "none of its rounds has been measured yet"}.`;
     about.textContent = network ? description(network, frames, rounds) : "";
-    controls.replaceChildren(
-      menu("Run", content.runs.map((r, k) => [k, `${r.label}, seed ${r.seed}${r.finished ? "" : ` (${r.state})`}`]), state.run, (k) => (stop(), (state.run = Number(k)), draw())),
-      offered.length > 1 ? choices("Colour by", "quantity", offered.map((name) => [name, OF_DEVICES[name].short]), state.quantity, (name) => ((state.quantity = name), draw())) : "",
-      menu("Colours from", [["all", "lowest to highest of all rounds"], ["one", "lowest to highest of the round"]], state.scale, (scale) => ((state.scale = scale), draw())),
-      el("label", { class: "field" }, el("span", {}, "Device"), which),
-    );
+    const options = content.runs.map((r, k) => [k, `${r.label}, seed ${r.seed}${r.finished || r.state.startsWith("running") ? "" : ` (${r.state})`}`]);
+    const key = JSON.stringify([options, offered]);
+    if (key !== controlled) {
+      controlled = key;
+      controls.replaceChildren(
+        menu("Run", options, state.run, (k) => (stop(), (state.run = Number(k)), draw())),
+        offered.length > 1 ? choices("Colour by", "quantity", offered.map((name) => [name, OF_DEVICES[name].short]), state.quantity, (name) => ((state.quantity = name), draw())) : "",
+        menu("Colours from", [["all", "lowest to highest of all rounds"], ["one", "lowest to highest of the round"]], state.scale, (scale) => ((state.scale = scale), draw())),
+        el("label", { class: "field" }, el("span", {}, "Device"), which),
+      );
+    }
     which.max = (column?.devices ?? 1) - 1;
     if (!drawing.hidden) {
       const values = (round, device) => value(column, rowOf.get(round), device);

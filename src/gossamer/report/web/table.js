@@ -38,8 +38,11 @@ export function sortable(caption) {
     return k === 0 ? el("th", { scope: "row" }, ...inside) : el("td", { class: content.columns[k].number ? "number" : null }, ...inside);
   }
 
+  let headed = "";
   function show() {
-    head.replaceChildren(el("tr", {}, ...content.columns.map(heading)));
+    const wanted = JSON.stringify([content.columns, by, rising]);
+    if (wanted !== headed) head.replaceChildren(el("tr", {}, ...content.columns.map(heading))); // else the focus stays where it is
+    headed = wanted;
     const rows = by < 0 ? content.rows : [...content.rows].sort(compare);
     body.replaceChildren(...rows.map((row) => el("tr", {}, ...row.map(cell))));
   }

@@ -1,0 +1,435 @@
+"""`gossamer watch`: a local page that follows runs while they go. It only reads, and only answers this machine unless told.
+
+A run is followed by its live.jsonl (see `gossamer.study.live`), a fleet by the logs that its devices write.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import os
+import re
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from gossamer.engines.peer.node import LOG, STATUS
+from gossamer.errors import GossamerError, InputError
+from gossamer.network import Callback
+from gossamer.report import gather, pack
+from gossamer.report.gather import Told
+from gossamer.report.links import Drawn
+from gossamer.report.page import assemble, contents, measured_halfway, shown_rounds
+from gossamer.study import fleet
+from gossamer.study.live import NAME as LIVE
+
+_FRESH = 0.9  # seconds for which an answer is good
+_SILENT = 10.0  # seconds without news after which that is said
+_LOOKED_AT = 100  # rounds to come from which devices get their places
+_CONNECTIONS = 16
+_LOG_BYTES = 64_000_000
+
+
+# -- reading what is being written -------------------------------------------------------------------------------------------
+
+
+class Lines:
+    """The JSON objects of a file that grows: `new` gives those that have come since, and whether it was begun anew."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._at, self._file = path, 0, -1
+
+    def new(self) -> tuple[bool, list[dict[str, Any]]]:
+        with self._path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            anew = status.st_ino != self._file or status.st_size < self._at
+            self._at, self._file = 0 if anew else self._at, status.st_ino
+            file.seek(self._at)
+            content = file.read(_LOG_BYTES)
+        whole = content.rfind(b"\n") + 1  # a last line may be half written
+        self._at += whole
+        found = []
+        for line in content[:whole].splitlines():
+            with suppress(ValueError):
+                found.append(json.loads(line))
+        return anew, [line for line in found if isinstance(line, dict)]
+
+
+class RunFollower:
+    """One run folder, whatever its state."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lines = folder, Lines(folder / LIVE)
+        self._told = gather.read(folder)
+        self._seen = self._signature()
+        self._records: list[dict[str, Any]] = []
+        self._last: dict[str, Any] = {}
+
+    def told(self) -> Told:
+        try:
+            anew, lines = self._lines.new()
+        except FileNotFoundError:  # it is over, or has not begun
+            self._records, self._last = [], {}
+            if self._signature() != self._seen:
+                self._seen, self._told = self._signature(), gather.read(self._folder)
+            return replace(self._told, running=None)
+        if anew:
+            self._records = []
+        self._records += [line["record"] for line in lines if isinstance(line.get("record"), dict)]
+        self._last = lines[-1] if lines else self._last
+        now = {"round": self._last.get("round", 0), "rounds": self._told.table.get("rounds"), "left": self._last.get("left")}
+        now["silent"] = time.time() - (self._folder / LIVE).stat().st_mtime
+        return replace(self._told, metrics=_columns(self._records), summary={}, running=now)
+
+    def _signature(self) -> list[tuple[int, int]]:
+        found = []
+        for name in ("summary.json", "metrics.parquet"):
+            with suppress(FileNotFoundError):
+                status = (self._folder / name).stat()
+                found.append((status.st_mtime_ns, status.st_size))
+        return found
+
+
+def _columns(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Records as columns; what a record lacks is not a number there."""
+    names = dict.fromkeys(name for record in records for name in record)
+    columns: dict[str, Any] = {}
+    for name in names:
+        values = [record.get(name) for record in records]
+        if name.startswith("device_"):
+            devices = max(len(v) for v in values if v is not None)
+            values = [v if v is not None else [None] * devices for v in values]
+        columns[name] = np.array(values, dtype=np.int64 if name in ("round", "messages", "bytes") else np.float64)
+    return columns
+
+
+class FleetFollower:
+    """A fleet's folder, with those of its devices in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._base = replace(gather.read(folder, fleet.STUDY), summary={})
+        files = sorted(folder.glob("n*.toml"), key=lambda path: (len(path.name), path.name))
+        self._devices = [fleet.read_device(path) for path in files]
+        self._logs = [Lines(device.folder / LOG) for device in self._devices]
+        self._met: dict[int, set[tuple[int, int]]] = {}
+        self._scores: list[dict[int, tuple[float, float]]] = [{} for _ in self._devices]
+        self._sent: list[dict[int, tuple[int, int]]] = [{} for _ in self._devices]
+        self.changed: set[int] = set()
+        if self._base.study is not None:
+            network = Callback(len(self._devices), lambda t: sorted(self._met.get(t + 1, ())))
+            self._base = replace(self._base, study=replace(self._base.study, network=network))
+
+    def told(self) -> Told:
+        for i, lines in enumerate(self._logs):
+            with suppress(FileNotFoundError):  # it has not begun
+                for line in lines.new()[1]:
+                    self._take(i, line)
+        statuses = self._statuses()
+        rounds = int(self._base.table.get("rounds", 0))
+        done = [int(status.get("round", 0)) for status in statuses]
+        over = bool(statuses) and all(status.get("doing") in ("done", "stopped", "diverged") for status in statuses)
+        first = self._devices[0]
+        left = max(0.0, first.started() + rounds * first.fleet.slot - time.time())
+        now = {"round": max(done, default=0), "rounds": rounds, "left": left, "silent": 0.0}
+        summary = {"finished": over and min(done) >= rounds, "rounds": max(done, default=0)}
+        return replace(self._base, metrics=self._metrics(), summary=summary, running=None if over else now)
+
+    def _take(self, i: int, line: dict[str, Any]) -> None:
+        t = line.get("round")
+        if not isinstance(t, int):
+            return
+        for j in line.get("met", ()):
+            if isinstance(j, int) and 0 <= j < len(self._devices) and j != i:
+                self._met.setdefault(t, set()).add((min(i, j), max(i, j)))
+                self.changed.add(t)
+        self._sent[i][t] = int(line.get("messages", 0)), int(line.get("bytes", 0))
+        if "loss" in line:
+            self._scores[i][t] = float(line.get("accuracy", np.nan)), float(line["loss"])
+
+    def _metrics(self) -> dict[str, Any]:
+        """One row a round that somebody has measured; who was away then stands as it was last."""
+        rounds = sorted({t for scores in self._scores for t in scores})
+        if not rounds:
+            return {}
+        scores = np.stack([_held(own, rounds, 2) for own in self._scores], axis=1)  # [rounds, devices, 2]
+        sent = np.stack([_held(own, rounds, 2) for own in self._sent], axis=1)
+        accuracy, loss = scores[..., 0], scores[..., 1]
+        with np.errstate(all="ignore"):
+            table = {
+                "round": np.array(rounds),
+                "accuracy": _over_known(np.nanmean, accuracy),
+                "accuracy_worst": _over_known(np.nanmin, accuracy),
+                "loss": _over_known(np.nanmean, loss),
+                "loss_worst": _over_known(np.nanmax, loss),
+                "messages": np.nansum(sent[..., 0], axis=1).astype(np.int64),
+                "bytes": np.nansum(sent[..., 1], axis=1).astype(np.int64),
+            }
+        return table | {"device_accuracy": accuracy, "device_loss": loss}
+
+    def _statuses(self) -> list[dict[str, Any]]:
+        found = []
+        for device in self._devices:
+            with suppress(OSError, ValueError):
+                status = json.loads((device.folder / STATUS).read_bytes())
+                if isinstance(status, dict):
+                    found.append(status)
+        return found
+
+    def rows(self) -> dict[str, Any]:
+        """How every device is, as a table."""
+        headings = ("device", "doing", "round", "accuracy", "loss", "sees", "sent", "last word")
+        columns = [{"label": label, "unit": "", "number": label not in ("device", "doing")} for label in headings]
+        columns[3]["unit"], columns[6]["unit"], columns[7]["unit"] = "%", "MB", "ago"
+        rows = []
+        for status in self._statuses():
+            number = int(status.get("device", -1))
+            sent = self._sent[number] if 0 <= number < len(self._sent) else {}
+            last = sent[max(sent)][1] * 1e-6 if sent else 0.0
+            ago = max(0.0, time.time() - float(status.get("time", 0)))
+            accuracy, loss = status.get("accuracy"), status.get("loss")
+            rows.append(
+                [
+                    {"text": f"n{number}", "value": number},
+                    {"text": str(status.get("doing", "")), "value": str(status.get("doing", ""))},
+                    {"text": str(status.get("round", 0)), "value": status.get("round", 0)},
+                    {"text": "–" if accuracy is None else f"{100 * accuracy:.2f}", "value": accuracy},
+                    {"text": "–" if loss is None else f"{loss:.3f}", "value": loss},
+                    {"text": str(len(status.get("near", ()))), "value": len(status.get("near", ()))},
+                    {"text": f"{last:.1f}", "value": last},
+                    {"text": f"{ago:.0f} s", "value": round(ago)},
+                ]
+            )
+        return {"columns": columns, "rows": rows}
+
+
+def _held(known: dict[int, tuple[float, ...]] | dict[int, Any], rounds: Sequence[int], width: int) -> Any:
+    """What was known last at each of the rounds; not a number before the first."""
+    times = sorted(known)
+    table = np.array([known[t] for t in times], dtype=float).reshape(-1, width)
+    at = np.searchsorted(times, rounds, side="right")
+    return np.vstack([np.full((1, width), np.nan), table])[at]
+
+
+def _over_known(of: Any, values: Any) -> Any:
+    known = np.isfinite(values).any(axis=1)
+    found = np.full(len(values), np.nan)
+    found[known] = of(values[known], axis=1)
+    return found
+
+
+# -- what the page is told ---------------------------------------------------------------------------------------------------
+
+
+class Watch:
+    """Everything about a folder, ready for the page: a run, several runs, or a fleet."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._followers: dict[Path, RunFollower | FleetFollower] = {}
+        self._drawn: dict[str, Drawn] = {}
+        self._lock = threading.Lock()
+        self._when, self._body, self._tag = 0.0, b"", ""
+        self._runs: list[Told] = []
+        self.title = ""
+        self.content()  # so that what cannot be watched is refused at once
+
+    def content(self) -> tuple[bytes, str]:
+        """What there is to show, and a tag that changes with it."""
+        with self._lock:
+            if time.monotonic() - self._when >= _FRESH:
+                content = self._look()
+                self.title = content["title"]
+                self._body = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
+                self._tag = f'"{hashlib.blake2b(self._body, digest_size=12).hexdigest()}"'
+                self._when = time.monotonic()
+            return self._body, self._tag
+
+    def data(self, k: int) -> bytes | None:
+        """One run's measurements, those of single devices too."""
+        with self._lock:
+            if not 0 <= k < len(self._runs):
+                return None
+            run = self._runs[k]
+        columns, block = gather.data(run)
+        return json.dumps({"columns": columns, "rows": len(run.metrics.get("round", ())), "block": block}).encode()
+
+    def _look(self) -> dict[str, Any]:
+        told = [follower.told() for follower in self._all()]
+        groups, notes = gather.grouped(told)
+        self._runs = [run for group in groups for run in group.runs]
+        networks: dict[str, dict[str, Any]] = {}
+        more = []
+        for run in self._runs:
+            key, drawn = self._network(run)
+            if drawn:
+                networks[key] = drawn
+            place = list(networks).index(key) if drawn else None
+            more.append({"network": place, "why": run.why or "nothing has been measured yet", "progress": _progress(run)})
+        content = contents(groups, notes, more, list(networks.values()))
+        fleets = [f.rows() for f in self._followers.values() if isinstance(f, FleetFollower)]
+        return content | {"fleet": fleets[0] if fleets else None}
+
+    def _all(self) -> list[RunFollower | FleetFollower]:
+        """A follower for each run; runs may come while we look."""
+        if (self._folder / fleet.STUDY).is_file() and any(self._folder.glob("n*.toml")):
+            if self._folder not in self._followers:
+                self._followers[self._folder] = FleetFollower(self._folder)
+        else:
+            for path in gather.folders([self._folder]):
+                if path not in self._followers:
+                    self._followers[path] = RunFollower(path)
+        return list(self._followers.values())
+
+    def _network(self, run: Told) -> tuple[str, dict[str, Any] | None]:
+        if run.study is None or not run.metrics:
+            return "", None
+        halfway = measured_halfway(run.study)
+        key = json.dumps([run.table.get("network"), halfway, run.name], sort_keys=True, default=str)
+        column = next((run.metrics[name] for name in run.metrics if name.startswith("device_")), None)
+        if column is None:
+            return key, None
+        known = run.metrics["round"][np.isfinite(column).any(axis=1)].tolist()
+        with suppress(GossamerError):  # a network that cannot be drawn is no reason to stop
+            if key not in self._drawn:
+                rounds = 0 if isinstance(run.study.network, Callback) else run.study.rounds  # of a fleet nobody knows them yet
+                self._drawn[key] = Drawn(run.study.network, pack.evenly(rounds, _LOOKED_AT).tolist(), halfway)
+            follower = self._followers.get(self._folder)
+            if isinstance(follower, FleetFollower):
+                for t in follower.changed:
+                    self._drawn[key].forget(t)
+                follower.changed.clear()
+            return key, self._drawn[key].frames(shown_rounds(run.study.network, known, 1)) if known else None
+        return key, None
+
+
+def _progress(run: Told) -> dict[str, Any]:
+    total = run.table.get("rounds") or 0
+    done = run.running["round"] if run.running else run.summary.get("rounds", 0)
+    facts = {"done": done, "of": total, "left": None, "silent": None, "going": run.running is not None}
+    if run.running:
+        left, silent = run.running["left"], run.running["silent"]
+        facts |= {"left": None if left is None else round(left), "silent": round(silent) if silent > _SILENT else None}
+    newest = {}
+    for name in ("accuracy", "loss", "distance"):
+        if run.has(name):
+            newest[name] = float(f"{run.metrics[name][-1]:.4g}") if np.isfinite(run.metrics[name][-1]) else None
+    return facts | newest
+
+
+# -- the server --------------------------------------------------------------------------------------------------------------
+
+
+class Server(ThreadingHTTPServer):
+    """Answers GET for the page and its numbers, from who is meant to ask; nothing else.
+
+    with Server(Path("runs/a")) as server: print(server.url); server.serve_forever()
+    """
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.watch = Watch(folder)
+        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            super().__init__((host, port), _Handler)
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise InputError("port", f"{host}:{port}", f"an address of this machine that is free ({reason})") from None
+        self._anywhere = host in ("", "0.0.0.0", "::")
+        self._names = {"localhost", "127.0.0.1", "::1", host.lower(), socket.gethostname().lower()}
+
+    @property
+    def url(self) -> str:
+        host, port = self.server_address[0], self.server_address[1]
+        host = host.decode() if isinstance(host, bytes) else host
+        name = "127.0.0.1" if self._anywhere else f"[{host}]" if ":" in host else host
+        return f"http://{name}:{port}/"
+
+    def is_meant(self, host: str | None) -> bool:
+        """Whether a request names this server: a foreign site whose name points here must not read along."""
+        try:
+            name = urlsplit(f"//{host or ''}").hostname or ""
+        except ValueError:
+            return False
+        if name in self._names:
+            return True
+        with suppress(ValueError):
+            return self._anywhere and bool(ipaddress.ip_address(name))
+        return False
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A reader that goes away in the middle is no error of ours."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    timeout = 10
+    server_version, sys_version = "gossamer", ""
+
+    def do_GET(self) -> None:
+        if not self.server.is_meant(self.headers.get("Host")):
+            self._answer(HTTPStatus.MISDIRECTED_REQUEST, b"this server is not known by that name\n", "text/plain")
+            return
+        try:
+            self._find()
+        except GossamerError as error:
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n".encode(), "text/plain")
+
+    def _find(self) -> None:
+        data = re.fullmatch(r"/data/(\d{1,4})\.json", self.path)
+        if self.path == "/":
+            body, _ = self.server.watch.content()
+            page = assemble("live", self.server.watch.title, json.loads(body), connect="'self'")
+            self._answer(HTTPStatus.OK, page.encode(), "text/html")
+        elif self.path == "/content.json":
+            body, tag = self.server.watch.content()
+            same = self.headers.get("If-None-Match") == tag
+            self._answer(HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK, b"" if same else body, "application/json", tag)
+        elif data and (found := self.server.watch.data(int(data[1]))) is not None:
+            self._answer(HTTPStatus.OK, found, "application/json")
+        else:
+            self._answer(HTTPStatus.NOT_FOUND, b"there is nothing here\n", "text/plain")
+
+    def _answer(self, status: HTTPStatus, body: bytes, kind: str, tag: str = "") -> None:
+        self.send_response(status)
+        headers = {
+            "Content-Type": f"{kind}; charset=utf-8",
+            "Content-Length": str(len(body)),
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "X-Frame-Options": "DENY",
+            **({"ETag": tag} if tag else {}),
+        }
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the terminal is the user's."""
