@@ -30,7 +30,7 @@ wheel: .venv/dev
 
 # The documentation, to be read from site/index.html without a network.
 docs: .venv/dev
-	$(BIN)/mkdocs build --strict --quiet --site-dir site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 
 bench: .venv/dev
 	$(BIN)/python benchmarks/speed.py

@@ -159,9 +159,7 @@ def api(words: str) -> str:
     shown = []
     for word in words.split():
         names = sorted(gossamer._ROOMS.get(word, "").split(), key=str.lower)
-        shown += [f"::: gossamer.{word}.{name}" for name in names]
-        if not names:
-            shown.append(f"::: gossamer.{word}\n    options: {{ show_root_heading: false, show_root_toc_entry: false }}")
+        shown += [f"::: gossamer.{word}.{name}" for name in names] or [f"::: gossamer.{word}"]
     return "\n\n".join(shown)
 
 

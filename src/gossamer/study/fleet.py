@@ -176,13 +176,9 @@ def _write_samples(plan: Plan, device: int, path: Path) -> None:
 # -- on a device -------------------------------------------------------------------------------------------------------------
 
 
-def plan_of(device: Device) -> Plan:
+def plan_of(device: Device, study: Study | None = None) -> Plan:
     """What a device does: the study's method on its own samples."""
-    if not device.study.exists():
-        raise DataError(f"{device.study} is missing: every device has it from the fleet's folder")
-    study, *more = spec.studies(spec.read(device.study))
-    if more:
-        raise InputError("algorithm", f"{1 + len(more)} of them", "one [algorithm]")
+    study = study or _study_of(device)
     own = next((path for path in (device.folder / SAMPLES, device.folder / "data.npz") if path.exists()), None)
     if own is None:
         raise DataError(f"{device.folder / SAMPLES} is missing: put the device's own x, y, x_test and y_test there")
@@ -203,21 +199,34 @@ def plan_of(device: Device) -> Plan:
     return Plan(task, Full(devices), study.algorithm, study.rounds, study.seed, measure, study.dtype, "cpu", study.threads or 1)
 
 
+def _study_of(device: Device) -> Study:
+    if not device.study.exists():
+        raise DataError(f"{device.study} is missing: every device has it from the fleet's folder")
+    study, *more = spec.studies(spec.read(device.study))
+    if more:
+        raise InputError("algorithm", f"{1 + len(more)} of them", "one [algorithm]")
+    return study
+
+
 def live(
     device: Device,
     stopped: threading.Event,
     started: Callable[[], float] | None = None,
     told: Callable[[dict[str, Any]], None] = lambda status: None,
+    study: Study | None = None,
 ) -> bool:
     """Be a device, until the rounds are done or it is to stop; whether they are done.
 
-    `started` is asked, once the device is ready, when round 0 begins; else its file says so.
+    `started` is asked, once the device is ready, when round 0 begins; else its file says so. `study` takes the place of the
+    spec beside that file, where it has parts that were made in Python: a model of one's own.
+
+        live(read_device(Path("n3.toml")), threading.Event(), study=study)
     """
     try:
         from gossamer.engines.peer.zenoh import Settings, Zenoh
     except ImportError:
         raise MissingExtra("peer", "the runtime for devices") from None
-    plan, fleet = plan_of(device), device.fleet
+    plan, fleet = plan_of(device, study), device.fleet
     worker = node.worker_of(plan, device.device)
     plan = replace(plan, task=_forgotten(plan.task))  # the worker has the samples: once is enough for a small device
     settings = Settings(
@@ -310,10 +319,11 @@ class _Met(Network):
         return Links.of(self.devices, self.pairs.get(t, []))
 
 
-def collect(folder: Path, out: Path) -> Collected:
+def collect(folder: Path, out: Path, study: Study | None = None) -> Collected:
     """Gather what the devices of a fleet have kept into an ordinary run folder.
 
-    Devices that are not there are left out. One that was away when others were measured stands as it was last.
+    Devices that are not there are left out. One that was away when others were measured stands as it was last. `study`: as in
+    `live`.
     """
     files = sorted(folder.glob("n*.toml"), key=lambda path: (len(path.name), path.name))
     if not files:
@@ -324,7 +334,7 @@ def collect(folder: Path, out: Path) -> Collected:
     missing = [d.name for d in devices if d not in here]
     if not here:
         raise DataError(f"no device in {folder} has come to its end: copy their folders back, or wait for them")
-    (study,) = spec.studies(spec.read(devices[0].study))
+    study = study or _study_of(devices[0])
     records = _records([logs[d.device] for d in here], [d.folder for d in here], study)
     if out.exists() and any(out.iterdir()):
         raise DataError(f"{out} is there already and not empty: give another name by --out")

@@ -106,7 +106,12 @@ def configuration(device: int | None, settings: Settings) -> dict[str, Any]:
         },
         "transport": {
             "link": link,
-            "unicast": {"open_timeout": 2 * lease, "accept_timeout": 2 * lease},
+            "unicast": {
+                "open_timeout": 2 * lease,
+                "accept_timeout": 2 * lease,
+                # Each device twice, for it may come back before its end was noticed; and observers.
+                "max_sessions": 2 * len(settings.names) + 8,
+            },
             "shared_memory": {"enabled": False},
         },
     }

@@ -184,8 +184,10 @@ class Zenoh:
                 self._counts["refused"] += 1
             return
         message = self._lines[other].heard(sample.payload.to_bytes(), *HEADER.unpack(header.to_bytes()))
-        if message is None:
-            return
+        if message is not None:
+            self._came(other, message)
+
+    def _came(self, other: int, message: bytes) -> None:
         with self._arrived:
             # Bounded for each sender: a flood from one does not push out what others say.
             own = [entry for entry in self._inbox if entry[0] == other]

@@ -47,12 +47,15 @@ export function chart(title) {
     const main = lines.some((line) => line.mean.length) ? lines : lines.flatMap((line) => line.early);
     const across = extent(main.map((line) => line.x)) ?? [0, 1];
     const means = main.flatMap(({ mean, half }) =>
-      half ? [mean, mean.map((v, k) => v == null ? null : v + half[k]), mean.map((v, k) => v == null ? null : v - half[k])] : [mean],
+      half
+        ? [mean, mean.map((v, k) => (v == null ? null : v + half[k])), mean.map((v, k) => (v == null ? null : v - half[k]))]
+        : [mean],
     );
     let [low, high] = extent(y.log ? means.map((list) => list.filter((v) => v > 0)) : means) ?? [y.log ? 0.1 : 0, 1];
     if (y.zero && !y.log) low = Math.min(0, low);
     if (y.most != null) [low, high] = [Math.max(0, low), Math.min(y.most, high)];
-    if (low === high) [low, high] = y.log ? [low / 2, high * 2] : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
+    if (low === high)
+      [low, high] = y.log ? [low / 2, high * 2] : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
     return { across, low, high };
   }
 
@@ -90,36 +93,72 @@ export function chart(title) {
     };
     const band = ({ x: xs, mean, half }) => {
       const known = xs.map((_, k) => k).filter((k) => inside(mean[k]) && half[k] != null);
-      const edge = (k, sign) => `${px(xs[k]).toFixed(1)} ${py(Math.max(mean[k] + sign * half[k], y.log ? low / 10 : -Infinity)).toFixed(1)}`;
-      return known.length ? `M${known.map((k) => edge(k, 1)).join("L")}L${known.reverse().map((k) => edge(k, -1)).join("L")}Z` : "";
+      const edge = (k, sign) =>
+        `${px(xs[k]).toFixed(1)} ${py(Math.max(mean[k] + sign * half[k], y.log ? low / 10 : -Infinity)).toFixed(1)}`;
+      return known.length
+        ? `M${known.map((k) => edge(k, 1)).join("L")}L${known
+            .reverse()
+            .map((k) => edge(k, -1))
+            .join("L")}Z`
+        : "";
     };
     const marksOn = (line, k) => {
       const step = Math.max(1, Math.floor(line.x.length / 6));
       const first = Math.floor((step * ((k % lines.length) + 0.5)) / lines.length); // each line its own, so that they do not hide one another
       const places = line.x.map((_, i) => i).filter((i) => i % step === first && inside(line.mean[i]));
-      return places.map((i) => svg("path", { d: MARKS[line.colour], class: `mark c${line.colour}`, transform: `translate(${px(line.x[i]).toFixed(1)} ${py(line.mean[i]).toFixed(1)})` }));
+      return places.map((i) =>
+        svg("path", {
+          d: MARKS[line.colour],
+          class: `mark c${line.colour}`,
+          transform: `translate(${px(line.x[i]).toFixed(1)} ${py(line.mean[i]).toFixed(1)})`,
+        }),
+      );
     };
     const end = (line) => {
       const last = line.mean.findLastIndex(inside);
       if (last < 0 || !line.ended) return null;
       const place = Math.min(Math.max(py(line.mean[last]), TOP), TOP + inner);
-      return svg("path", { d: "M-5 -5L5 5M-5 5L5 -5", class: `end c${line.colour}`, transform: `translate(${px(line.x[last]).toFixed(1)} ${place.toFixed(1)})` }, svg("title", {}, `${line.label}: ${line.ended}`));
+      return svg(
+        "path",
+        {
+          d: "M-5 -5L5 5M-5 5L5 -5",
+          class: `end c${line.colour}`,
+          transform: `translate(${px(line.x[last]).toFixed(1)} ${place.toFixed(1)})`,
+        },
+        svg("title", {}, `${line.label}: ${line.ended}`),
+      );
     };
 
     const rows = marks.map((v, k) => {
       const h = py(y.log ? v : v / y.scale);
-      return svg("g", {}, svg("path", { d: `M${left} ${h.toFixed(1)}H${right}`, class: "grid" }), svg("text", { x: left - 7, y: h + 4, "text-anchor": "end" }, texts[k]));
+      return svg(
+        "g",
+        {},
+        svg("path", { d: `M${left} ${h.toFixed(1)}H${right}`, class: "grid" }),
+        svg("text", { x: left - 7, y: h + 4, "text-anchor": "end" }, texts[k]),
+      );
     });
     const below = ticks(across[0], across[1], (right - left) / 80);
     const columns = below.values.map((v) => {
       const text = below.text(v);
       const half = 3.5 * text.length;
       const anchor = px(v) + half > width ? "end" : "middle"; // the last one does not stick out
-      return svg("g", {}, svg("path", { d: `M${px(v).toFixed(1)} ${TOP + inner}v4`, class: "axis" }), svg("text", { x: anchor === "end" ? width - 1 : px(v), y: TOP + inner + 20, "text-anchor": anchor }, text));
+      return svg(
+        "g",
+        {},
+        svg("path", { d: `M${px(v).toFixed(1)} ${TOP + inner}v4`, class: "axis" }),
+        svg("text", { x: anchor === "end" ? width - 1 : px(v), y: TOP + inner + 20, "text-anchor": anchor }, text),
+      );
     });
-    const wanted = targets.filter((t) => t > low && t < high).map((t) =>
-      svg("path", { d: `M${left} ${py(t).toFixed(1)}H${right}`, class: "target" }, svg("title", {}, `target ${short(t * y.scale)}`)),
-    );
+    const wanted = targets
+      .filter((t) => t > low && t < high)
+      .map((t) =>
+        svg(
+          "path",
+          { d: `M${left} ${py(t).toFixed(1)}H${right}`, class: "target" },
+          svg("title", {}, `target ${short(t * y.scale)}`),
+        ),
+      );
     picture.replaceChildren(
       svg(
         "svg",
@@ -134,7 +173,9 @@ export function chart(title) {
           "g",
           { "clip-path": `url(#${clip})` },
           ...lines.filter((line) => line.half).map((line) => svg("path", { d: band(line), class: `band c${line.colour}` })),
-          ...lines.flatMap((line) => line.early).map((line) => svg("path", { d: path(line.x, line.mean), class: `line early c${line.colour}` })),
+          ...lines
+            .flatMap((line) => line.early)
+            .map((line) => svg("path", { d: path(line.x, line.mean), class: `line early c${line.colour}` })),
           ...lines.map((line) => svg("path", { d: path(line.x, line.mean), ...stroke(line) })),
           ...lines.flatMap(marksOn),
         ),
@@ -157,10 +198,15 @@ export function chart(title) {
       .filter((line) => line.x.length)
       .map((line) => [line, line.x.reduce((best, v, k) => (Math.abs(v - at) < Math.abs(line.x[best] - at) ? k : best), 0)])
       .sort(([a, i], [b, j]) => (b.mean[j] ?? -Infinity) - (a.mean[i] ?? -Infinity));
-    const value = (line, k) => `${short(line.mean[k] == null ? null : line.mean[k] * y.scale)}${line.half?.[k] != null ? ` ± ${short(line.half[k] * y.scale, 2)}` : ""}`;
+    const value = (line, k) =>
+      `${short(line.mean[k] == null ? null : line.mean[k] * y.scale)}${line.half?.[k] != null ? ` ± ${short(line.half[k] * y.scale, 2)}` : ""}`;
     readout.replaceChildren(
       el("div", {}, `${x.label}: ${short(at)}`),
-      ...found.slice(0, 10).map(([line, k]) => el("div", { class: "value" }, sample(line), el("span", {}, line.label), el("b", {}, value(line, k)))),
+      ...found
+        .slice(0, 10)
+        .map(([line, k]) =>
+          el("div", { class: "value" }, sample(line), el("span", {}, line.label), el("b", {}, value(line, k))),
+        ),
     );
     const pixel = picture.toPixel(at);
     cross.setAttribute("d", `M${pixel.toFixed(1)} ${TOP}V${picture.firstChild.viewBox.baseVal.height - BOTTOM}`);
@@ -200,7 +246,9 @@ export function chart(title) {
 
   function describe() {
     const { lines, x, y } = content;
-    const last = lines.filter((l) => l.mean.length).map((l) => `${l.label} ends at ${short(l.mean.at(-1) == null ? null : l.mean.at(-1) * y.scale)}`);
+    const last = lines
+      .filter((l) => l.mean.length)
+      .map((l) => `${l.label} ends at ${short(l.mean.at(-1) == null ? null : l.mean.at(-1) * y.scale)}`);
     return `${y.label}, by ${x.label}. ${last.join("; ")}. The arrow keys read values.`;
   }
   return { node, update };

@@ -2,7 +2,7 @@
 import { el, svg } from "./elements.js";
 import { short } from "./numbers.js";
 
-export const MOST_DEVICES = 120;
+const MOST_DEVICES = 120;
 const WIDTH = 120;
 const HEIGHT = 52;
 
@@ -32,19 +32,29 @@ export function smallMultiples(chosen) {
     const py = (v) => HEIGHT - 2 - ((v - low) / (high - low || 1)) * (HEIGHT - 4);
     const last = ({ values }) => values.findLast((v) => v != null && !Number.isNaN(v)) ?? NaN;
     const sign = quantity.rising ? 1 : -1;
-    const sorted = [...devices].sort((a, b) => (order === "number" ? a.device - b.device : sign * (last(a) - last(b)) || a.device - b.device));
+    const sorted = [...devices].sort((a, b) =>
+      order === "number" ? a.device - b.device : sign * (last(a) - last(b)) || a.device - b.device,
+    );
     const drawn = sorted.slice(0, MOST_DEVICES);
     const average = path(rounds, mean, px, py);
     about.textContent =
       `${quantity.label}: every picture goes from ${short(low * quantity.scale)} to ${short(high * quantity.scale)}${quantity.unit} upwards and from round ` +
       `${short(rounds[0])} to ${short(rounds.at(-1))} across; the grey line is the mean of all devices, the number the device's last value.` +
-      (drawn.length < sorted.length ? ` ${drawn.length} of ${sorted.length} devices are drawn, the ${order === "number" ? "first" : "worst"} ones.` : "");
+      (drawn.length < sorted.length
+        ? ` ${drawn.length} of ${sorted.length} devices are drawn, the ${order === "number" ? "first" : "worst"} ones.`
+        : "");
     const focused = grid.contains(document.activeElement) ? document.activeElement.dataset.device : null;
     grid.replaceChildren(
       ...drawn.map((entry) =>
         el(
           "button",
-          { type: "button", class: "multiple", "data-device": entry.device, "aria-pressed": String(entry.device === selected), click: () => chosen(entry.device) },
+          {
+            type: "button",
+            class: "multiple",
+            "data-device": entry.device,
+            "aria-pressed": String(entry.device === selected),
+            click: () => chosen(entry.device),
+          },
           el("span", {}, `device ${entry.device}`, el("b", {}, `${short(last(entry) * quantity.scale, 3)}${quantity.unit}`)),
           svg(
             "svg",

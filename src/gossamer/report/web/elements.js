@@ -34,7 +34,11 @@ export function choices(legend, name, options, chosen, choose) {
 
 /** A labelled menu. */
 export function menu(label, options, chosen, choose) {
-  const select = el("select", { change: () => choose(select.value) }, ...options.map(([value, text]) => el("option", { value }, text)));
+  const select = el(
+    "select",
+    { change: () => choose(select.value) },
+    ...options.map(([value, text]) => el("option", { value }, text)),
+  );
   select.value = chosen;
   return el("label", { class: "field" }, el("span", {}, label), select);
 }

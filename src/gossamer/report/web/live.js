@@ -14,7 +14,10 @@ async function table(k) {
   if (unpacked.get(k)?.rows !== rows || content.runs[k].progress.going) {
     const answer = await (await fetch(`data/${k}.json`)).json();
     content.runs[k].rows = answer.rows; // it may have gone on meanwhile
-    unpacked.set(k, { rows: answer.rows, table: answer.rows ? await columns(answer.columns, answer.rows, answer.block) : new Map() });
+    unpacked.set(k, {
+      rows: answer.rows,
+      table: answer.rows ? await columns(answer.columns, answer.rows, answer.block) : new Map(),
+    });
   }
   return unpacked.get(k).table;
 }
@@ -28,11 +31,24 @@ const results = resultsSection();
 const curves = curvesSection();
 const network = networkSection(table, true);
 const noted = el("div");
-const sections = [progressPart, ...(content.fleet ? [devicesPart] : []), curves.node, network.node, results.node, wordsSection(content.words)];
+const sections = [
+  progressPart,
+  ...(content.fleet ? [devicesPart] : []),
+  curves.node,
+  network.node,
+  results.node,
+  wordsSection(content.words),
+];
 document.body.append(
   el("header", {}, el("p", { class: "brand" }, "gossamer watch"), el("h1", {}, content.title), contents(sections)),
   el("main", {}, noted, ...sections),
-  el("footer", {}, "Read from the run folder of this machine, once a second. ", el("code", {}, "gossamer report"), " makes a page to keep, with the exact data."),
+  el(
+    "footer",
+    {},
+    "Read from the run folder of this machine, once a second. ",
+    el("code", {}, "gossamer report"),
+    " makes a page to keep, with the exact data.",
+  ),
 );
 
 /** One run's line: a bar, how far it is, how it does, and how long it will take. */
@@ -44,13 +60,23 @@ function line({ label, seed, state, finished, progress: p }) {
   if (p.left != null) parts.push(`about ${duration(p.left)} left`);
   if (p.silent != null) parts.push(`no news for ${duration(p.silent)}`);
   const name = `${label}, seed ${seed}`;
-  return el("li", {}, el("b", {}, name), el("progress", { max: p.of || 1, value: p.done, "aria-label": name }), el("span", {}, parts.join(" · ")));
+  return el(
+    "li",
+    {},
+    el("b", {}, name),
+    el("progress", { max: p.of || 1, value: p.done, "aria-label": name }),
+    el("span", {}, parts.join(" · ")),
+  );
 }
 
 async function show() {
   const going = content.runs.filter((run) => run.progress.going).length;
   const finished = content.runs.filter((run) => run.finished).length;
-  const text = going ? `${going} of ${content.runs.length} running, ${finished} finished.` : finished === content.runs.length ? "All that is here is finished." : `Nothing is running; ${finished} of ${content.runs.length} finished.`;
+  const text = going
+    ? `${going} of ${content.runs.length} running, ${finished} finished.`
+    : finished === content.runs.length
+      ? "All that is here is finished."
+      : `Nothing is running; ${finished} of ${content.runs.length} finished.`;
   if (said.textContent !== text) said.textContent = text;
   progress.replaceChildren(...content.runs.map(line));
   noted.replaceChildren(...[notes(content.notes)].filter(Boolean));

@@ -3,15 +3,15 @@ import { el, svg } from "./elements.js";
 import { extent, short, ticks } from "./numbers.js";
 import { unpack } from "./unpack.js";
 
-const VIRIDIS = ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725"].map((hex) =>
-  [0, 2, 4].map((k) => parseInt(hex.slice(k, k + 2), 16)),
+const VIRIDIS = ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725"].map(
+  (hex) => [0, 2, 4].map((k) => parseInt(hex.slice(k, k + 2), 16)),
 );
 const AWAY = 65535;
 const SIZE = 1000; // of the picture, in its own units
 const EDGE = 50;
 
 /** The colour of a share from 0 to 1, and the ink that can be read on it. */
-export function colour(share) {
+function colour(share) {
   const at = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
   const k = Math.min(Math.floor(at), VIRIDIS.length - 2);
   const [r, g, b] = VIRIDIS[k].map((v, i) => Math.round(v + (at - k) * (VIRIDIS[k + 1][i] - v)));
@@ -22,7 +22,9 @@ export function colour(share) {
 export async function unpackNetwork(network) {
   const shown = network.shown ?? Array.from({ length: network.devices }, (_, i) => i);
   const n = shown.length;
-  const [places, flags, here] = await Promise.all([network.places, network.links, network.here].map((text) => text && unpack(text)));
+  const [places, flags, here] = await Promise.all(
+    [network.places, network.links, network.here].map((text) => text && unpack(text)),
+  );
   const xy = new Uint16Array(places.buffer);
   const pairs = [];
   for (let a = 0; a < n; a++) for (let b = network.directed ? 0 : a + 1; b < n; b++) pairs.push([a, b]);
@@ -35,7 +37,9 @@ export async function unpackNetwork(network) {
     links: (frame) => pairs.filter((_, k) => bit(flags, frame * bytes, k)),
     place: (frame, i) => {
       const k = 2 * ((network.moving ? frame : 0) * n + i);
-      return xy[k] === AWAY ? null : [EDGE + (xy[k] / 65534) * (SIZE - 2 * EDGE), SIZE - EDGE - (xy[k + 1] / 65534) * (SIZE - 2 * EDGE)];
+      return xy[k] === AWAY
+        ? null
+        : [EDGE + (xy[k] / 65534) * (SIZE - 2 * EDGE), SIZE - EDGE - (xy[k + 1] / 65534) * (SIZE - 2 * EDGE)];
     },
     isHere: (frame, i) => !here || bit(here, frame * everybody, i) === 1,
   };
@@ -44,16 +48,30 @@ export async function unpackNetwork(network) {
 /** A legend of the colours: from low to high, with numbers and the quantity's name. */
 function colourBar({ label, scale }, [low, high]) {
   const id = "colours";
-  const stops = VIRIDIS.map((_, k) => svg("stop", { offset: k / (VIRIDIS.length - 1), "stop-color": colour(k / (VIRIDIS.length - 1)).fill }));
+  const stops = VIRIDIS.map((_, k) =>
+    svg("stop", { offset: k / (VIRIDIS.length - 1), "stop-color": colour(k / (VIRIDIS.length - 1)).fill }),
+  );
   const marks = ticks(low * scale, high * scale, 4);
   const px = (v) => 18 + ((v / scale - low) / (high - low)) * 260;
   return svg(
     "svg",
-    { class: "bar", viewBox: "0 0 300 54", role: "img", "aria-label": `colours: ${label} from ${short(low * scale)} to ${short(high * scale)}` },
+    {
+      class: "bar",
+      viewBox: "0 0 300 54",
+      role: "img",
+      "aria-label": `colours: ${label} from ${short(low * scale)} to ${short(high * scale)}`,
+    },
     svg("defs", {}, svg("linearGradient", { id }, ...stops)),
     svg("text", { x: 0, y: 13, class: "title" }, label),
     svg("rect", { x: 18, y: 20, width: 260, height: 12, fill: `url(#${id})` }),
-    ...marks.values.map((v) => svg("g", {}, svg("path", { d: `M${px(v)} 32v4`, class: "axis" }), svg("text", { x: px(v), y: 50, "text-anchor": "middle" }, marks.text(v)))),
+    ...marks.values.map((v) =>
+      svg(
+        "g",
+        {},
+        svg("path", { d: `M${px(v)} 32v4`, class: "axis" }),
+        svg("text", { x: px(v), y: 50, "text-anchor": "middle" }, marks.text(v)),
+      ),
+    ),
   );
 }
 
@@ -106,7 +124,8 @@ export function networkPicture(chosen) {
       if (!network.directed) return line;
       const turn = Math.atan2(to[1] - from[1], to[0] - from[0]);
       const tip = [to[0] - 30 * Math.cos(turn), to[1] - 30 * Math.sin(turn)];
-      const barb = (side) => `M${tip.map(Math.round)}l${Math.round(-16 * Math.cos(turn + side))} ${Math.round(-16 * Math.sin(turn + side))}`;
+      const barb = (side) =>
+        `M${tip.map(Math.round)}l${Math.round(-16 * Math.cos(turn + side))} ${Math.round(-16 * Math.sin(turn + side))}`;
       return line + barb(0.45) + barb(-0.45);
     };
     const chosenOnes = pairs.filter(([a, b]) => network.shown[a] === selected || network.shown[b] === selected);
@@ -137,15 +156,22 @@ export function networkPicture(chosen) {
 
   function say(round, pairs, degree, chosenOnes) {
     const { network, values, quantity } = content;
-    const measured = network.shown.map((device) => [values(round, device), device]).filter(([v]) => v != null).sort(([a], [b]) => a - b);
+    const measured = network.shown
+      .map((device) => [values(round, device), device])
+      .filter(([v]) => v != null)
+      .sort(([a], [b]) => a - b);
     const text = ([v, device]) => `device ${device} (${short(v * quantity.scale)}${quantity.unit})`;
     const alone = degree.filter((count) => count === 0).length;
-    const parts = [`${pairs.length.toLocaleString("en-GB")} ${pairs.length === 1 ? "link" : "links"}, ${alone} of ${degree.length} devices alone.`];
+    const parts = [
+      `${pairs.length.toLocaleString("en-GB")} ${pairs.length === 1 ? "link" : "links"}, ${alone} of ${degree.length} devices alone.`,
+    ];
     if (measured.length) parts.push(`Lowest: ${text(measured[0])}; highest: ${text(measured.at(-1))}.`);
     if (selected != null && network.shown.includes(selected)) {
       const others = chosenOnes.map(([a, b]) => network.shown[network.shown[a] === selected ? b : a]);
       const value = values(round, selected);
-      parts.push(`Device ${selected}: ${value == null ? "not measured" : short(value * quantity.scale) + quantity.unit}, linked to ${others.length ? [...new Set(others)].join(", ") : "nobody"}.`);
+      parts.push(
+        `Device ${selected}: ${value == null ? "not measured" : short(value * quantity.scale) + quantity.unit}, linked to ${others.length ? [...new Set(others)].join(", ") : "nobody"}.`,
+      );
     }
     facts.textContent = parts.join(" ");
     picture.setAttribute("aria-label", `the network after round ${round}: ${parts.join(" ")}`);

@@ -34,7 +34,9 @@ export function ticks(low, high, count) {
   const decimals = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9) + (step / size === 2.5 ? 1 : 0));
   const text = (v) =>
     Math.max(Math.abs(low), Math.abs(high)) >= 1e6 || decimals > 5
-      ? v === 0 ? "0" : power(v, 4)
+      ? v === 0
+        ? "0"
+        : power(v, 4)
       : v.toLocaleString("en-GB", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
   return { step, values, text };
 }

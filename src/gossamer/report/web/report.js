@@ -9,7 +9,10 @@ const unpacked = new Map();
 function table(k) {
   if (!unpacked.has(k)) {
     const run = content.runs[k];
-    unpacked.set(k, run.rows ? columns(run.columns, run.rows, document.getElementById(`data-${k}`).textContent) : Promise.resolve(new Map()));
+    unpacked.set(
+      k,
+      run.rows ? columns(run.columns, run.rows, document.getElementById(`data-${k}`).textContent) : Promise.resolve(new Map()),
+    );
   }
   return unpacked.get(k);
 }
@@ -24,7 +27,11 @@ document.body.append(
     {},
     el("p", { class: "brand" }, "gossamer report"),
     el("h1", {}, content.title),
-    el("p", { class: "about" }, `${content.curves.length} ${content.curves.length === 1 ? "method" : "methods"}, ${content.runs.length} ${content.runs.length === 1 ? "run" : "runs"}`),
+    el(
+      "p",
+      { class: "about" },
+      `${content.curves.length} ${content.curves.length === 1 ? "method" : "methods"}, ${content.runs.length} ${content.runs.length === 1 ? "run" : "runs"}`,
+    ),
     contents(sections),
   ),
   el("main", {}, notes(content.notes), ...sections),

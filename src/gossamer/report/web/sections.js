@@ -1,7 +1,7 @@
 // The sections of a page. Each is built once and can be shown other content: a page that is live has new content every second.
 import { choices, download, el, menu } from "./elements.js";
-import { duration, short } from "./numbers.js";
-import { columns, csvLines } from "./unpack.js";
+import { duration } from "./numbers.js";
+import { csvLines } from "./unpack.js";
 import { sortable } from "./table.js";
 import { chart, sample } from "./chart.js";
 import { colourRange, networkPicture, unpackNetwork } from "./network.js";
@@ -16,7 +16,14 @@ const QUANTITIES = {
 };
 const OF_DEVICES = {
   device_accuracy: { label: "test accuracy, %", short: "accuracy", scale: 100, unit: " %", rising: true },
-  device_distance: { label: "distance from the mean model", short: "distance from the mean", scale: 1, unit: "", rising: false, zero: true },
+  device_distance: {
+    label: "distance from the mean model",
+    short: "distance from the mean",
+    scale: 1,
+    unit: "",
+    rising: false,
+    zero: true,
+  },
   device_loss: { label: "test loss", short: "loss", scale: 1, unit: "", rising: false },
 };
 const ACROSS = { round: "round", bytes: "sent by all devices, MB", simulated_seconds: "simulated time, s" };
@@ -60,7 +67,11 @@ export function resultsSection() {
   const node = section(
     "result",
     "Result",
-    el("p", { class: "about" }, "Means over the seeds ± the half-width of their 95 % interval (Student’s t); of a single seed there is none. A column’s heading sorts by it."),
+    el(
+      "p",
+      { class: "about" },
+      "Means over the seeds ± the half-width of their 95 % interval (Student’s t); of a single seed there is none. A column’s heading sorts by it.",
+    ),
     results.node,
     targetsPart,
   );
@@ -82,11 +93,15 @@ export function curvesSection() {
   const about = el("p", { class: "about" });
   const node = section("curves", "Curves", about, controls, legend, grid);
   let offered = ""; // the axes and charts that are there
-  let named = ""; // the methods that the legend names
 
   const lineOf = (line, name) => {
     const y = line.y[name] ?? { mean: [], half: null };
-    return { ...line, x: y.mean.length ? line.x[state.across] ?? [] : [], mean: line.x[state.across] ? y.mean : [], half: line.x[state.across] ? y.half : null };
+    return {
+      ...line,
+      x: y.mean.length ? (line.x[state.across] ?? []) : [],
+      mean: line.x[state.across] ? y.mean : [],
+      half: line.x[state.across] ? y.half : null,
+    };
   };
 
   function draw() {
@@ -110,7 +125,9 @@ export function curvesSection() {
     const early = all.some((line) => line.ended);
     const wanted = content.accuracy_targets.length + content.loss_targets.length > 0;
     about.textContent = [
-      seeded ? "Lines are means over the seeds, bands their 95 % intervals at each round." : "One seed each: there are no bands.",
+      seeded
+        ? "Lines are means over the seeds, bands their 95 % intervals at each round."
+        : "One seed each: there are no bands.",
       wanted ? "Dotted: the targets." : "",
       early ? "A cross: here a run ended before its time." : "",
     ].join(" ");
@@ -120,15 +137,25 @@ export function curvesSection() {
       const log = el("input", { type: "checkbox", change: () => ((state.log = log.checked), draw()) });
       log.checked = state.log;
       controls.replaceChildren(
-        axes.length > 1 ? choices("Across", "across", axes.map((name) => [name, { round: "rounds", bytes: "MB sent", simulated_seconds: "simulated seconds" }[name]]), state.across, (value) => ((state.across = value), draw())) : "",
+        axes.length > 1
+          ? choices(
+              "Across",
+              "across",
+              axes.map((name) => [name, { round: "rounds", bytes: "MB sent", simulated_seconds: "simulated seconds" }[name]]),
+              state.across,
+              (value) => ((state.across = value), draw()),
+            )
+          : "",
         el("label", { class: "field" }, log, el("span", {}, "logarithmic loss and distance")),
       );
       for (const name of panels) charts[name] ??= chart(QUANTITIES[name].label);
       grid.replaceChildren(...panels.map((name) => charts[name].node));
     }
-    const labels = JSON.stringify(content.curves.map((line) => line.label));
-    if (labels !== named) legend.replaceChildren(...content.curves.map(legendButton)); // else the focus stays where it is
-    named = labels;
+    renew(
+      legend,
+      content.curves.map((line) => line.label),
+      () => el("div", { class: "part" }, ...content.curves.map(legendButton)),
+    );
     draw();
   }
 
@@ -140,9 +167,22 @@ export function curvesSection() {
       event.currentTarget.setAttribute("aria-pressed", String(!hide));
       draw();
     };
-    return el("button", { type: "button", "aria-pressed": String(!state.hidden.has(line.label)), click: toggle }, sample(line), el("span", {}, line.label));
+    return el(
+      "button",
+      { type: "button", "aria-pressed": String(!state.hidden.has(line.label)), click: toggle },
+      sample(line),
+      el("span", {}, line.label),
+    );
   }
   return { node, update };
+}
+
+/** Fill an element anew, but only where what it is made of has changed: else the focus stays where it is. */
+function renew(element, made_of, make) {
+  const key = JSON.stringify(made_of);
+  if (element.madeOf === key) return;
+  element.madeOf = key;
+  element.replaceChildren(make());
 }
 
 /**
@@ -153,26 +193,66 @@ export function networkSection(table, follow = false) {
   const state = { run: 0, quantity: null, frame: Infinity, device: null, order: "worst", scale: "all", playing: null };
   let content = null;
   let shown = null; // what is drawn now: the run's columns and its network, unpacked
-  let controlled = ""; // what the controls offer
   const calm = matchMedia("(prefers-reduced-motion: reduce)");
-  const controls = el("div", { class: "controls" });
+  const runMenu = el("div", { class: "part" });
+  const quantityMenu = el("div", { class: "part" });
+  const scaleMenu = menu(
+    "Colour scale",
+    [
+      ["all", "of all rounds"],
+      ["one", "of this round"],
+    ],
+    state.scale,
+    (scale) => ((state.scale = scale), draw()),
+  );
   const slider = el("input", { type: "range", min: 0, step: 1, value: 0, input: () => (stop(), go(Number(slider.value))) });
-  const said = el("output", {});
+  const said = el("output", { "aria-live": "off" }); // the slider says it already
   const play = el("button", { type: "button", class: "play", click: () => (state.playing ? stop() : start()) }, "Play");
-  const timeline = el("div", { class: "timeline" }, play, el("label", { class: "field wide" }, el("span", {}, "Round"), slider), said);
+  const timeline = el(
+    "div",
+    { class: "timeline" },
+    play,
+    el("label", { class: "field wide" }, el("span", {}, "Round"), slider),
+    said,
+  );
   const picture = networkPicture(pick);
   const multiples = smallMultiples(pick);
   const about = el("p", { class: "about" });
-  const which = el("input", { type: "number", min: 0, step: 1, placeholder: "none", input: () => pick(which.value === "" ? null : Number(which.value)) });
+  const which = el("input", {
+    type: "number",
+    min: 0,
+    step: 1,
+    placeholder: "none",
+    input: () => pick(which.value === "" ? null : Number(which.value)),
+  });
+  const controls = el(
+    "div",
+    { class: "controls" },
+    runMenu,
+    quantityMenu,
+    scaleMenu,
+    el("label", { class: "field" }, el("span", {}, "Device"), which),
+  );
   const drawing = el("div", {}, timeline, picture.node);
   const missing = el("p", { class: "about" });
-  const order = menu("Order", [["worst", "worst first"], ["number", "by number"]], "worst", (value) => ((state.order = value), drawMultiples()));
+  const order = menu(
+    "Order",
+    [
+      ["worst", "worst first"],
+      ["number", "by number"],
+    ],
+    "worst",
+    (value) => ((state.order = value), drawMultiples()),
+  );
   const devicesPart = el("div", {}, el("h3", {}, "Each device"), el("div", { class: "controls" }, order), multiples.node);
   const node = section("network", "The network and its devices", about, controls, drawing, missing, devicesPart);
 
   function start() {
     if (Number(slider.value) >= Number(slider.max)) go(0);
-    state.playing = setInterval(() => (Number(slider.value) < Number(slider.max) ? go(Number(slider.value) + 1) : stop()), calm.matches ? 1000 : 125);
+    state.playing = setInterval(
+      () => (Number(slider.value) < Number(slider.max) ? go(Number(slider.value) + 1) : stop()),
+      calm.matches ? 1000 : 125,
+    );
     play.textContent = "Pause";
   }
   function stop() {
@@ -207,12 +287,26 @@ export function networkSection(table, follow = false) {
     if (!shown || !shown.quantity) return;
     const { column, quantity, rows, rounds } = shown;
     const every = Math.max(1, Math.ceil(rows / 80));
-    const kept = Array.from({ length: rows }, (_, r) => r).filter((r) => (rows - 1 - r) % every === 0 && value(column, r, 0) != null);
+    const kept = Array.from({ length: rows }, (_, r) => r).filter(
+      (r) => (rows - 1 - r) % every === 0 && value(column, r, 0) != null,
+    );
     if (!kept.length) return;
-    const devices = Array.from({ length: column.devices }, (_, device) => ({ device, values: kept.map((r) => value(column, r, device)) }));
+    const devices = Array.from({ length: column.devices }, (_, device) => ({
+      device,
+      values: kept.map((r) => value(column, r, device)),
+    }));
     const mean = kept.map((_, k) => devices.reduce((sum, d) => sum + (d.values[k] ?? 0), 0) / devices.length);
     const colour = content.curves.find((line) => line.label === content.runs[state.run].label)?.colour ?? 0;
-    multiples.show({ rounds: kept.map((r) => rounds[r]), devices, mean, range: shown.range, quantity, colour, order: state.order, selected: state.device });
+    multiples.show({
+      rounds: kept.map((r) => rounds[r]),
+      devices,
+      mean,
+      range: shown.range,
+      quantity,
+      colour,
+      order: state.order,
+      selected: state.device,
+    });
   }
 
   async function draw() {
@@ -228,7 +322,11 @@ export function networkSection(table, follow = false) {
     const rounds = rows ? Array.from(own.get("round").values, Number) : [];
     const range = column ? colourRange([Array.from(column.values).filter(Number.isFinite)], quantity.zero) : [0, 1];
     const rowOf = new Map(rounds.map((round, row) => [round, row]));
-    const frames = network ? network.rounds.map((round, place) => ({ round, place })).filter(({ round }) => rowOf.has(round) && (!column || value(column, rowOf.get(round), 0) != null)) : [];
+    const frames = network
+      ? network.rounds
+          .map((round, place) => ({ round, place }))
+          .filter(({ round }) => rowOf.has(round) && (!column || value(column, rowOf.get(round), 0) != null))
+      : [];
     const atEnd = follow && (!shown || state.frame >= shown.frames.length - 1);
     shown = { column, quantity, rows, rounds, range, frames };
 
@@ -239,17 +337,17 @@ export function networkSection(table, follow = false) {
       ? "There are no measurements of single devices in this run: they are kept of up to 1,000 devices."
       : `The network of this run is not shown: ${run.why ?? "none of its rounds has been measured yet"}.`;
     about.textContent = network ? description(network, frames, rounds) : "";
-    const options = content.runs.map((r, k) => [k, `${r.label}, seed ${r.seed}${r.finished || r.state.startsWith("running") ? "" : ` (${r.state})`}`]);
-    const key = JSON.stringify([options, offered]);
-    if (key !== controlled) {
-      controlled = key;
-      controls.replaceChildren(
-        menu("Run", options, state.run, (k) => (stop(), (state.run = Number(k)), draw())),
-        offered.length > 1 ? choices("Colour by", "quantity", offered.map((name) => [name, OF_DEVICES[name].short]), state.quantity, (name) => ((state.quantity = name), draw())) : "",
-        menu("Colours from", [["all", "lowest to highest of all rounds"], ["one", "lowest to highest of the round"]], state.scale, (scale) => ((state.scale = scale), draw())),
-        el("label", { class: "field" }, el("span", {}, "Device"), which),
-      );
-    }
+    const options = content.runs.map((r, k) => [
+      k,
+      `${r.label}, seed ${r.seed}${r.finished || r.state.startsWith("running") ? "" : ` (${r.state})`}`,
+    ]);
+    renew(runMenu, options, () => menu("Run", options, state.run, (k) => (stop(), (state.run = Number(k)), draw())));
+    renew(quantityMenu, offered, () => {
+      const named = offered.map((name) => [name, OF_DEVICES[name].short]);
+      return named.length > 1
+        ? choices("Colour by", "quantity", named, state.quantity, (name) => ((state.quantity = name), draw()))
+        : "";
+    });
     which.max = (column?.devices ?? 1) - 1;
     if (!drawing.hidden) {
       const values = (round, device) => value(column, rowOf.get(round), device);
@@ -267,8 +365,12 @@ export function networkSection(table, follow = false) {
     if (network.moving) parts.push("Devices are drawn where they are.");
     else parts.push("Where a device is drawn means nothing.");
     if (network.here) parts.push("Dashed: away.");
-    if (network.shown.length < network.devices) parts.push(`${network.shown.length} of ${network.devices.toLocaleString("en-GB")} devices are drawn, evenly chosen by number, with the links among them.`);
-    if (frames.length && frames.length < rounds.length) parts.push(`${frames.length} of ${rounds.length} measured rounds are drawn.`);
+    if (network.shown.length < network.devices)
+      parts.push(
+        `${network.shown.length} of ${network.devices.toLocaleString("en-GB")} devices are drawn, evenly chosen by number, with the links among them.`,
+      );
+    if (frames.length && frames.length < rounds.length)
+      parts.push(`${frames.length} of ${rounds.length} measured rounds are drawn.`);
     return parts.join(" ");
   }
 
@@ -298,7 +400,8 @@ export function runsSection(content, table) {
     }
     download(name, "text/csv", parts);
   }
-  const sameColumns = (a, b) => JSON.stringify(a.columns.map((c) => [c.name, c.devices])) === JSON.stringify(b.columns.map((c) => [c.name, c.devices]));
+  const sameColumns = (a, b) =>
+    JSON.stringify(a.columns.map((c) => [c.name, c.devices])) === JSON.stringify(b.columns.map((c) => [c.name, c.devices]));
   const all = sortable("Runs");
   const text = (value) => ({ text: String(value), value });
   const number = (value, shown) => ({ text: shown, value });
@@ -317,20 +420,58 @@ export function runsSection(content, table) {
       number(run.seed, String(run.seed)),
       text(run.state),
       number(run.seconds, duration(run.seconds)),
-      { value: k, node: run.rows ? el("button", { type: "button", click: () => save([k], `${file(run)}.csv`), "aria-label": `CSV of ${run.name}` }, "CSV") : "none yet" },
+      {
+        value: k,
+        node: run.rows
+          ? el(
+              "button",
+              { type: "button", click: () => save([k], `${file(run)}.csv`), "aria-label": `CSV of ${run.name}` },
+              "CSV",
+            )
+          : "none yet",
+      },
     ]),
   });
   const groups = content.runs.some((run) => !sameColumns(run, content.runs[0]));
-  const everything = el("button", { type: "button", click: () => save(content.runs.map((_, k) => k).filter((k) => content.runs[k].rows), "runs.csv") }, "CSV of all runs");
+  const everything = el(
+    "button",
+    {
+      type: "button",
+      click: () =>
+        save(
+          content.runs.map((_, k) => k).filter((k) => content.runs[k].rows),
+          "runs.csv",
+        ),
+    },
+    "CSV of all runs",
+  );
   const repeat = content.runs.map((run) => {
-    const versions = Object.entries(run.versions).map(([name, v]) => `${name} ${v}`).join(", ");
+    const versions = Object.entries(run.versions)
+      .map(([name, v]) => `${name} ${v}`)
+      .join(", ");
     return el(
       "details",
       {},
       el("summary", {}, `${run.label}, seed ${run.seed}`, el("small", {}, run.name)),
       run.command ? el("p", {}, "It was run by ", el("code", {}, run.command)) : null,
-      el("p", {}, "This spec, saved as ", el("code", {}, "spec.toml"), ", repeats it: ", el("code", {}, "gossamer run spec.toml"), " ",
-        el("button", { type: "button", click: () => download("spec.toml", "application/toml", [run.spec]), "aria-label": `spec.toml of ${run.name}` }, "Save spec.toml")),
+      el(
+        "p",
+        {},
+        "This spec, saved as ",
+        el("code", {}, "spec.toml"),
+        ", repeats it: ",
+        el("code", {}, "gossamer run spec.toml"),
+        " ",
+        el(
+          "button",
+          {
+            type: "button",
+            click: () => download("spec.toml", "application/toml", [run.spec]),
+            "aria-label": `spec.toml of ${run.name}`,
+          },
+          "Save spec.toml",
+        ),
+      ),
       versions ? el("p", { class: "about" }, `With ${versions}.`) : null,
       el("pre", { tabindex: "0", "aria-label": `spec of ${run.name}` }, run.spec),
     );
@@ -338,7 +479,11 @@ export function runsSection(content, table) {
   return section(
     "runs",
     "Runs, data, and how to repeat them",
-    el("p", { class: "about" }, `The CSV files hold every measurement to the last digit.${groups ? " Runs with other columns begin with a heading line of their own." : ""}`),
+    el(
+      "p",
+      { class: "about" },
+      `The CSV files hold every measurement to the last digit.${groups ? " Runs with other columns begin with a heading line of their own." : ""}`,
+    ),
     all.node,
     content.runs.length > 1 ? el("p", {}, everything) : null,
     el("h3", {}, "Repeat a run"),

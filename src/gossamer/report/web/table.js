@@ -28,14 +28,21 @@ export function sortable(caption) {
   }
 
   function heading({ label, unit, about, number }, k) {
-    const button = el("button", { type: "button", title: about || null, click: () => sort(k) }, el("span", {}, label), unit ? el("small", {}, unit) : null);
+    const button = el(
+      "button",
+      { type: "button", title: about || null, click: () => sort(k) },
+      el("span", {}, label),
+      unit ? el("small", {}, unit) : null,
+    );
     const order = by !== k ? "none" : rising ? "ascending" : "descending";
     return el("th", { scope: "col", class: number ? "number" : null, "aria-sort": order }, button);
   }
 
   function cell({ text, note, node: own }, k) {
     const inside = [own ?? text, note ? el("small", {}, note) : null];
-    return k === 0 ? el("th", { scope: "row" }, ...inside) : el("td", { class: content.columns[k].number ? "number" : null }, ...inside);
+    return k === 0
+      ? el("th", { scope: "row" }, ...inside)
+      : el("td", { class: content.columns[k].number ? "number" : null }, ...inside);
   }
 
   let headed = "";

@@ -46,7 +46,9 @@ const quoted = (text) => (/[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')
 /** The lines of a CSV file: `before` are columns with the same text in every row. */
 export function* csvLines(table, rows, before = {}, head = true) {
   const all = [...table.values()];
-  const names = all.flatMap(({ name, devices }) => (devices ? Array.from({ length: devices }, (_, d) => `${name}_${d}`) : [name]));
+  const names = all.flatMap(({ name, devices }) =>
+    devices ? Array.from({ length: devices }, (_, d) => `${name}_${d}`) : [name],
+  );
   if (head) yield [...Object.keys(before), ...names].map(quoted).join(",") + "\r\n";
   const fixed = Object.values(before).map((text) => quoted(String(text)));
   for (let row = 0; row < rows; row++) {
