@@ -1,17 +1,17 @@
 """What an exchange between real devices takes, against the raw speed of what carries it.
 
-    python benchmarks/peer_exchange.py               needs gossamer[peer], Linux and root; some minutes on an idle machine
-    python benchmarks/peer_exchange.py --quick       7,850 and 1 M parameters with 1 and 3 neighbours, fewer turns
+    python benchmarks/peer_exchange.py                                        needs gossamer[peer], Linux and root; ten minutes
+    python benchmarks/peer_exchange.py --neighbours 1 --parameters 1000000    a part of it; only printed
 
 One device exchanges a vector of float32 with each of its neighbours, which have no other. Each device is a process in a network
 namespace of its own; certificates on both ends (mutual TLS). An exchange is over when a neighbour's vector is here, and its
 word that it has ours, of all neighbours. Three ways take turns:
 
-    raw          zenoh with its own defaults: one put a neighbour, and a short put as the answer
+    raw          zenoh with its own settings: one put a neighbour, of the same bytes, and a short put as the answer
     transport    `Zenoh.send` and `receive`, and a short message as the answer
     edges        `Edges.exchange`: with headers, checksums, checks of every value, and a journal (not flushed to the disk)
 
-The ratios are of one turn, and the median of all turns; the times are those of the best turn.
+A ratio is that of one turn, and of all turns the median; the times are those of the best turn.
 """
 
 from __future__ import annotations
@@ -86,8 +86,9 @@ class Raw:
         return times
 
     def _exchange(self, vector: bytes) -> None:
-        for other in self.near:
+        for other in self.near[1:]:
             self._threads.submit(self._put, "vector", other, vector)
+        self._put("vector", self.near[0], vector)
         with self._changed:
             wanted = [(what, other) for what in ("vector", "answer") for other in self.near]
             if not self._changed.wait_for(lambda: all(self._came[one] for one in wanted), SECONDS):
@@ -166,11 +167,9 @@ def device(given: dict[str, Any]) -> None:
     torch.set_num_threads(1)
     number, near, folder = given["device"], given["near"], Path(given["folder"])
     certificates, names = folder / f"n{number}", tuple(f"n{i}" for i in range(given["devices"]))
+    connect = tuple(f"{host}:7447" for host in given["connect"])
+    transport = Zenoh(number, Settings(RUN, names, certificates, connect=connect, multicast=False, largest=1 << 27))
     raw = Raw(number, near, certificates, given["connect"])
-    settings = Settings(
-        RUN, names, certificates, connect=tuple(f"{host}:7447" for host in given["connect"]), multicast=False, largest=1 << 27
-    )
-    transport = Zenoh(number, settings)
     edges = OverEdges(transport, near, folder)
     until = time.monotonic() + SECONDS
     while not raw.linked() or transport.neighbours() != frozenset(near):
@@ -192,7 +191,7 @@ def device(given: dict[str, Any]) -> None:
     os._exit(0)  # without zenoh's long good-bye
 
 
-def measured(neighbours: int, sizes: list[int], turns: int) -> dict[int, dict[str, list[float]]]:
+def measured(neighbours: int, sizes: tuple[int, ...]) -> dict[int, dict[str, list[float]]]:
     """The mean time of an exchange in each turn, by size and way."""
     from gossamer.engines.peer import keys
     from gossamer.engines.peer.namespaces import Ground, address
@@ -230,7 +229,7 @@ def measured(neighbours: int, sizes: list[int], turns: int) -> dict[int, dict[st
         for size in sizes:
             for way in WAYS:
                 turn(way, size, 1)
-            for number in range(turns):
+            for number in range(TURNS):
                 for way in WAYS[number % 3 :] + WAYS[: number % 3]:
                     result[size][way].append(turn(way, size, PARAMETERS[size]))
     return result
@@ -238,29 +237,31 @@ def measured(neighbours: int, sizes: list[int], turns: int) -> dict[int, dict[st
 
 def main() -> None:
     options = argparse.ArgumentParser()
-    options.add_argument("--quick", action="store_true")
-    options.add_argument("--device")
-    options.add_argument("--neighbours", type=int, nargs="*", default=NEIGHBOURS)
-    options.add_argument("--parameters", type=int, nargs="*", default=list(PARAMETERS))
-    options.add_argument("--turns", type=int, default=TURNS)
-    
+    options.add_argument("--neighbours", type=int, nargs="+", default=NEIGHBOURS)
+    options.add_argument("--parameters", type=int, nargs="+", choices=PARAMETERS, default=tuple(PARAMETERS))
+    options.add_argument("--device", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.device:
-        return device(json.loads(chosen.device))
+        device(json.loads(chosen.device))
+        return
     rows = []
     print("| parameters | neighbours | raw, ms | transport, ms | edges, ms | transport / raw | edges / raw |")
     print("|---|---|---|---|---|---|---|")
     for neighbours in chosen.neighbours:
-        for size, times in measured(neighbours, chosen.parameters, chosen.turns).items():
+        for size, times in measured(neighbours, chosen.parameters).items():
             row: dict[str, Any] = {"parameters": size, "neighbours": neighbours}
             row |= {f"{way}, seconds": min(times[way]) for way in WAYS}
             for way in WAYS[1:]:
                 ratios = [mine / raw for mine, raw in zip(times[way], times["raw"], strict=True)]
                 row[f"{way} / raw"] = statistics.median(ratios)
             rows.append(row)
-            cells = [f"{1e3 * row[f'{way}, seconds']:.3g}" for way in WAYS] + [f"{row[f'{way} / raw']:.2f}×" for way in WAYS[1:]]
+            cells = [f"{1e3 * row[f'{way}, seconds']:.3g}" for way in WAYS] + [
+                f"{row[f'{way} / raw']:.2f}×" for way in WAYS[1:]
+            ]
             print(f"| {size:,} | {neighbours} | {' | '.join(cells)} |", flush=True)
-    return rows
+    if (chosen.neighbours, chosen.parameters) == (NEIGHBOURS, tuple(PARAMETERS)):
+        OUT.parent.mkdir(exist_ok=True)
+        OUT.write_text(json.dumps({"exchanges": rows, "turns": TURNS, "machine": platform.machine()}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

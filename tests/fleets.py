@@ -84,7 +84,10 @@ class Outcome:
         """As one vector, in the simulator's order."""
         parts = node.models(self.folder / f"n{device}" / file)
         learner = self.trial.study.plan().task.learner
-        return torch.cat([parts[name].flatten() for name in learner.unstack(torch.zeros(1, learner.parameters))])
+        model = torch.empty(learner.parameters)
+        for name, places in learner.unstack(torch.arange(learner.parameters)[None]).items():
+            model[places.flatten()] = parts[name].flatten()
+        return model
 
     def accuracy(self, devices: Iterable[int] | None = None) -> float:
         found = [self.log(i)[-1]["accuracy"] for i in (self.devices if devices is None else devices)]

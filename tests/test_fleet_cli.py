@@ -29,6 +29,7 @@ from loopback import namespace, python
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 
+import gossamer as gs
 from gossamer.cli import status
 from gossamer.cli.status import Status, Table, Watched, read, table
 from gossamer.cli.template import TEMPLATE
@@ -36,6 +37,7 @@ from gossamer.engines import Fleet
 from gossamer.engines.peer import keys, namespaces
 from gossamer.network import Sequence
 from gossamer.study import Run, run, spec
+from gossamer.study import fleet as fleets
 
 pytest.importorskip("zenoh", reason="needs the extra gossamer[peer]")
 
@@ -367,6 +369,7 @@ WRONG_FLEETS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     "slot": (("--set", "fleet.slot=0"), ("fleet.slot = 0", "seconds from 0.1")),
     "key": (("--set", "fleet.slots=1"), ("fleet.slots is not a key", "did you mean 'slot'?")),
     "days": (("--days", 0), ("days = 0", "above 0")),
+    "short": (("--days", 3, "--start", "2090-01-01T12:00:00Z"), ("--days = 3", "valid until the last round")),
 }
 
 
@@ -609,7 +612,7 @@ def test_a_rehearsal_says_a_line_now_and_then(
 @pytest.mark.slow
 @pytest.mark.parametrize("colour", [True, False])
 def test_the_live_table_ends_with_ctrl_c_and_all_is_well(watched: Watched, colour: bool) -> None:
-    write(0)
+    write(0, doing="done")
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
     environment.pop("NO_COLOR", None)
@@ -640,7 +643,7 @@ def test_the_live_table_ends_with_ctrl_c_and_all_is_well(watched: Watched, colou
     text = said.decode()
     assert "not seen" in text
     assert "Traceback" not in text
-    assert ("\x1b[32m" in text) == colour
+    assert ("\x1b[1;32mdone" in text) == colour
     assert text.rpartition("\x1b[?25")[2].startswith("h")  # the cursor is back
 
 
@@ -648,3 +651,13 @@ def test_loopback_is_all_that_these_devices_have() -> None:
     """Or a test would speak to the network that this machine is in."""
     done = subprocess.run([*namespace(), "ip", "-o", "link"], capture_output=True, text=True, check=True)
     assert {line.split(":")[1].strip().split("@")[0] for line in done.stdout.splitlines()} <= {"lo", "tunl0", "ip6tnl0", "sit0"}
+
+
+def test_a_model_made_in_python_goes_to_devices_by_python() -> None:
+    model = gs.Module(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
+    study = gs.Study(gs.DPSGD(0.1), gs.Full(DEVICES), gs.Digits(), gs.Iid(), model, rounds=3)
+    paths = fleets.init(study, Fleet(insecure=True), Path("fleet"), datetime.now(UTC))
+    device = fleets.read_device(paths[1])
+    assert fleets.plan_of(device, study).task.learner.parameters == 650
+    with pytest.raises(spec.SpecError, match="model was made in Python"):
+        fleets.plan_of(device)

@@ -7,6 +7,7 @@ import struct
 import tracemalloc
 import zlib
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from gossamer import draws
 from gossamer.engines.peer.wire import CODES, MAX_APPLIED, Expected, Kind, Message, Reason, Refused, pack, unpack
 from gossamer.errors import InputError
 
@@ -166,6 +168,36 @@ def test_a_forger_is_refused_or_writes_what_we_would(name: str, changes: list[tu
 
 
 MODEL, READY = pack(SENT["MODEL float32"]), pack(SENT["READY"])
+
+
+def test_a_fuzzer_makes_nothing_grow() -> None:
+    """Thousands of messages, most of them refused: afterwards there is no more memory in use than before."""
+    fields, inputs = list(FIELDS), []
+    for k in range(2000):
+        offset, noise = fields[k % len(fields)], draws.bits(1, "fuzz", k, np.arange(40))
+        value = int(noise[0]) % 256 ** struct.calcsize(FIELDS[offset])
+        inputs += [forged(MODEL, offset, FIELDS[offset], value), noise.tobytes(), MODEL[: k % 96] + noise.tobytes(), MODEL]
+
+    def fuzz() -> int:
+        taken = 0
+        for data in inputs:
+            with suppress(Refused):
+                unpack(data, expecting())
+                taken += 1
+        return taken
+
+    assert 0 < fuzz() < len(inputs) / 2  # once before, so that what is only made once does not count
+    tracemalloc.start()
+    try:
+        fuzz()
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        fuzz()
+        after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < 10_000
+    assert peak - before < 100_000
 
 
 @pytest.mark.parametrize(

@@ -825,6 +825,11 @@ def test_rules_are_for_each_name_alone() -> None:
             rule["key_exprs"] for rule in allowed if rule["flows"] == ["ingress"] and "declare_subscriber" in rule["messages"]
         ]
         assert listened == heard, "what anybody else could declare would cost this device"
+    watching = [by_name[name] for name in rules["policies"][-1]["rules"]]
+    assert [(rule["flows"], list(rule["messages"]), rule["key_exprs"]) for rule in watching] == [
+        (["ingress"], ["declare_subscriber"], ["gossamer/r/status/*"]),
+        (["egress"], ["put"], ["gossamer/r/status/1"]),
+    ]
     assert not any({"delete", "query", "reply", "declare_queryable"} & set(rule["messages"]) for rule in rules["rules"])
 
 

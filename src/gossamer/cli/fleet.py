@@ -35,8 +35,10 @@ def init(given: tuple[Study, Fleet], out: Path, start: str | None, hosts: str | 
         if when < datetime.now(UTC):
             raise InputError("--start", start, "a time to come, early enough to copy all files until then")
     listed = [host.strip() for host in hosts.split(",")] if hosts else []
-    files = fleet.init(study, common, out, when, listed, days, samples)
     ends = when + timedelta(seconds=study.rounds * common.slot)
+    if not common.insecure and 0 < days < (needed := (ends - datetime.now(UTC)) / timedelta(days=1)):
+        raise InputError("--days", days, f"more than {needed:.1f}: certificates are to be valid until the last round")
+    files = fleet.init(study, common, out, when, listed, days, samples)
     typer.echo(f"{out}: {len(files)} devices, {study.algorithm.label}, {study.rounds} rounds of {common.slot:g} s")
     typer.echo(f"round 0 begins {when:%Y-%m-%d %H:%M:%S %Z}, the last ends {ends:%Y-%m-%d %H:%M:%S %Z}; clocks by NTP or GPS")
     typer.echo("\nCopy to each device, and nothing else of this folder:")
