@@ -9,7 +9,7 @@ demo: .venv/runtime
 	$(BIN)/gossamer compare --out runs/demo
 
 test: lint types
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3 --dist loadgroup  # of three workers one mostly waits: for fleets, shards and browsers
 	$(MAKE) wheel
 
 quick: .venv/dev

@@ -52,7 +52,7 @@ export function chart(title) {
         : [mean],
     );
     let [low, high] = extent(y.log ? means.map((list) => list.filter((v) => v > 0)) : means) ?? [y.log ? 0.1 : 0, 1];
-    if (y.zero && !y.log) low = Math.min(0, low);
+    if (y.zero && !y.log) low = 0; // it cannot be less, though an interval may say so
     if (y.most != null) [low, high] = [Math.max(0, low), Math.min(y.most, high)];
     if (low === high)
       [low, high] = y.log ? [low / 2, high * 2] : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
