@@ -68,7 +68,8 @@ class Peer:
             done["steps"] += 1
             while came := self.transport.receive(0):
                 done["received"] += 1
-                self.overheard = torch.frombuffer(bytearray(came[1][-4 * self.size :]), dtype=torch.float32)
+                if len(came[1]) > 4 * self.size:  # a model
+                    self.overheard = torch.frombuffer(bytearray(came[1][-4 * self.size :]), dtype=torch.float32)
             for to in self.honest:
                 messages = list(self.nonsense()) if now < refused else []
                 if nonsense + to <= now < nonsense + to + 1:

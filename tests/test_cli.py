@@ -407,6 +407,8 @@ def test_help_lists_every_command() -> None:
         "runs",
         "figure",
         "tune",
+        "report",
+        "watch",
         "node",
         "reproduce",
         "new",

@@ -128,7 +128,9 @@ class Fleet:
     killed: int = 0
 
     def expected(self) -> Expected:
-        return Expected(RUN, frozenset(Kind), shapes(self.algorithm, self.start[:1]), self.wire, 1e6, start=tuple(self.start.shape[1:]))
+        return Expected(
+            RUN, frozenset(Kind), shapes(self.algorithm, self.start[:1]), self.wire, 1e6, start=tuple(self.start.shape[1:])
+        )
 
     def life(self, device: int, endpoint: Endpoint) -> None:
         fuses, first = list(self.fuses.get(device, ())), 0

@@ -78,7 +78,8 @@ class Zenoh:
         try:
             self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(device, settings))))
         except zenoh.ZError as error:
-            raise GossamerError(f"device {device} cannot listen on {', '.join(settings.listen)}: {error}") from None
+            why = str(error).split(" at /")[0]  # where in zenoh's own source is of no use here
+            raise GossamerError(f"device {device} cannot listen on {', '.join(settings.listen)}: {why}") from None
         self._voices: dict[int, _Voice] = {}  # each of the thread that speaks to that device
         # Called in zenoh's own thread, and soon done: a queue in between would have no bound. The token comes last: whoever
         # sees it can be heard.
