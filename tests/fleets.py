@@ -133,7 +133,7 @@ def _look(rehearsal: Rehearsal, outcome: Outcome) -> None:
     outcome.glimpses.append({device: outcome.status(device) for device in rehearsal.running})
     for device in rehearsal.running:
         process = Path(f"/proc/{rehearsal.pid(device)}")
-        with suppress(OSError):  # it has ended
+        with suppress(OSError, KeyError):  # it has ended
             status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
             outcome.peak[device] = int(status["VmHWM"].split()[0]) / 1024
             fields = (process / "stat").read_text().rpartition(")")[2].split()

@@ -35,7 +35,7 @@ from gossamer.network.weights import metropolis
 from gossamer.study.fleet import LINKS, collect
 from gossamer.study.rehearsal import Event, Rehearsal
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("fleets")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.fleet]
 
 M, ROUNDS = 6, 50
 TRACE = gs.Full(M) & gs.GilbertElliott(fail=0.2, recover=0.2, seed=3)  # seven links at a time; three change every round

