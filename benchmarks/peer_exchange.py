@@ -169,7 +169,8 @@ def device(given: dict[str, Any]) -> None:
     number, near, folder = given["device"], given["near"], Path(given["folder"])
     certificates, names = folder / f"n{number}", tuple(f"n{i}" for i in range(given["devices"]))
     connect = tuple(f"{host}:7447" for host in given["connect"])
-    transport = Zenoh(number, Settings(RUN, names, certificates, connect=connect, multicast=False, largest=1 << 27))
+    settings = Settings(RUN, names, certificates, connect=connect, multicast=False, lease=10.0, largest=1 << 27)
+    transport = Zenoh(number, settings)
     raw = Raw(number, near, certificates, given["connect"])
     edges = OverEdges(transport, near, folder)
     until = time.monotonic() + SECONDS

@@ -89,7 +89,7 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Outco
     """All at once. Should the machine be too busy for one to meet as the trace says, it has a second try, in longer slots."""
     needed()
     outcomes = run_all(TRIALS, tmp_path_factory.mktemp("fleets"))
-    again = {name: replace(TRIALS[name], fleet=LONGER) for name in METHODS if missed(outcomes[name])}
+    again = {name: replace(TRIALS[name], fleet=LONGER) for name in METHODS if disturbed(outcomes[name])}
     if again:
         outcomes |= run_all(again, tmp_path_factory.mktemp("again"))
     yield outcomes
@@ -104,8 +104,8 @@ def run_all(trials: dict[str, Trial], folder: Path) -> dict[str, Outcome]:
         running.close()
 
 
-def missed(outcome: Outcome) -> set[tuple[int, int, int]]:
-    """(round, device, device) of exchanges that were to be and were not, or the other way round."""
+def disturbed(outcome: Outcome) -> list[str]:
+    """What did not go as the trace says: exchanges that were to be and were not, or the other way round, or only half."""
     run, study = outcome.folder / "run", outcome.trial.study
     if not run.exists():
         assert collect(outcome.folder, run).devices == list(outcome.devices)
@@ -115,27 +115,26 @@ def missed(outcome: Outcome) -> set[tuple[int, int, int]]:
         weights = rule(study.network.links(t), t, study.seed)
         met |= {(t, a, b) for a, b in network.links(t).pairs.tolist()}
         wanted |= {(t, a, b) for a, b in zip(weights.a.tolist(), weights.b.tolist(), strict=True)}
-    return met ^ wanted
+    counts = outcome.counts()
+    half = [f"{counts[key]} {key}" for key in ("failed", "in doubt", "missed") if counts[key]]
+    return [f"round {t}: {a}-{b}" for t, a, b in sorted(met ^ wanted)] + half
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "wpm p=15"])
 def test_devices_are_the_simulator(name: str, fleets: dict[str, Outcome]) -> None:
-    """In float32 to 1e-5 over fifty rounds; as it is, bit for bit."""
+    """In float32, to 1e-5 over fifty rounds."""
     outcome = fleets[name]
-    assert not missed(outcome)
+    assert not disturbed(outcome)
     simulator = simulated(outcome.trial.study)
     here, there = torch.stack([outcome.model(i) for i in range(M)]), simulator.models()
-    print(name, "equal", torch.equal(here, there), "used", sum(outcome.used.values()), max(outcome.peak.values()))
     torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-5 * float(there.abs().max()))
-    counts = outcome.counts()
-    assert not counts["failed"] + counts["in doubt"] + counts["missed"]
     assert outcome.accuracy() == pytest.approx(simulator.record().accuracy.mean(), abs=1e-3)
 
 
 def test_p_15_is_the_simulator_round_by_round(fleets: dict[str, Outcome]) -> None:
     """From equal states, to 8·p·eps in the dual, where the mean is taken and where its result is rounded."""
     outcome, p = fleets["wpm p=15"], 15
-    assert not missed(outcome)
+    assert not disturbed(outcome)
     plan = outcome.trial.study.plan()
     begun = Simulator(plan).snapshot()
 
@@ -143,20 +142,17 @@ def test_p_15_is_the_simulator_round_by_round(fleets: dict[str, Outcome]) -> Non
         return torch.stack([outcome.model(i, f"{HISTORY}/{t:06}.safetensors") for i in range(M)])
 
     assert torch.equal(models(0), begun.tensors["w"])
-    equal = 0
     for t in range(ROUNDS):
         w = models(t)
         simulator = Simulator(plan, replace(begun, round=t, tensors={**begun.tensors, "w": w}))
         simulator.advance(t + 1)
         here, there = models(t + 1), simulator.models()
-        equal += torch.equal(here, there)
         a = torch.from_numpy(metropolis(TRACE.links(t)).dense())
         for i in range(M):
             scale = torch.cat([w[a[i] > 0], here[i : i + 1]]).double().abs().amax(0)
             z, z_here, z_there = (signed_power(x.double() / scale, p) for x in (w, here[i], there[i]))
             bound = 8 * p * torch.finfo(torch.float32).eps * (a[i] @ z.abs() + z_there.abs())
             assert ((z_here - z_there).abs() <= bound).all()
-    print("p=15 equal rounds", equal)
 
 
 # -- devices that come and go ------------------------------------------------------------------------------------------

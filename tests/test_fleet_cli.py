@@ -214,6 +214,7 @@ result = {"taken": taken, "stopped": stopped, "had": had, "seen": seen, "last": 
 @pytest.mark.fleet
 @pytest.mark.skipif(namespaces.refusal() is not None, reason=str(namespaces.refusal()))
 def test_a_rehearsal_follows_its_links() -> None:
+    before = left_by_the_dead()
     net = ("--set", "network.kind=random", "--set", "network.density=0.7")
     assert gossamer("network", "show", "fleet.toml", *net, "--save", "links.parquet").code == 0
     result = real("fleet", "up", "fleet.toml", "--devices", DEVICES, "--links", "links.parquet")
@@ -230,13 +231,14 @@ def test_a_rehearsal_follows_its_links() -> None:
     for t in range(8):
         assert set(map(tuple, met.links(t).pairs.tolist())) <= set(map(tuple, trace.links(t).pairs.tolist()))
     assert sum(len(met.links(t).pairs) for t in range(8)) > 0
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
-    assert not [name for name in listed.split() if name.startswith("gossamer-") and not alive(int(name.split("-")[1]))]
+    assert left_by_the_dead() <= before
     assert_refused(real("fleet", "up", "fleet.toml"), "runs/fleet-fleet is there already")
 
 
-def alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
+def left_by_the_dead() -> set[str]:
+    """Networks of rehearsals whose process is gone."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
+    return {name for name in listed if name.startswith("gossamer-") and not Path(f"/proc/{name.split('-')[1]}").exists()}
 
 
 @pytest.mark.slow

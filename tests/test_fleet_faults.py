@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.fleet]
 
 M, ROUNDS, SLOT = 4, 53, 1.2
 CAUGHT: Counter[str] = Counter()  # how often a device of a fleet was killed with a promise on disk
-FAULTY = range(2, 41)  # then all is well again, so that what is in doubt can be settled
+FAULTY = range(2, 38)  # then all is well again, so that what is in doubt can be settled
 
 
 def drawn(low: float, high: float, what: str, *place: int) -> float:
@@ -85,7 +85,7 @@ def rate(rehearsal: Rehearsal) -> Iterator[Event]:
 def kill(rehearsal: Rehearsal) -> Iterator[Event]:
     """At any moment of an exchange, or when a promise is on disk that no neighbour may have been told of yet."""
     for t in range(FAULTY.start, FAULTY.stop, 4):
-        device = (t // 4) % 2 + 1
+        device = (t // 8) % 2 + 1
         if t % 8 == FAULTY.start:
             yield soon(t), partial(rehearsal.kill, device)
         else:
@@ -105,8 +105,8 @@ def kill_in_exchange(rehearsal: Rehearsal, device: int) -> None:
 def partition(rehearsal: Rehearsal) -> Iterator[Event]:
     for a, b in pairs(rehearsal):
         if (a < M // 2) != (b < M // 2):
-            yield soon(9, a, b), partial(rehearsal.ground.link, a, b, up=False)
-            yield 39.5, partial(rehearsal.ground.link, a, b, up=True)
+            yield soon(5, a, b), partial(rehearsal.ground.link, a, b, up=False)
+            yield 35.5, partial(rehearsal.ground.link, a, b, up=True)
 
 
 def nothing(rehearsal: Rehearsal) -> Iterator[Event]:
@@ -149,11 +149,11 @@ def has_bitten(fault: str, outcome: Outcome) -> bool:
         return counts["late"] > 20 and counts["in doubt"] > 0
     if fault == "partition":
         crossed = {line["round"] - 1 for line in outcome.log(1) if {2, 3} & set(line["met"])}
-        return min(crossed) < 9 and not crossed & set(range(10, 39)) and max(crossed) > 40
+        return min(crossed) < 5 and not crossed & set(range(6, 36)) and max(crossed) > 36
     if fault == "clock":
         return any(glimpse[1]["time"] - glimpse[0]["time"] > 0.3 * SLOT for glimpse in outcome.glimpses)
     if fault == "kill":
-        return CAUGHT[outcome.folder.name] > 0 and all(ROUNDS - len(outcome.log(i)) >= 4 for i in (1, 2))
+        return CAUGHT[outcome.folder.name] > 0 and all(len(outcome.log(i)) <= ROUNDS - 2 for i in (1, 2))
     return counts["failed"] + counts["in doubt"] > 5
 
 
@@ -172,7 +172,6 @@ def test_the_mean_is_kept(fault: str, p: int, fleets: Fleets) -> None:
     check_all_ended(outcome)
     assert has_bitten(fault, outcome), outcome.counts()
     start, end = dual_start(outcome, p), dual_end(outcome, p)
-    print(fault, p, "drift", drift(start, end), "used", sum(outcome.used.values()), dict(outcome.counts()))
     assert apart(end, start) < 0.1 * apart(start, start), "they have hardly mixed"
     assert drift(start, end) <= p * 2e-7
 
@@ -189,5 +188,4 @@ def test_what_is_learned_is_as_good(fault: str, fleets: Fleets) -> None:
     check_all_ended(outcome)
     assert has_bitten(fault, outcome), outcome.counts()
     undisturbed = simulated(outcome.trial.study).record().accuracy.mean()
-    print(fault, "accuracy", outcome.accuracy(), undisturbed, "used", sum(outcome.used.values()), dict(outcome.counts()))
     assert outcome.accuracy() >= undisturbed - 0.01

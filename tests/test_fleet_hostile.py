@@ -108,7 +108,6 @@ def test_the_honest_learn_as_if_alone(name: str, fleets: Fleets) -> None:
     alone = (
         simulated(replace(STUDY, network=gs.Graph(M, tuple(combinations(HONEST, 2))))).record().accuracy[: len(HONEST)].mean()
     )
-    print(name, outcome.accuracy(HONEST), alone, outcome.peak, outcome.used, dict(outcome.counts(HONEST)), ATTACKS[name].said)
     assert outcome.accuracy(HONEST) >= alone - 0.01
     met = sum(len(set(line["met"]) & set(HONEST)) for i in HONEST for line in outcome.log(i))
     assert met > 0.8 * ROUNDS * len(HONEST) * (len(HONEST) - 1), "they were kept from each other"

@@ -23,6 +23,8 @@ from gossamer.engines.peer import keys, namespaces
 from gossamer.engines.peer.line import _ROOM, ANSWERS, CHUNK, HEADER, Line, _batches
 from gossamer.engines.peer.namespaces import Ground, address
 from gossamer.engines.peer.zenoh import Settings, Zenoh, access, configuration
+from gossamer.engines.peer.zenoh import _chosen as chosen
+from gossamer.engines.peer.zenoh import _Link as Link
 from gossamer.errors import DataError, GossamerError, InputError, MissingExtra
 
 pytest.importorskip("zenoh", reason="needs the extra gossamer[peer]")
@@ -726,6 +728,21 @@ def test_one_that_never_answers_is_no_neighbour_until_it_does(monkeypatch: pytes
     deaf.send(bytes(CHUNK))
     assert until(lambda: len(went) == 3)
     deaf.close(0)
+
+
+def test_a_link_that_takes_the_place_of_another_is_known_for_new() -> None:
+    """Whatever comes first: that it is seen to come, or that the other is seen to go."""
+    old, new = Link(1, "a", ("x:1", "y:7447")), Link(1, "a", ("x:2", "y:7447"))
+    thief = Link(1, "b", ("z:1", "y:7447"))
+    assert chosen([], None) is None
+    assert chosen([], old) is None
+    assert chosen([old], None) == old
+    assert chosen([old, new], old) == new
+    assert chosen([new], new) == new
+    assert chosen([old, thief], old) == old
+    assert chosen([thief, new], old) == new
+    assert chosen([thief], old) == thief
+    assert chosen([old], new) == old, "one of two that were dialled at once is given up"
 
 
 def test_what_waits_to_be_received_is_bounded_in_bytes_too() -> None:

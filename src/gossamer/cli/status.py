@@ -263,6 +263,7 @@ def status(folder: Path, connect: list[str], once: bool, json: bool) -> None:
                 wide = console if console.is_terminal else Console(width=160)
                 wide.print(table(watched, wide), highlight=False)
             return
+        stack.callback(console.show_cursor)  # Ctrl-C may come just when the table has hidden it
         with Live(table(watched, console), console=console, auto_refresh=False) as live:
             while not watched.all_done():
                 time.sleep(_EVERY)

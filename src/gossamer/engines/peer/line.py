@@ -76,7 +76,7 @@ class Line:
         with self._changed:
             self._lose()
             self._forget()
-            if new_link or self._deaf:  # the latter costs the others nothing: one that comes and goes can be deaf only so often
+            if new_link or self._deaf:  # one that was deaf and is back has another try; so a liar can fill a queue, but seldom
                 self._under_way.clear()
                 self._owed, self._deaf = 0, False
             self._linked = alive

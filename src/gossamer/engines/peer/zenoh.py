@@ -218,8 +218,8 @@ class _Link(NamedTuple):
 def _chosen(links: list[_Link], used: _Link | None) -> _Link | None:
     """By which of a neighbour's links it is spoken to. They are in the order in which they were seen to come.
 
-    Of several sessions the one in use, as long as it is there: who has the certificate, too, does not come between. Of its links
-    the last: it may be seen to come before the one whose place it takes is seen to go.
+    Of several sessions the one in use, as long as it is there: who has the certificate, too, does not come between. Of its
+    links the last: it may be seen to come before the one whose place it takes is seen to go.
     """
     same = [link for link in links if used and link.session == used.session]
     first = [link for link in links if link.session == links[0].session]
