@@ -39,7 +39,7 @@ def gossamer(*words: object) -> Result:
 def real(*words: object, env: Mapping[str, str] | None = None, **options: object) -> Result:
     """Run the command as a process of its own."""
     done = subprocess.run(
-        [*REAL, *map(str, words)], capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=120, **options
+        [*REAL, *map(str, words)], capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=240, **options
     )
     return Result(done.returncode, done.stdout, done.stderr)
 
