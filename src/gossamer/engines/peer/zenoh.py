@@ -107,7 +107,19 @@ class Zenoh:
 
     def neighbours(self) -> frozenset[int]:
         """Those to whom there is a link that is alive now."""
+        self._forget_links()
         return frozenset(other for other, line in self._lines.items() if line.alive)
+
+    def _forget_links(self) -> None:
+        """While links come and go fast, zenoh does not tell of every one that ends: forget those that it no longer has."""
+        with self._changing:
+            known = list(self._links)
+        there = {(str(link.zid), (link.src, link.dst)) for link in self._session.info.links()}
+        with self._changing:
+            for link in known:
+                if (link.session, link.ends) not in there and link in self._links:
+                    del self._links[link]
+                    self._changed(link.device)
 
     def send(self, to: int, message: bytes) -> None:
         """Hand over a message. It returns at once, and what was sent may be lost."""
