@@ -261,7 +261,9 @@ def main() -> None:
                     row[f"{way} / raw{what}"] = statistics.median(ratios)
             rows.append(row)
             _, _, *rest = row.values()
-            cells = [f"{1e3 * seconds:.3g} ms" for seconds in rest[:3]] + [f"{ratio:.2f}×" for ratio in rest[3:]]
+            cells = [f"{1e3 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:.3g} s" for seconds in rest[:3]] + [
+                f"{ratio:.2f}×" for ratio in rest[3:]
+            ]
             print(f"| {size:,} | {neighbours} | {' | '.join(cells)} |", flush=True)
     if (chosen.neighbours, chosen.parameters) == (NEIGHBOURS, tuple(PARAMETERS)):
         OUT.parent.mkdir(exist_ok=True)
