@@ -139,3 +139,15 @@ def test_state_that_shares_memory(tmp_path: Path) -> None:
     kept = Journal(tmp_path).read()
     assert kept is not None
     assert kept.state["turned"].tolist() == w.T.tolist()
+
+
+def test_what_is_left_of_an_earlier_round_is_not_read(tmp_path: Path) -> None:
+    """Promises are written over those of the round before; of these, a whole record may be left behind the new ones."""
+    journal = Journal(tmp_path)
+    journal.write(Kept(10, {}))
+    journal.promise([flow(1, (10, 0))])
+    journal.promise([flow(2, (10, 0))])
+    journal.write(Kept(11, {}))
+    assert told(journal.read()) == told(Kept(11, {}))
+    journal.promise([flow(3, (11, 0))])
+    assert told(Journal(tmp_path).read()) == told(Kept(11, {}, {}, (flow(3, (11, 0)),)))
