@@ -164,8 +164,9 @@ def _write(file: BinaryIO, header: dict[str, Any], tensors: Mapping[str, Tensor]
     checksum = zlib.crc32(words, zlib.crc32(lengths))
     for content in contents:
         checksum = zlib.crc32(content, checksum)
-    for part in (lengths, _CHECKSUM.pack(checksum), words, *contents):
-        file.write(part)
+    file.write(lengths + _CHECKSUM.pack(checksum) + words)
+    for content in contents:
+        file.write(content)
     file.flush()
     if sync:
         os.fsync(file.fileno())
@@ -199,7 +200,7 @@ def _records(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Tensor]]]:
 
 def _bytes(x: Tensor) -> memoryview:
     """A tensor's numbers as they are in memory; without a copy where they lie in order."""
-    return memoryview(x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 @contextmanager
