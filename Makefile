@@ -9,7 +9,7 @@ demo: .venv/runtime
 	$(BIN)/gossamer compare --out runs/demo
 
 test: lint types
-	$(BIN)/python -m pytest -n 3 -m "not fleet"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not fleet"
 	$(BIN)/python -m pytest -m fleet  # rounds follow the clock: beside nothing else
 	$(MAKE) wheel
 
