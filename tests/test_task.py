@@ -188,6 +188,23 @@ def test_any_rows_equal_those_rows_of_the_whole_stack(kind: str) -> None:
     torch.testing.assert_close(own.accuracy, scores.accuracy[shard])
 
 
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("at_once", [1, 50, 400])
+def test_some_devices_at_a_time_are_all_at_once(kind: str, at_once: int) -> None:
+    """So many numbers of batches at a time: one device's, two devices', more."""
+    shared = task(*MODELS[kind])
+    whole, parts = worker(shared), worker(task(*MODELS[kind]))
+    parts.learner.at_once = at_once
+    w, rows = spread(whole), torch.tensor([5, 0, 3])
+    for t in range(2):
+        torch.testing.assert_close(parts.gradient(w, t), whole.gradient(w, t), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(parts.loss(w, t), whole.loss(w, t), rtol=1e-12, atol=1e-12)
+        found, expected = (one.gradient(w[rows], t, 1, rows) for one in (parts, whole))
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    for name, b in whole.buffers.items():
+        torch.testing.assert_close(parts.buffers[name], b, rtol=1e-12, atol=1e-12)
+
+
 def test_rows_that_are_not_asked_for_keep_their_buffers() -> None:
     one = worker(task(*MODELS["cnn with batch norm"]))
     w = spread(one)

@@ -109,6 +109,7 @@ class ModuleLearner(Learner):
     """A module and a loss of (outputs, targets) that gives one number a sample."""
 
     draws = True
+    at_once = 6_400_000  # more than for a linear model, since a call costs more
 
     def __init__(self, module: nn.Module, loss: Loss, data: Data, fresh: Callable[[int], nn.Module] | None) -> None:
         self._name = type(module).__name__

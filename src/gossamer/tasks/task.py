@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -94,6 +95,7 @@ class Worker:
             for name, b in self.learner.buffers().items()
         }
         self._room: Tensor | None = None
+        self._gradient: Tensor | None = None
         self._drawn_ahead: dict[int, tuple[int, NDArray[np.int64]]] = {}
 
     def _inputs(self, x: Tensor) -> Tensor:
@@ -106,19 +108,27 @@ class Worker:
         """The shared start of all devices: [devices, parameters]."""
         return self.learner.init(self._seed).to(self._place, self._dtype).expand(len(self._devices), -1).contiguous()
 
-    def _drawn(self, t: int, step: int, rows: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The batches of the rows in round t, local step `step`, and the keys of what is random in the model."""
+    def _batches(self, t: int, step: int, rows: Tensor | None) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
+        """Some rows at a time: their batches in round t, local step `step`, and the keys of what is random in the model.
+
+        So few at a time that they stay in the processor's cache until they are used, and that many devices need no memory
+        for the batches of all.
+        """
         devices = self._devices if rows is None else self._devices[rows.cpu().numpy()]
-        index = self._index(t, step, devices, ahead=rows is None)
-        flat = torch.from_numpy(index.reshape(-1)).to(self._place)
-        count = len(flat)
-        if self._room is None or len(self._room) < count:
-            self._room = self._x.new_empty((count, *self._x.shape[1:]))
-        x = torch.index_select(self._x, 0, flat, out=self._room[:count])
-        y = torch.index_select(self._y, 0, flat)
+        index = torch.from_numpy(self._index(t, step, devices, ahead=rows is None))
         bits = draws.bits(self._seed, "module", t, step, devices) if self.learner.draws else np.zeros(len(devices), np.uint64)
         keys = torch.from_numpy(bits.view(np.int64)).to(self._place)
-        return x.view(*index.shape, *self._x.shape[1:]), y.view(index.shape + self._y.shape[1:]), keys
+        batch = index.shape[1] * self._x[0].numel()
+        at_once = max(1, self.learner.at_once // batch)
+        for first in range(0, len(devices), at_once):
+            some = slice(first, first + at_once)
+            part = index[some].to(self._place)
+            count = part.numel()
+            if self._room is None or len(self._room) < count:
+                self._room = self._x.new_empty((count, *self._x.shape[1:]))
+            x = torch.index_select(self._x, 0, part.view(-1), out=self._room[:count])
+            y = torch.index_select(self._y, 0, part.view(-1))
+            yield some, x.view(*part.shape, *self._x.shape[1:]), y.view(part.shape + self._y.shape[1:]), keys[some]
 
     def _index(self, t: int, step: int, devices: NDArray[np.int64], ahead: bool) -> NDArray[np.int64]:
         """The samples of each device's batch. A few rounds are drawn at once: a draw is by name, so when does not matter."""
@@ -135,27 +145,33 @@ class Worker:
 
     def gradient(self, w: Tensor, t: int, step: int = 0, rows: Tensor | None = None) -> Tensor:
         """Each row's stochastic gradient; the next call may overwrite the result."""
-        x, y, keys = self._drawn(t, step, rows)
-        if rows is None or not self.buffers:
-            return self.learner.gradient(w, x, y, self.buffers, keys)
-        some = {name: b[rows] for name, b in self.buffers.items()}
-        gradient = self.learner.gradient(w, x, y, some, keys)
-        for name, b in some.items():
-            self.buffers[name][rows] = b
-        return gradient
+        buffers = self.buffers if rows is None else {name: b[rows] for name, b in self.buffers.items()}
+        if self._gradient is None or len(self._gradient) < len(w):
+            self._gradient = torch.empty_like(w)
+        result = self._gradient[: len(w)]
+        for some, x, y, keys in self._batches(t, step, rows):
+            own = {name: b[some] for name, b in buffers.items()}
+            result[some] = self.learner.gradient(w[some], x, y, own, keys)
+        if rows is not None:
+            for name, b in buffers.items():
+                self.buffers[name][rows] = b
+        return result
 
     def loss(self, w: Tensor, t: int, step: int = 0) -> Tensor:
         """Each row's loss on the same batch."""
-        x, y, keys = self._drawn(t, step, None)
-        return self.learner.loss(w, x, y, self.buffers, keys)
+        return torch.cat(
+            [
+                self.learner.loss(w[some], x, y, {name: b[some] for name, b in self.buffers.items()}, keys)
+                for some, x, y, keys in self._batches(t, step, None)
+            ]
+        )
 
     def conjugate(self, z: Tensor) -> Tensor:
         """Where the gradient of each row's whole loss, over all of its device's samples, is z."""
         if self._batch:
             accepted = '0, with model = "least-squares" and as many samples on every device: the dual is that of the whole loss'
             raise InputError("batch", self._batch, accepted)
-        x, y, _ = self._drawn(0, 0, None)
-        return self.learner.conjugate(z, x, y)
+        return torch.cat([self.learner.conjugate(z[some], x, y) for some, x, y, _ in self._batches(0, 0, None)])
 
     def scores(self, w: Tensor) -> Scores:
         """Every row on the test samples."""
