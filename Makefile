@@ -10,7 +10,7 @@ demo: .venv/runtime
 
 test: lint types
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not fleet"
-	$(BIN)/python -m pytest -m fleet  # rounds follow the clock: beside nothing else
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m fleet  # rounds follow the clock: beside little else
 	$(MAKE) wheel
 
 quick: .venv/dev

@@ -166,7 +166,7 @@ class Edges:
                     else:
                         self.counts["unexpected"] += 1
                 if fresh:
-                    flows = {j: _flow(m, own, weight(len(near), m.degree), p) for j, m in fresh.items()}
+                    flows = {j: _flow(model, m, weight(len(near), m.degree), p) for j, m in fresh.items()}
                     self._journal.promise(list(flows.values()))
                     held |= flows
                     for j, message in fresh.items():
@@ -272,6 +272,8 @@ class Edges:
         return None
 
 
-def _flow(model: Message, own: Tensor, weight: float, p: float) -> Flow:
-    assert model.vector is not None
-    return Flow(model.sender, (model.round, model.part), weight, p, own, model.vector)
+def _flow(sent: Message, come: Message, weight: float, p: float) -> Flow:
+    assert sent.vector is not None
+    assert come.vector is not None
+    checksums = sent.checksum, come.checksum
+    return Flow(come.sender, (come.round, come.part), weight, p, sent.vector, come.vector, checksums=checksums)

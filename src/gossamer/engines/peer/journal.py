@@ -5,19 +5,18 @@
     promised    exchanges of the round that is under way, one after the other, each on disk before the neighbour is told so
                 (READY); empty again when the round is over
 
-Both are made of records: lengths, a checksum, a header in JSON, and the tensors' numbers as they are in memory. Nothing is ever
-unpickled. What is promised is written over what was promised in the round before: that takes a third of the time which a file
-takes that grows anew. What may be left behind it is of an earlier round, and so `read` knows it.
+Both are made of records: lengths, a checksum, a header in JSON with checksums of the tensors, and their numbers as they are in
+memory. Nothing is ever unpickled. What is promised is written over what was promised in the round before: that takes a third of
+the time that a file takes which grows anew. What may be left behind it is of an earlier round, and so `read` knows it.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +31,7 @@ from gossamer.errors import DataError
 Exchange = tuple[int, int]  # its round, and which part of the round it is
 
 _MARK = b"GSMJ"
-_LENGTHS, _CHECKSUM = struct.Struct("<4sIQ"), struct.Struct("<I")  # mark, of the header, of the tensors; CRC-32 of it all
+_LENGTHS, _CHECKSUM = struct.Struct("<4sIQ"), struct.Struct("<I")  # mark, of header, of tensors; CRC-32 of these and the header
 _FRAME = _LENGTHS.size + _CHECKSUM.size
 
 
@@ -51,6 +50,7 @@ class Flow:
     own: Tensor
     other: Tensor
     settled: bool = False
+    checksums: tuple[int, int] | None = None  # CRC-32 of own and other, where known: they cost more than a copy
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,38 +107,41 @@ class Journal:
 
     def promise(self, flows: Sequence[Flow]) -> None:
         """Add flows of one exchange to what is pending, should there be a crash before the round is over."""
-        header, tensors = _described(flows)
+        header, tensors, known = _described(flows)
         if flows[0].exchange == self._promising:
             del tensors[_own(self._promising)]
-        with _said("write", self._promised), self._promised.open("r+b") as file:
+        with _said("write", self._promised), open(self._promised, "r+b", opener=_opened) as file:
             file.seek(self._end)
-            _write(file, header, tensors, self._sync)
+            _write(file, header, tensors, known, self._sync)
             self._end = file.tell()
         self._promising = flows[0].exchange
 
     def write(self, kept: Kept) -> None:
         """Replace everything."""
-        header, tensors = _described(kept.pending)
+        header, tensors, known = _described(kept.pending)
         header |= {"round": kept.round, "applied": kept.applied}
         tensors |= {f"state/{name}": x for name, x in kept.state.items()}
         beside = self._kept.with_name(f".{self._kept.name}")
         with _said("write", self._kept):
             with beside.open("wb") as file:
-                _write(file, header, tensors, self._sync)
+                _write(file, header, tensors, known, self._sync)
             beside.replace(self._kept)
             if self._sync and os.name == "posix":  # elsewhere a folder cannot be flushed
                 folder = os.open(self._kept.parent, os.O_RDONLY)
                 os.fsync(folder)
                 os.close(folder)
-            self._promised.open("ab").close()
         self._promising, self._end = None, 0
 
 
-def _described(flows: Sequence[Flow]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Flows as what goes into a header, and tensors: the own vector of an exchange once, for all links."""
-    fields = [[f.neighbour, f.exchange, f.weight, f.p, f.settled] for f in flows]
-    owns = {_own(f.exchange): f.own for f in flows}
-    return {"flows": fields}, owns | {_other(f.neighbour, f.exchange): f.other for f in flows}
+def _described(flows: Sequence[Flow]) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, int]]:
+    """Flows as what goes into a header, tensors (the own vector of an exchange once, for all links), and known checksums."""
+    tensors: dict[str, Tensor] = {}
+    known: dict[str, int] = {}
+    for flow in flows:
+        names = _own(flow.exchange), _other(flow.neighbour, flow.exchange)
+        tensors |= zip(names, (flow.own, flow.other), strict=True)
+        known |= zip(names, flow.checksums or (), strict=False)
+    return {"flows": [[f.neighbour, f.exchange, f.weight, f.p, f.settled] for f in flows]}, tensors, known
 
 
 def _flows(header: dict[str, Any], tensors: dict[str, Tensor]) -> list[Flow]:
@@ -156,16 +159,17 @@ def _other(neighbour: int, exchange: Exchange) -> str:
     return f"other/{exchange[0]}/{exchange[1]}/{neighbour}"
 
 
-def _write(file: BinaryIO, header: dict[str, Any], tensors: Mapping[str, Tensor], sync: bool) -> None:
+def _write(file: BinaryIO, header: dict[str, Any], tensors: dict[str, Tensor], known: dict[str, int], sync: bool) -> None:
     """Write a record, and wait until it is on disk."""
-    kinds = [[name, str(x.dtype).removeprefix("torch."), list(x.shape)] for name, x in tensors.items()]
-    words, contents = json.dumps(header | {"tensors": kinds}).encode(), [_bytes(x) for x in tensors.values()]
-    lengths = _LENGTHS.pack(_MARK, len(words), sum(map(len, contents)))
-    checksum = zlib.crc32(words, zlib.crc32(lengths))
-    for content in contents:
-        checksum = zlib.crc32(content, checksum)
-    file.write(lengths + _CHECKSUM.pack(checksum) + words)
-    for content in contents:
+    contents = {name: _bytes(x) for name, x in tensors.items()}
+    described = [
+        [name, str(x.dtype).removeprefix("torch."), list(x.shape), known[name] if name in known else zlib.crc32(contents[name])]
+        for name, x in tensors.items()
+    ]
+    words = json.dumps(header | {"tensors": described}).encode()
+    lengths = _LENGTHS.pack(_MARK, len(words), sum(map(len, contents.values())))
+    file.write(lengths + _CHECKSUM.pack(zlib.crc32(words, zlib.crc32(lengths))) + words)
+    for content in contents.values():
         file.write(content)
     file.flush()
     if sync:
@@ -181,21 +185,23 @@ def _records(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Tensor]]]:
     while len(data) >= _FRAME:
         mark, header, size = _LENGTHS.unpack_from(data)
         words, content = data[_FRAME : _FRAME + header], data[_FRAME + header : _FRAME + header + size]
-        checksum = zlib.crc32(content, zlib.crc32(words, zlib.crc32(data[: _LENGTHS.size])))
+        checksum = zlib.crc32(words, zlib.crc32(data[: _LENGTHS.size]))
         if mark != _MARK or len(content) != size or checksum != _CHECKSUM.unpack_from(data, _LENGTHS.size)[0]:
             return
         told, tensors = json.loads(bytes(words)), {}
-        for name, kind, shape in told["tensors"]:
-            dtype = getattr(torch, kind)
-            room = math.prod(shape) * dtype.itemsize
-            tensors[name] = (
-                torch.frombuffer(bytearray(content[:room]), dtype=dtype).reshape(shape)
-                if room
-                else torch.zeros(shape, dtype=dtype)
-            )
-            content = content[room:]
+        for name, kind, shape, expected in told["tensors"]:
+            x = torch.empty(shape, dtype=getattr(torch, kind))
+            own = _bytes(x)
+            own[:], content = content[: len(own)], content[len(own) :]
+            if zlib.crc32(own) != expected:
+                return
+            tensors[name] = x
         yield told, tensors
         data = data[_FRAME + header + size :]
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o666)
 
 
 def _bytes(x: Tensor) -> memoryview:

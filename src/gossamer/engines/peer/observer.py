@@ -37,7 +37,8 @@ class Observer:
         try:
             self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(None, settings))))
         except zenoh.ZError as error:
-            raise GossamerError(f"the observer cannot join: {error}") from None
+            why = str(error).split(" at /")[0]  # where in zenoh's own source is of no use here
+            raise GossamerError(f"the observer cannot join: {why}") from None
         own = zenoh.handlers.Callback(self._heard, indirect=False)  # no queue in between: it would have no bound
         self._subscriber = self._session.declare_subscriber(f"{self._root}/status/*", own)
 
