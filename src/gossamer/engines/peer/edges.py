@@ -156,6 +156,7 @@ class Edges:
         if near and self._clock() < until:
             model = self._message(Kind.MODEL, exchange, degree=len(near), vector=own)
             self._tell(near, model)
+            self._journal.sent(exchange, own, model.checksum)  # while the others' are on their way
             for arrived in self._arrivals(exchange, until):
                 fresh: dict[int, Message] = {}
                 for (j, kind), message in arrived.items():
@@ -241,7 +242,7 @@ class Edges:
             if arrived:
                 yield arrived
 
-    def _taken(self, exchange: Exchange, sender: int, data: bytes) -> Message | None:
+    def _taken(self, exchange: Exchange, sender: int, data: bytes | bytearray) -> Message | None:
         """A message of this exchange; what is of a later one is put by, what is of an earlier one only heard."""
         if exchange[0] < self._ignored.get(sender, 0):
             self.counts["ignored"] += 1

@@ -82,7 +82,7 @@ class Journal:
 
     def __init__(self, folder: Path, sync: bool = True) -> None:
         self._sync, self._kept, self._promised = sync, folder / "kept", folder / "promised"
-        self._promising: Exchange | None = None  # whose own vector is in `promised` already
+        self._last: Exchange | None = None  # whose own vector is in `promised` already
         self._end = 0  # of what was promised in this round
         with _said("make", folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -99,22 +99,31 @@ class Journal:
         applied = {int(j): tuple((t, k) for t, k in exchanges) for j, exchanges in header["applied"].items()}
         pending = _flows(header, tensors)
         for promised, more in _records(self._promised):
-            if any(t < header["round"] for _, (t, _), *_ in promised["flows"]):
+            if promised["round"] < header["round"]:
                 break  # left from before
             tensors |= more
             pending += _flows(promised, tensors)
         return Kept(header["round"], state, applied, tuple(pending))
 
+    def sent(self, exchange: Exchange, own: Tensor, checksum: int) -> None:
+        """Add the own vector of an exchange, while others' are on their way: else the first `promise` of the exchange does."""
+        name = _own(exchange)
+        self._add(exchange, {"flows": []}, {name: own}, {name: checksum})
+
     def promise(self, flows: Sequence[Flow]) -> None:
         """Add flows of one exchange to what is pending, should there be a crash before the round is over."""
+        exchange = flows[0].exchange
         header, tensors, known = _described(flows)
-        if flows[0].exchange == self._promising:
-            del tensors[_own(self._promising)]
+        if exchange == self._last:
+            del tensors[_own(exchange)]
+        self._add(exchange, header, tensors, known)
+
+    def _add(self, exchange: Exchange, header: dict[str, Any], tensors: dict[str, Tensor], known: dict[str, int]) -> None:
         with _said("write", self._promised), open(self._promised, "r+b", opener=_opened) as file:
             file.seek(self._end)
-            _write(file, header, tensors, known, self._sync)
+            _write(file, header | {"round": exchange[0]}, tensors, known, self._sync)
             self._end = file.tell()
-        self._promising = flows[0].exchange
+        self._last = exchange
 
     def write(self, kept: Kept) -> None:
         """Replace everything."""
@@ -130,7 +139,7 @@ class Journal:
                 folder = os.open(self._kept.parent, os.O_RDONLY)
                 os.fsync(folder)
                 os.close(folder)
-        self._promising, self._end = None, 0
+        self._last, self._end = None, 0
 
 
 def _described(flows: Sequence[Flow]) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, int]]:

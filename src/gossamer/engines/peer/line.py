@@ -85,7 +85,7 @@ class Line:
                 self._thread.start()
             self._changed.notify_all()
 
-    def heard(self, chunk: bytes, number: int, heard: int, offset: int, size: int) -> bytes | None:
+    def heard(self, chunk: bytes, number: int, heard: int, offset: int, size: int) -> bytearray | None:
         """Take a packet; a message, if this completes one."""
         with self._changed:
             self._answered(heard)
@@ -161,7 +161,7 @@ class Line:
 
     # -- from the neighbour ----------------------------------------------------------------------------------------
 
-    def _taken(self, chunk: bytes, number: int, offset: int, size: int) -> bytes | None:
+    def _taken(self, chunk: bytes, number: int, offset: int, size: int) -> bytearray | None:
         follows = (offset, size) == (self._come, self._size) and (number - self._heard) % (1 << 32) == 1
         self._heard = number
         if size > self._largest or len(chunk) != min(CHUNK, size - offset) or not (offset == 0 or follows):
@@ -175,7 +175,7 @@ class Line:
         self._come += len(chunk)
         if self._come < size:
             return None
-        message = b"".join(self._parts)
+        message = bytearray().join(self._parts)  # the receiver's own: it can use it as it is
         self._forget()
         return message
 

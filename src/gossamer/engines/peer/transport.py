@@ -25,7 +25,7 @@ class Transport(Protocol):
     def send(self, to: int, message: bytes) -> None:
         """Hand over a message. It returns soon, and what was sent may be lost."""
 
-    def receive(self, timeout: float) -> tuple[int, bytes] | None:
+    def receive(self, timeout: float) -> tuple[int, bytes | bytearray] | None:
         """The next message and the device it is from, for which the transport vouches; None if none came in so many seconds.
 
         What waits to be received is bounded.
@@ -154,7 +154,7 @@ class Endpoint:
 
     network: Memory
     device: int
-    inbox: deque[tuple[int, bytes]] = field(default_factory=deque)
+    inbox: deque[tuple[int, bytes | bytearray]] = field(default_factory=deque)
     waits_until: float | None = None
     _for_message: bool = False
 
@@ -169,7 +169,7 @@ class Endpoint:
         with self.network.lock:
             self.network._send(self.device, to, message)
 
-    def receive(self, timeout: float) -> tuple[int, bytes] | None:
+    def receive(self, timeout: float) -> tuple[int, bytes | bytearray] | None:
         with self.network.lock:
             if not self.inbox:
                 self._wait(self.network.now() + timeout, for_message=True)

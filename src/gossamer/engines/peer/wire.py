@@ -210,7 +210,7 @@ def pack(message: Message) -> bytes:
     return b"".join((header, _CHECKSUM.pack(zlib.crc32(applied, zlib.crc32(header))), applied, raw))
 
 
-def unpack(data: bytes | memoryview, expected: Expected) -> Message:
+def unpack(data: bytes | bytearray | memoryview, expected: Expected) -> Message:
     """The message in these bytes, or `Refused`. Memory is taken last, for what is known to be as expected.
 
     >>> expected = Expected(bytes(16), frozenset(Kind), ((2,),), torch.float32, bound=1e6)
@@ -304,6 +304,6 @@ def _raw(vector: Tensor) -> memoryview:
 
 
 def _vector(raw: memoryview, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """The other way: a copy, since what was received may go."""
-    bits = np.frombuffer(raw, f"<i{dtype.itemsize}").astype(f"=i{dtype.itemsize}")
+    """The other way; without a copy where the message may be written to: then it is nobody else's."""
+    bits = np.frombuffer(raw, f"<i{dtype.itemsize}").astype(f"=i{dtype.itemsize}", copy=raw.readonly)
     return torch.from_numpy(bits).view(dtype).reshape(shape)

@@ -57,7 +57,7 @@ class Zenoh:
         self.device, self.settings = device, settings
         self._counts = Counter({"received": 0, "bytes received": 0, "overflow": 0, "refused": 0})
         self._arrived = threading.Condition()
-        self._inbox: deque[tuple[int, bytes]] = deque()
+        self._inbox: deque[tuple[int, bytes | bytearray]] = deque()
         self._numbers = {name: other for other, name in enumerate(settings.names)}
         self._root = f"gossamer/{settings.run}"
         self._keys = {f"{self._root}/alive/{other}": other for other in range(len(settings.names)) if other != device}
@@ -129,7 +129,7 @@ class Zenoh:
             raise InputError("message", f"{len(message)} bytes", f"1 to {self.settings.largest} bytes")
         self._lines[to].send(message)
 
-    def receive(self, timeout: float) -> tuple[int, bytes] | None:
+    def receive(self, timeout: float) -> tuple[int, bytes | bytearray] | None:
         """The next message and the device it is from; None if none came in so many seconds."""
         with self._arrived:
             return self._inbox.popleft() if self._arrived.wait_for(lambda: self._inbox, timeout) else None
@@ -207,7 +207,7 @@ class Zenoh:
         if message is not None:
             self._came(other, message)
 
-    def _came(self, other: int, message: bytes) -> None:
+    def _came(self, other: int, message: bytearray) -> None:
         with self._arrived:
             # Bounded for each sender: a flood from one does not push out what others say.
             own = [entry for entry in self._inbox if entry[0] == other]
