@@ -59,9 +59,15 @@ class Clock:
 
 
 def set_threads(number: int) -> None:
-    import torch
+    """Of torch where it is installed, else of the libraries that NumPy uses."""
+    try:
+        import torch
 
-    torch.set_num_threads(number)
+        torch.set_num_threads(number)
+    except ImportError:
+        from threadpoolctl import threadpool_limits
+
+        threadpool_limits(number)
 
 
 def licence(package: importlib.metadata.PackageMetadata) -> str:

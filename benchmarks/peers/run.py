@@ -63,8 +63,8 @@ PEERS = {
     "gossipy": Peer("gossipy-dfl", "gossipy.py", 20.0),
     "fluke": Peer("fluke-fl", "fluke.py", 20.0),
     "Flower": Peer("flwr", "flower.py", 20.0, extras="[simulation]"),
-    # not p2pfl[torch]: it asks for a torchvision of early 2024, and with that for a torch of then, which has no use here
-    "p2pfl": Peer("p2pfl", "p2pfl.py", 20.0, more=("torch", "lightning", "torchmetrics")),
+    # not p2pfl[torch]: it asks for the torchvision of early 2024, and so for a torch of then
+    "p2pfl": Peer("p2pfl", "p2pfl.py", 20.0, more=("torch", "torchvision", "torchmetrics", "lightning")),
 }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 import time
 import tomllib
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any
 import typer
 
 from gossamer.errors import DataError
+from gossamer.report.order import natural
 
 _DEPTH = 6  # folders within folders that are looked into
 _LIVE_SECONDS = 60.0  # a run that goes writes every second, or after every round that takes longer
@@ -83,7 +83,7 @@ def run_folders(path: Path) -> list[Path]:
             inner.clear()
         elif len(Path(folder).relative_to(path).parts) >= _DEPTH:
             inner.clear()
-    return sorted(found, key=_natural)
+    return sorted(found, key=natural)
 
 
 def listed(path: Path) -> Listed:
@@ -169,11 +169,6 @@ def _moment(when: str) -> str:
     if local.date() == now.date():
         return local.strftime("%H:%M")
     return local.strftime("%d %b" if local.year == now.year else "%Y-%m-%d")
-
-
-def _natural(path: Path) -> list[tuple[int, int, str]]:
-    """seed2 before seed10."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", str(path)) if part]
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from gossamer.errors import DataError, GossamerError, InputError
 from gossamer.report import pack
+from gossamer.report.order import natural
 from gossamer.report.palette import look
 from gossamer.study import Study, interval, spec
 from gossamer.study.compare import labels
@@ -93,7 +94,8 @@ def folders(paths: Sequence[Path]) -> list[Path]:
         raise InputError("runs", [], "at least one run folder")
     found: dict[Path, Path] = {}
     for path in paths:
-        inside = [path] if (path / "spec.toml").is_file() else sorted(file.parent for file in path.glob("*/spec.toml"))
+        inside = [path] if (path / "spec.toml").is_file() else [file.parent for file in path.glob("*/spec.toml")]
+        inside.sort(key=natural)
         if not inside:
             why = "holds no run: give a folder that `gossamer run` or `gossamer compare` has written"
             raise DataError(f"{path} {why if path.is_dir() else 'is no folder: give one that `gossamer run` has written'}")

@@ -129,6 +129,8 @@ class FleetFollower:
         if self._base.study is not None:
             network = Callback(len(self._devices), lambda t: sorted(self._met.get(t + 1, ())))
             self._base = replace(self._base, study=replace(self._base.study, network=network))
+        links = {"network": f"{len(self._devices)} devices, linked as they met"}  # in its study all could meet
+        self._base = replace(self._base, table=self._base.table | links)
 
     def told(self) -> Told:
         for i, lines in enumerate(self._logs):

@@ -65,7 +65,7 @@ function line({ label, seed, state, finished, progress: p }) {
     {},
     el("b", {}, name),
     el("progress", { max: p.of || 1, value: p.done, "aria-label": name }),
-    el("span", {}, parts.join(" · ")),
+    el("span", {}, ...parts.flatMap((part, k) => [k ? " · " : "", el("span", { class: "whole" }, part)])),
   );
 }
 
