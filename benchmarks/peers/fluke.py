@@ -3,7 +3,8 @@
 THREADS = (1, 2)
 NOTES = (
     "gossip: each device sends its model to one random neighbour a round and averages what it was sent; who was sent nothing "
-    "takes no step, and only steps taken are counted; a fixed random graph; evaluation off"
+    "takes no step, and only steps taken count; a fixed random graph; it shuffles a device's whole share for each batch; "
+    "no evaluation"
 )
 
 

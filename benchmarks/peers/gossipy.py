@@ -3,7 +3,7 @@
 THREADS = (1, 2)
 NOTES = (
     "gossip learning: each device pushes its model to one random neighbour a round, and whoever receives one merges and "
-    "takes a step; a fixed random graph (it has no other); no test set, so no evaluation"
+    "takes a step; a fixed random graph (it has no other); it shuffles a device's whole share for each batch; no evaluation"
 )
 
 

@@ -8,6 +8,7 @@ NOTES = (
 
 
 def run(x, y, devices, tick):
+    import os
     import time
 
     import lightning
@@ -41,7 +42,8 @@ def run(x, y, devices, tick):
 
     set_standalone_settings()
     Settings.general.LOG_LEVEL = "ERROR"
-    Settings.general.DISABLE_RAY = True  # threads: processes of Ray's own were slower here
+    Settings.training.RAY_ACTOR_POOL_SIZE = os.cpu_count()
+    Settings.gossip.MODELS_PERIOD, Settings.gossip.MODELS_PER_ROUND = 0.05, devices  # seconds: models go out at once, to all
     logger.set_level("ERROR")
     nodes = []
     for device in range(devices):

@@ -15,7 +15,7 @@ peer's main process, one and two threads take turns and the better counts, for o
 after over the peer's. Memory is the sum, over the processes of a run, of each one's peak resident size; every run holds the
 data once more, 180 MiB. A peer that cannot be installed, refuses the job or does not finish is reported with the reason.
 
-**What it needs.** MNIST in the cache (`gossamer data get mnist`); 10 GB of disk; for decent-bench a Python 3.13 or newer, on
+**What it needs.** MNIST in the cache (`gossamer data get mnist`); 8 GB of disk; for decent-bench a Python 3.13 or newer, on
 the PATH, from pyenv or from `uv python install 3.13`; on Linux, a pip that finds CPU builds of torch (its index as an
 extra index in pip's configuration): CUDA builds are refused, they are gigabytes. As root on Linux the peers run in a
 network namespace of their own, with the loopback only.
@@ -60,11 +60,18 @@ class Peer:
 
 PEERS = {
     "decent-bench": Peer("decent-bench", "decent_bench.py", 5.0, more=(), python=(3, 13)),
-    "gossipy": Peer("gossipy-dfl", "gossipy.py", 20.0),
+    "gossipy": Peer("gossipy-dfl", "gossipy.py", 20.0, more=("torch", "torchvision")),  # imported but not asked for
     "fluke": Peer("fluke-fl", "fluke.py", 20.0),
     "Flower": Peer("flwr", "flower.py", 20.0, extras="[simulation]"),
-    # not p2pfl[torch]: it asks for the torchvision of early 2024, and so for a torch of then
-    "p2pfl": Peer("p2pfl", "p2pfl.py", 20.0, more=("torch", "torchvision", "torchmetrics", "lightning")),
+    # Not p2pfl[torch], which asks for the torchvision of early 2024 and so for a torch of then. It imports what [dp] brings,
+    # and the version of datasets that it pins needs a huggingface_hub and a pyarrow of before.
+    "p2pfl": Peer(
+        "p2pfl",
+        "p2pfl.py",
+        20.0,
+        extras="[dp]",
+        more=("torch", "torchvision", "torchmetrics", "lightning", "huggingface_hub<1", "pyarrow<20"),
+    ),
 }
 
 
@@ -108,8 +115,22 @@ def install(peer: Peer, envs: Path) -> Path:
     if done.returncode:
         reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()[-1:]
         raise Unavailable("cannot be installed: " + reasons[0].removeprefix("ERROR: ")[:300])
+    mend_torchvision(env)
     ready.touch()
     return python
+
+
+def mend_torchvision(env: Path) -> None:
+    """Lets a torchvision that was built for CUDA, as the index has it, be imported beside a CPU build of torch.
+
+    Its compiled part does not load then, and it takes two operators of that part for granted. Declared they need to be only:
+    the peers import it for its data sets, if at all.
+    """
+    schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+    declare = "".join(f'torch.library.define("torchvision::{name}", "{schema}")\n' for name in ("nms", "qnms"))
+    for file in env.glob("lib/python*/site-packages/torchvision/_meta_registrations.py"):
+        if subprocess.run([str(env / "bin" / "python"), "-c", "import torchvision"], capture_output=True).returncode:
+            file.write_text(file.read_text().replace("import torch.library\n", "import torch.library\n" + declare, 1))
 
 
 def alone(command: Sequence[str]) -> list[str]:

@@ -74,13 +74,13 @@ def root(z: Tensor, p: float, dtype: torch.dtype = torch.float64) -> Tensor:
     """z^[1/p] of a float64 dual. Log and exp are three times faster than pow, and exact enough for all but float64."""
     if dtype == torch.float64:
         return torch.pow(z.abs(), 1 / p).copysign_(z)
-    return root_(z.clone(), p, torch.empty_like(z)).to(dtype)
+    return root_(z, p, torch.empty_like(z)).to(dtype)
 
 
 def root_(z: Tensor, p: float, room: Tensor) -> Tensor:
-    """The root of a float64 dual for use in float32, in the memory of z, with room of its shape to work in."""
+    """The root of a float64 dual for use in float32, in room of its shape."""
     # z·|z|^(1/p − 1) needs no copysign, which costs as much as the exp; the bound keeps 0·∞ out
-    return z.mul_(torch.abs(z, out=room).clamp_min_(_TINY).log_().mul_(1 / p - 1).exp_())
+    return torch.abs(z, out=room).clamp_min_(_TINY).log_().mul_(1 / p - 1).exp_().mul_(z)
 
 
 def short_root(z: Tensor, p: float, out: Tensor) -> Tensor:
@@ -119,6 +119,8 @@ class PowerMap:
         like = torch.empty_like(z, dtype=dtype)
         if z.dtype == torch.float32:
             return blockwise(lambda out, z: short_root(z, self.p, out), like, z)
+        if dtype == torch.float32:
+            return blockwise(lambda out, z: out.copy_(root_(z, self.p, torch.empty_like(z))), like, z)
         return blockwise(lambda out, z: out.copy_(root(z, self.p, dtype)), like, z)
 
     @property
