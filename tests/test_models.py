@@ -172,7 +172,7 @@ def test_scores_equal_a_loop_over_the_samples(kind: str, monkeypatch: pytest.Mon
         right = sum(label == target for label, target in zip(chosen, y.tolist(), strict=True))
         assert scores.accuracy[i].item() == pytest.approx(right / len(y), abs=1e-15)
     for limit in (1, 2 * len(x) * learner.shapes["weight"][0]):  # one device at a time, two at a time
-        monkeypatch.setattr(linear, "_LOGITS_AT_ONCE", limit)
+        monkeypatch.setattr(linear, "_OUTPUTS_AT_ONCE", limit)
         again = learner.scores(w, x, y, {})
         torch.testing.assert_close(again.loss, scores.loss, rtol=1e-13, atol=1e-14)
         torch.testing.assert_close(again.accuracy, scores.accuracy, rtol=0, atol=0, equal_nan=True)

@@ -17,7 +17,7 @@ from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores, uniform_start
 
-_LOGITS_AT_ONCE = 1 << 22  # how many outputs an evaluation holds at a time
+_OUTPUTS_AT_ONCE = 3 << 19  # that an evaluation holds: few enough to stay in cache, enough for a fast product
 
 
 class LinearLearner(Learner):
@@ -70,15 +70,17 @@ class LinearLearner(Learner):
 
     def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:
         losses, accuracies = [], []
-        for some in w.split(max(1, _LOGITS_AT_ONCE // (len(x) * self.outputs))):
+        for some in w.split(max(1, _OUTPUTS_AT_ONCE // (len(x) * self.outputs))):
             k = len(some)
-            outputs = torch.mm(some.view(k * self.outputs, self.columns), x.T).view(k, self.outputs, len(x))
+            outputs = self._out("scores", w, k * self.outputs, len(x))
+            torch.mm(some.view(k * self.outputs, self.columns), x.T, out=outputs)
+            outputs = outputs.view(k, self.outputs, len(x))
             losses.append(self._loss(outputs, y.expand(k, -1)).mean(1) + self.l2 / 2 * (some * some).sum(1))
             accuracies.append(self._right(outputs, y).to(w.dtype).mean(1))
         return Scores(torch.cat(losses), torch.cat(accuracies))
 
     def _right(self, outputs: Tensor, y: Tensor) -> Tensor:
-        return outputs.argmax(1) == y
+        return outputs.max(1).indices == y  # argmax is five times slower across rows
 
 
 class _SoftmaxLearner(LinearLearner):
