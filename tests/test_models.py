@@ -61,7 +61,9 @@ class Batch:
         return cls(w, learner.features(source.x.double())[index], _typed(source.y)[index], keys)
 
     def gradient(self, learner: Learner, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        return learner.gradient(self.w, self.x, self.y, {} if buffers is None else buffers, self.keys).clone()
+        out = torch.empty_like(self.w)
+        learner.gradient(self.w, self.x, self.y, {} if buffers is None else buffers, self.keys, out)
+        return out
 
     def loss(self, learner: Learner, buffers: dict[str, Tensor] | None = None) -> Tensor:
         return learner.loss(self.w, self.x, self.y, {} if buffers is None else buffers, self.keys)
@@ -224,7 +226,7 @@ def test_unstack_gives_names_and_shapes() -> None:
     parts = learner.unstack(torch.stack([row, row + 100]))
     assert {name: tuple(p.shape) for name, p in parts.items()} == {"weight": (2, 3, 4), "bias": (2, 3)}
     # outputs from the parts are outputs from the row
-    x = learner.features(source.x)
+    x = torch.cat([learner.features(source.x), torch.ones(len(source.x), 1)], 1)
     torch.testing.assert_close(source.x.flatten(1) @ parts["weight"][1].T + parts["bias"][1], x @ (row + 100).view(3, 5).T)
     assert list(LogisticRegression().learner(data(2)).unstack(torch.zeros(5))) == ["weight"]
     named = Mlp((4,)).learner(source).unstack(torch.zeros(7, Mlp((4,)).learner(source).parameters))
@@ -271,8 +273,10 @@ def test_a_linear_module_equals_the_closed_form() -> None:
         parts = closed.unstack(w)
         w_module = torch.cat([parts["weight"].reshape(4, -1), parts["bias"]], 1)
         images = x[..., :6].reshape(4, -1, 2, 3)
-        expected = closed.unstack(closed.gradient(w, x, stack.y, {}, stack.keys).clone())
-        found = module.unstack(module.gradient(w_module, images, stack.y, {}, stack.keys))
+        expected, found = torch.empty_like(w), torch.empty_like(w)
+        closed.gradient(w, x, stack.y, {}, stack.keys, expected)
+        module.gradient(w_module, images, stack.y, {}, stack.keys, found)
+        expected, found = closed.unstack(expected), module.unstack(found)
         torch.testing.assert_close(found["1.weight"], expected["weight"], rtol=tolerance, atol=tolerance)
         torch.testing.assert_close(found["1.bias"], expected["bias"], rtol=tolerance, atol=tolerance)
         losses = module.loss(w_module, images, stack.y, {}, stack.keys), closed.loss(w, x, stack.y, {}, stack.keys)
@@ -479,7 +483,9 @@ def masks(
     learner = Module(Masks(drop, layers, shape), loss=lambda outputs, y: outputs.sum(1)).learner(source)
     w = learner.init(0).double().expand(len(keys), -1)
     one = torch.ones(len(keys), 1, 1, dtype=torch.float64)
-    found = learner.gradient(w, one, one[..., 0], {}, keys) * (1 - p)
+    found = torch.empty_like(w, memory_format=torch.contiguous_format)
+    learner.gradient(w, one, one[..., 0], {}, keys, found)
+    found *= 1 - p
     assert torch.isin(found, torch.tensor([0.0, 1.0], dtype=torch.float64)).all()
     torch.testing.assert_close(
         learner.loss(w, one, one[..., 0], {}, keys) * (1 - p), found.sum(1)
@@ -693,7 +699,8 @@ def test_frozen_parameters_are_constants() -> None:
     stack = Batch.of(learner, source)
     frozen = copy.deepcopy(learner.module.features).double()  # type: ignore[attr-defined]
     for dtype in (torch.float64, torch.float32, torch.float64):  # casting to and fro loses nothing: they were float32
-        gradient = learner.gradient(stack.w.to(dtype), stack.x.to(dtype), stack.y, {}, stack.keys)
+        gradient = torch.empty_like(stack.w, dtype=dtype)
+        learner.gradient(stack.w.to(dtype), stack.x.to(dtype), stack.y, {}, stack.keys, gradient)
         assert gradient.dtype == dtype
     for i in range(3):
         head = nn.Linear(8, 3).double()

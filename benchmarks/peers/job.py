@@ -72,7 +72,7 @@ def set_threads(number: int) -> None:
 
 def licence(package: importlib.metadata.PackageMetadata) -> str:
     """What the package says of itself: an expression, a short line, or the classifiers."""
-    stated = package.get("License-Expression") or package.get("License") or ""
+    stated = next((package[field] for field in ("License-Expression", "License") if field in package), "")
     named = [c.rsplit(" :: ", 1)[1] for c in package.get_all("Classifier") or [] if c.startswith("License ::")]
     return stated if 0 < len(stated) < 40 else ", ".join(named) or "not stated"
 
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="x float32 [samples, 784], y int64 [samples]")
     parser.add_argument("--devices", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=12.0, help="to measure, after the warm-up")
-    parser.add_argument("--limit", type=float, default=90.0, help="seconds until it is given up")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds until it is given up")
     parser.add_argument("--package", help="whose version and licence to state")
     given = parser.parse_args()
 

@@ -192,7 +192,7 @@ def run_job(
         )
         until = time.monotonic() + given.limit + 60  # job.py gives up by itself; this is for when it cannot
         while process.poll() is None and time.monotonic() < until:
-            peaks |= descendants(process.pid)
+            peaks |= {who: max(peak, peaks.get(who, 0)) for who, peak in descendants(process.pid).items()}  # 0 once it ended
             time.sleep(0.5)
         end(process, peaks)
         lines = process.communicate()[0].splitlines()
@@ -250,10 +250,10 @@ def table(rows: Sequence[Row]) -> str:
     for row in rows:
         who = f"{row['peer']} {row.get('version', '')}".strip()
         if "ratio" in row:
-            value, ratio = f"{row['device_steps_per_s']:,.0f}", f"{row['ratio']:.1f}×"
+            value, ratio = number(row["device_steps_per_s"]), f"{number(row['ratio'])}×"
         else:
             value, ratio = row["error"], "–"
-        beside = [f"{row[who]:,.0f}" if who in row else "–" for who in ("ours", "bare")]
+        beside = [number(row[who]) if who in row else "–" for who in ("ours", "bare")]
         memory = f"{row['peak_mib']:,} ({row['ours_mib']:,})" if "peak_mib" in row else "–"
         cells = [who, str(row["devices"]), value, *beside, ratio, f"≥ {row['at_least']:.0f}×", memory, row.get("licence", "–")]
         lines.append(f"| {' | '.join(cells)} |")
@@ -286,15 +286,20 @@ def chart(rows: Sequence[Row], path: Path) -> None:
             values = [value if value == value else 0.0 for _, value, _ in bars]
             axis.barh([label for label, _, _ in bars], values, color=colours, height=0.65)
             axis.set_xscale("log")
-            axis.set_xlim(1, 10 * max(values))
+            least = 1.0 if min(filter(None, values)) > 1 else 0.1
+            axis.set_xlim(least, 10 * max(values))
             for place, (_, value, error) in enumerate(bars):
-                told = f" {value:,.0f}" if value == value else f" {short(error)}"
-                axis.text(max(value, 1) if value == value else 1, place, told, va="center", fontsize=8)
+                told, where = (number(value), value) if value == value else (short(error), least)
+                axis.text(where, place, f" {told}", va="center", fontsize=8)
             axis.invert_yaxis()
             axis.tick_params(axis="y", length=0)
             axis.set_title(f"{devices} devices", fontsize=10)
             axis.set_xlabel("device-steps a second (log scale)")
         figure.savefig(path, metadata={"Date": None})
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}" if value < 10 else f"{value:.1f}"
 
 
 def short(reason: str) -> str:
@@ -313,7 +318,7 @@ def main() -> None:
     parser.add_argument("--envs", type=Path, default=cache, help="where the environments are kept (default: %(default)s)")
     parser.add_argument("--devices", type=int, nargs="+", default=[100, 10])
     parser.add_argument("--seconds", type=float, default=12.0, help="measured for each peer; half of it for ours")
-    parser.add_argument("--limit", type=float, default=90.0, help="seconds after which a run is given up")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a run is given up")
     given = parser.parse_args()
     names = list(PEERS) if "all" in given.peers else given.peers
     given.envs = given.envs.expanduser().resolve()

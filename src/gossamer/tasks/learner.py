@@ -54,8 +54,8 @@ class Learner(ABC):
         return {}
 
     @abstractmethod
-    def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
-        """The gradient of each device's mean loss over its batch x [devices, batch, …]; may overwrite its last result.
+    def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor) -> None:
+        """Write the gradient of each device's mean loss over its batch x [devices, batch, …] to `out`.
 
         `keys` [devices] are 64 named random bits a device, for what is random in the model itself (dropout).
         """

@@ -1,7 +1,6 @@
 """Linear models in closed form: softmax regression, the linear SVM, least squares and logistic regression.
 
-A row is the weight matrix [outputs, features + 1], its last column the bias; the samples get a constant 1 once, so that a
-gradient is two batched matrix products and nothing else.
+A row is the weight matrix [outputs, features + 1], its last column the bias. A gradient is two batched matrix products.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _OUTPUTS_AT_ONCE = 3 << 19  # that an evaluation holds: few enough to stay in ca
 
 
 class LinearLearner(Learner):
-    """outputs = W·(x, 1); a subclass gives the loss of outputs and its slope."""
+    """outputs = W·x + b; a subclass gives the loss of outputs and its slope."""
 
     def __init__(self, outputs: int, features: int, bias: bool, l2: float) -> None:
-        self.outputs, self.columns, self.bias, self.l2 = outputs, features + bias, bias, l2
-        self.shapes = {"weight": (outputs, self.columns)}
+        self.outputs, self.columns, self.bias, self.l2 = outputs, features, bias, l2
+        self.shapes = {"weight": (outputs, features + bias)}
         self._room: dict[str, Tensor] = {}
 
     @abstractmethod
@@ -37,11 +36,10 @@ class LinearLearner(Learner):
         """The loss of each sample, from outputs [devices, outputs, samples]: [devices, samples]."""
 
     def init(self, seed: int) -> Tensor:
-        return uniform_start(seed, self.parameters, max(1, self.columns - self.bias))
+        return uniform_start(seed, self.parameters, max(1, self.columns))
 
     def features(self, x: Tensor) -> Tensor:
-        flat = x.reshape(len(x), -1)
-        return torch.cat([flat, flat.new_ones(len(flat), 1)], dim=1) if self.bias else flat.contiguous()
+        return x.reshape(len(x), -1)
 
     def unstack(self, row: Tensor) -> dict[str, Tensor]:
         weight = super().unstack(row)["weight"]
@@ -54,27 +52,36 @@ class LinearLearner(Learner):
             room = self._room[name] = like.new_empty(size)
         return room[:size].view(shape)
 
-    def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
-        m, batch = x.shape[:2]
-        outputs = self._out("outputs", w, m, self.outputs, batch)
-        torch.bmm(w.view(m, self.outputs, self.columns), x.transpose(1, 2), out=outputs)
-        slope = self._slope(outputs, y).mul_(1 / batch)
-        gradient = self._out("gradient", w, m, self.outputs, self.columns)
-        torch.bmm(slope, x, out=gradient)
-        flat = gradient.view(m, -1)
-        return flat.add_(w, alpha=self.l2) if self.l2 else flat
+    def _outputs(self, w: Tensor, x: Tensor) -> Tensor:
+        """Each device's outputs on its batch: [devices, outputs, batch]."""
+        out, across = self._out("outputs", w, len(w), self.outputs, x.shape[1]), x.transpose(1, 2)
+        weight = w.view(len(w), self.outputs, -1)
+        if not self.bias:
+            return torch.bmm(weight, across, out=out)
+        return torch.baddbmm(weight[..., -1:], weight[..., :-1], across, out=out)
+
+    def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor) -> None:
+        slope = self._slope(self._outputs(w, x), y).mul_(1 / x.shape[1])
+        gradient = out.view(len(w), self.outputs, -1)
+        torch.bmm(slope, x, out=gradient[..., : self.columns])
+        if self.bias:
+            torch.sum(slope, 2, out=gradient[..., -1])
+        if self.l2:
+            out.add_(w, alpha=self.l2)
 
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
-        outputs = torch.bmm(w.view(len(w), self.outputs, self.columns), x.transpose(1, 2))
-        return self._loss(outputs, y).mean(1) + self.l2 / 2 * (w * w).sum(1)
+        return self._loss(self._outputs(w, x), y).mean(1) + self.l2 / 2 * (w * w).sum(1)
 
     def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:
         losses, accuracies = [], []
         for some in w.split(max(1, _OUTPUTS_AT_ONCE // (len(x) * self.outputs))):
             k = len(some)
-            outputs = self._out("scores", w, k * self.outputs, len(x))
-            torch.mm(some.view(k * self.outputs, self.columns), x.T, out=outputs)
-            outputs = outputs.view(k, self.outputs, len(x))
+            weight, room = some.view(k * self.outputs, -1), self._out("scores", w, k * self.outputs, len(x))
+            if self.bias:
+                torch.addmm(weight[:, -1:], weight[:, :-1], x.T, out=room)
+            else:
+                torch.mm(weight, x.T, out=room)
+            outputs = room.view(k, self.outputs, len(x))
             losses.append(self._loss(outputs, y.expand(k, -1)).mean(1) + self.l2 / 2 * (some * some).sum(1))
             accuracies.append(self._right(outputs, y).to(w.dtype).mean(1))
         return Scores(torch.cat(losses), torch.cat(accuracies))

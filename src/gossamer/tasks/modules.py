@@ -137,7 +137,7 @@ class ModuleLearner(Learner):
         x, y = x.to(w.dtype), y.to(w.dtype) if y.is_floating_point() else y
         buffers = {name: (b.to(w.dtype) if b.is_floating_point() else b)[None] for name, b in self.buffers().items()}
         before = torch.random.get_rng_state()
-        self.gradient(w, x[None], y[None], buffers, torch.zeros(1, dtype=torch.int64))
+        self.gradient(w, x[None], y[None], buffers, torch.zeros(1, dtype=torch.int64), torch.empty_like(w))
         self.scores(w, x, y, buffers)
         if not torch.equal(before, torch.random.get_rng_state()):
             torch.random.set_rng_state(before)
@@ -206,12 +206,12 @@ class ModuleLearner(Learner):
             buffers[name].copy_(b)
         return losses
 
-    def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
+    def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor) -> None:
         # Devices share nothing, so the gradient of the sum of their losses is every device's own gradient.
         w = w.detach().requires_grad_()
         with self._told(x.shape[1:]), torch.enable_grad():
             total = self._losses(w, x, y, buffers, keys).sum()
-            return torch.autograd.grad(total, w)[0]
+            out.copy_(torch.autograd.grad(total, w)[0])
 
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         with self._told(x.shape[1:]), torch.no_grad():

@@ -147,11 +147,11 @@ class Worker:
         """Each row's stochastic gradient; the next call may overwrite the result."""
         buffers = self.buffers if rows is None else {name: b[rows] for name, b in self.buffers.items()}
         if self._gradient is None or len(self._gradient) < len(w):
-            self._gradient = torch.empty_like(w)
+            self._gradient = w.new_empty(w.shape)
         result = self._gradient[: len(w)]
         for some, x, y, keys in self._batches(t, step, rows):
             own = {name: b[some] for name, b in buffers.items()}
-            result[some] = self.learner.gradient(w[some], x, y, own, keys)
+            self.learner.gradient(w[some], x, y, own, keys, result[some])
         if rows is not None:
             for name, b in buffers.items():
                 self.buffers[name][rows] = b
