@@ -76,7 +76,7 @@ class Simulator:
         self._static_mix: StackedMix | None = None
         self._clock = None if plan.timing is None else Clock(plan.timing, np.zeros(plan.task.devices))
         if snapshot is None:
-            self._state: State = plan.algorithm.init(self._worker.start())
+            self._state: State = plan.algorithm.init(self._worker.start().expand(len(self._devices), -1))
         else:
             self.round = snapshot.round
             self._traffic = Traffic(snapshot.messages, snapshot.bytes)

@@ -105,8 +105,8 @@ class Worker:
         return y.to(self._place, self._dtype if y.is_floating_point() else torch.int64)
 
     def start(self) -> Tensor:
-        """The shared start of all devices: [devices, parameters]."""
-        return self.learner.init(self._seed).to(self._place, self._dtype).expand(len(self._devices), -1).contiguous()
+        """The shared start of all devices, one row: [1, parameters]."""
+        return self.learner.init(self._seed).to(self._place, self._dtype)[None]
 
     def _batches(self, t: int, step: int, rows: Tensor | None) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
         """Some rows at a time: their batches in round t, local step `step`, and the keys of what is random in the model.
