@@ -112,9 +112,7 @@ def main() -> None:
         print(json.dumps(here(given.one[0], int(given.one[1]), given.data)))
         return
     rows = []
-    print(
-        "| task | devices | µs a device-step | links and weights, s a round | start, s | memory, GB | of 2·state + gradient + data |"
-    )
+    print("| task | devices | µs a device-step | links and weights, s | start, s | memory, GB | of 2·state + gradient + data |")
     print("|---|---|---|---|---|---|---|")
     for kind, most in MOST.items():
         for devices in [size for size in SIZES if size <= min(most, given.most)]:
