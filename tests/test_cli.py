@@ -411,6 +411,7 @@ def test_help_lists_every_command() -> None:
         "watch",
         "node",
         "reproduce",
+        "bench",
         "new",
         "network",
         "data",

@@ -383,6 +383,22 @@ def reproduce(
 
 
 @app.command()
+def bench(
+    seconds: Annotated[float, typer.Option(metavar="S", help="About how long to measure; longer: steadier numbers.")] = 110.0,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """This machine's numbers in two minutes: how fast, where time goes, what to set.
+
+    Rounds a second by devices, model and p, on noise of MNIST's shape: nothing is downloaded. Advises on threads, dtype and how
+    often to measure.
+    """
+    from gossamer.cli.bench import bench as measure
+
+    measure(seconds, json, quiet)
+
+
+@app.command()
 def new(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("fleet.toml"),
 ) -> None:

@@ -126,7 +126,8 @@ class Share:
         return self._move
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        if self._progress.live.is_started:  # else rich ends with an empty line where there is no terminal, quiet or not
+            self._progress.stop()
 
     def _move(self, share: float) -> None:
         self._progress.update(self._task, completed=share)
