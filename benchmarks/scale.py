@@ -26,6 +26,10 @@ OUT = Path(__file__).parent / "results"
 SIZES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 MOST = {"digits": 100_000, "mnist": 10_000}
 DEGREE = 8
+HEAD = (
+    "| task | devices | µs a device-step | links and weights, s | start, s | memory, GB | of 2·state + gradient + data |",
+    "|---|---|---|---|---|---|---|",
+)
 
 
 def peak() -> int:
@@ -111,9 +115,8 @@ def main() -> None:
     if given.one:
         print(json.dumps(here(given.one[0], int(given.one[1]), given.data)))
         return
-    rows = []
-    print("| task | devices | µs a device-step | links and weights, s | start, s | memory, GB | of 2·state + gradient + data |")
-    print("|---|---|---|---|---|---|---|")
+    rows, lines = [], [*HEAD]
+    print("\n".join(HEAD))
     for kind, most in MOST.items():
         for devices in [size for size in SIZES if size <= min(most, given.most)]:
             words = [sys.executable, __file__, "--one", kind, str(devices), *(["--data", given.data] if given.data else [])]
@@ -122,14 +125,15 @@ def main() -> None:
                 raise SystemExit(f"{kind}, {devices} devices: {done.stderr.strip().splitlines()[-1]}")
             row = json.loads(done.stdout.splitlines()[-1])
             rows.append(row)
-            print(
+            lines.append(
                 f"| {kind} | {devices:,} | {row['microseconds a device-step']:.1f} | {row['of that, links and weights']:.3f} "
                 f"| {row['seconds to start']:.2f} | {row['bytes beyond imports and samples'] / 1e9:.2f} "
-                f"| {row['memory / needed']:.2f} |",
-                flush=True,
+                f"| {row['memory / needed']:.2f} |"
             )
+            print(lines[-1], flush=True)
     if given.most == max(SIZES):
         (OUT / "scale.json").write_text(json.dumps({"rows": rows, "machine": platform.machine()}, indent=2) + "\n")
+        (OUT / "scale.md").write_text("\n".join(lines) + "\n")
         chart(rows, OUT / "scale.svg")
 
 

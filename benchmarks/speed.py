@@ -221,6 +221,19 @@ def show(rows: list[dict[str, object]]) -> None:
         print(f"{row['what']:<50} {row['devices']:>8} {row['threads']:>8} {row['ratio']:>7.2f}   {span:<12} {asked}")
 
 
+def table(rows: list[dict[str, object]]) -> str:
+    """The same for a page; what falls short is in bold."""
+    lines = ["| what | devices | threads | ratio | 10–90 % | asked |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        least, most, found = row.get("at_least"), row.get("at_most"), row["ratio"]
+        asked = f"≥ {least:g}" if least else f"≤ {most:g}" if most else "–"
+        missed = (least and found < least) or (most and found > most)
+        cell = f"**{found:.2f}**" if missed else f"{found:.2f}"
+        span = f"{row['low']:.2f}–{row['high']:.2f}"
+        lines.append(f"| {row['what']} | {row['devices']:,} | {row['threads'] or '–'} | {cell} | {span} | {asked} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed as ratios in one run.")
     parser.add_argument("--data", type=Path, help="the folder of MNIST's idx files (default: the cache)")
@@ -235,6 +248,7 @@ def main() -> None:
         from gossamer.study.run import versions
 
         given.json.write_text(json.dumps({"versions": versions(), "rows": rows}, indent=2) + "\n")
+        given.json.with_suffix(".md").write_text(table(rows))
 
 
 if __name__ == "__main__":

@@ -338,6 +338,7 @@ def main() -> None:
         machine = {"machine": platform.machine(), "cores": os.cpu_count(), "torch": TORCH}
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "peers.json").write_text(json.dumps(machine | {"rows": rows}, indent=2, ensure_ascii=False) + "\n")
+        (RESULTS / "peers.md").write_text(table(rows) + "\n")
         chart(rows, RESULTS / "peers.svg")
 
 
