@@ -9,8 +9,8 @@ demo: .venv/runtime
 	$(BIN)/gossamer compare --out runs/demo
 
 test: lint types
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not fleet"
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m fleet  # rounds follow the clock: beside little else
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not fleet and not cluster"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "fleet or cluster"  # they follow the clock: beside little else
 	$(MAKE) wheel
 
 quick: .venv/dev

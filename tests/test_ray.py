@@ -19,7 +19,7 @@ import gossamer as gs
 from gossamer.study.store import RunFolder
 
 pytest.importorskip("ray", reason="the extra gossamer[ray] is not installed")
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.cluster]
 
 GROUPS = 3
 
