@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -187,14 +189,26 @@ def test_any_rows_equal_those_rows_of_the_whole_stack(kind: str) -> None:
     torch.testing.assert_close(own.accuracy, scores.accuracy[shard])
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("at_once", [1, 50, 400])
-def test_some_devices_at_a_time_are_all_at_once(kind: str, at_once: int) -> None:
-    """So many numbers of batches at a time: one device's, two devices', more."""
+@pytest.mark.parametrize("threads", [1, 2])
+def test_some_devices_at_a_time_are_all_at_once(kind: str, at_once: int, threads: int, request: pytest.FixtureRequest) -> None:
+    """So many numbers of batches at a time: one device's, two devices', more; one after the other, or in threads."""
     shared = task(*MODELS[kind])
     whole, parts = worker(shared), worker(task(*MODELS[kind]))
     parts.learner.at_once = at_once
     w, rows = spread(whole), torch.tensor([5, 0, 3])
+    if threads == 2:
+        request.getfixturevalue("two_threads")
     for t in range(2):
         torch.testing.assert_close(parts.gradient(w, t), whole.gradient(w, t), rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(parts.loss(w, t), whole.loss(w, t), rtol=1e-12, atol=1e-12)

@@ -77,7 +77,7 @@ def speeds(measured: Bench) -> Table:
 
 def parts(measured: Bench) -> Table:
     """Where the time of a round goes."""
-    table = _table("Where the time goes, % of a round")
+    table = _table("Where the time goes, % of a round with one thread")
     table.add_column(f"softmax, {measured.parts[0].devices:,} devices", no_wrap=True)
     for row in measured.parts:
         table.add_column(f"p = {row.p}", justify="right")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -378,25 +378,16 @@ class _Watch:
         self._within, self._since = [PARTS[-1]], 0.0
 
     def over(self, simulator: Simulator) -> Rounds:
-        """What runs rounds of this simulator, whose own parts are watched from now on."""
-        worker, make, run = simulator._worker, simulator._mix, _rounds(simulator)
+        """What runs rounds of this simulator in one thread, whose own parts are watched from now on."""
+        worker, make, run = simulator._worker, simulator._mix, _rounds(simulator, 1)
 
         def mix(*args: Any) -> StackedMix:
             made = make(*args)
             made.power_mean = self._timed("mixing", made.power_mean)  # type: ignore[method-assign]
             return made
 
-        def batches(*args: Any) -> Iterator[Any]:
-            following = self._timed("batches", inner(*args).__next__)
-            while True:
-                try:
-                    batch = following()
-                except StopIteration:
-                    return
-                yield batch
-
-        inner, simulator._mix = worker._batches, self._timed("links and weights", mix)  # type: ignore[method-assign]
-        worker._batches = batches  # type: ignore[method-assign, assignment]
+        simulator._mix = self._timed("links and weights", mix)  # type: ignore[method-assign]
+        worker._gathered = self._timed("batches", worker._gathered)  # type: ignore[method-assign]
         worker.gradient = self._timed("gradient", worker.gradient)  # type: ignore[method-assign]
         network = simulator.plan.network
         simulator.plan = replace(simulator.plan, network=_Watched(network, self._timed("links and weights", network.links)))

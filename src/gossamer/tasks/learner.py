@@ -27,7 +27,8 @@ class Learner(ABC):
 
     shapes: dict[str, tuple[int, ...]]  # the names and shapes of a row's parts, in order
     draws: bool = False  # whether the model itself draws (dropout), and so needs keys
-    at_once: int = 1_600_000  # numbers of batches that are worked on together: measured, with their outputs they stay in cache
+    concurrent: bool = False  # whether several threads may train at once
+    at_once: int = 3_200_000  # numbers of batches that are worked on together: measured, with their outputs they stay in cache
 
     @property
     def parameters(self) -> int:

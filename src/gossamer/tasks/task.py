@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Protocol
+from functools import cache, cached_property, partial
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -75,6 +78,15 @@ class Task:
         return Worker(self, devices, seed, dtype, place, test)
 
 
+class _Batch(NamedTuple):
+    """The batches of some rows, and the keys of what is random in the model."""
+
+    some: slice
+    x: Tensor
+    y: Tensor
+    keys: Tensor
+
+
 class Worker:
     """Trains and scores the rows of the devices that it was made for, with memory that it takes once."""
 
@@ -94,7 +106,7 @@ class Worker:
             name: b.to(place, dtype if b.is_floating_point() else b.dtype).expand(len(devices), *b.shape).contiguous()
             for name, b in self.learner.buffers().items()
         }
-        self._room: Tensor | None = None
+        self._own = threading.local()
         self._gradient: Tensor | None = None
         self._drawn_ahead: dict[int, tuple[int, NDArray[np.int64]]] = {}
 
@@ -108,8 +120,8 @@ class Worker:
         """The shared start of all devices, one row: [1, parameters]."""
         return self.learner.init(self._seed).to(self._place, self._dtype)[None]
 
-    def _batches(self, t: int, step: int, rows: Tensor | None) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
-        """Some rows at a time: their batches in round t, local step `step`, and the keys of what is random in the model.
+    def _batches(self, t: int, step: int, rows: Tensor | None) -> Iterator[Callable[[], _Batch]]:
+        """Some rows at a time: what gathers their batches in round t, local step `step`.
 
         So few at a time that they stay in the processor's cache until they are used, and that many devices need no memory
         for the batches of all.
@@ -119,16 +131,23 @@ class Worker:
         bits = draws.bits(self._seed, "module", t, step, devices) if self.learner.draws else np.zeros(len(devices), np.uint64)
         keys = torch.from_numpy(bits.view(np.int64)).to(self._place)
         batch = index.shape[1] * self._x[0].numel()
-        at_once = max(1, self.learner.at_once // batch)
+        turns = max(1, math.ceil(len(devices) * batch / self.learner.at_once))
+        if turns > 1:  # as many for each thread
+            threads = torch.get_num_threads()
+            turns = threads * math.ceil(turns / threads)
+        at_once = math.ceil(len(devices) / turns)
         for first in range(0, len(devices), at_once):
             some = slice(first, first + at_once)
-            part = index[some].to(self._place)
-            count = part.numel()
-            if self._room is None or len(self._room) < count:
-                self._room = self._x.new_empty((count, *self._x.shape[1:]))
-            x = torch.index_select(self._x, 0, part.view(-1), out=self._room[:count])
-            y = torch.index_select(self._y, 0, part.view(-1))
-            yield some, x.view(*part.shape, *self._x.shape[1:]), y.view(part.shape + self._y.shape[1:]), keys[some]
+            yield partial(self._gathered, some, index[some], keys[some])
+
+    def _gathered(self, some: slice, index: Tensor, keys: Tensor) -> _Batch:
+        flat = index.reshape(-1).to(self._place)
+        room: Tensor | None = getattr(self._own, "room", None)  # of this thread
+        if room is None or len(room) < len(flat):
+            room = self._own.room = self._x.new_empty((len(flat), *self._x.shape[1:]))
+        x = torch.index_select(self._x, 0, flat, out=room[: len(flat)])
+        y = torch.index_select(self._y, 0, flat)
+        return _Batch(some, x.view(*index.shape, *self._x.shape[1:]), y.view(index.shape + self._y.shape[1:]), keys)
 
     def _index(self, t: int, step: int, devices: NDArray[np.int64], ahead: bool) -> NDArray[np.int64]:
         """The samples of each device's batch. A few rounds are drawn at once: a draw is by name, so when does not matter."""
@@ -149,20 +168,38 @@ class Worker:
         if self._gradient is None or len(self._gradient) < len(w):
             self._gradient = w.new_empty(w.shape)
         result = self._gradient[: len(w)]
-        for some, x, y, keys in self._batches(t, step, rows):
+
+        def one(gathered: Callable[[], _Batch]) -> None:
+            some, x, y, keys = gathered()
             own = {name: b[some] for name, b in buffers.items()}
             self.learner.gradient(w[some], x, y, own, keys, result[some])
+
+        self._for_each(one, list(self._batches(t, step, rows)))
         if rows is not None:
             for name, b in buffers.items():
                 self.buffers[name][rows] = b
         return result
+
+    def _for_each(self, one: Callable[[Callable[[], _Batch]], None], batches: list[Callable[[], _Batch]]) -> None:
+        """One after the other; or in threads, which is faster than that threads share out every operation."""
+        threads = torch.get_num_threads()
+        if threads == 1 or len(batches) == 1 or not self.learner.concurrent or self._place.type != "cpu":
+            for batch in batches:
+                one(batch)
+            return
+        torch.set_num_threads(1)  # for all of the process's matrix products; else it is each thread's own
+        try:
+            for done in [_pool(threads).submit(one, batch) for batch in batches]:
+                done.result()
+        finally:
+            torch.set_num_threads(threads)
 
     def loss(self, w: Tensor, t: int, step: int = 0) -> Tensor:
         """Each row's loss on the same batch."""
         return torch.cat(
             [
                 self.learner.loss(w[some], x, y, {name: b[some] for name, b in self.buffers.items()}, keys)
-                for some, x, y, keys in self._batches(t, step, None)
+                for some, x, y, keys in (gathered() for gathered in self._batches(t, step, None))
             ]
         )
 
@@ -171,11 +208,17 @@ class Worker:
         if self._batch:
             accepted = '0, with model = "least-squares" and as many samples on every device: the dual is that of the whole loss'
             raise InputError("batch", self._batch, accepted)
-        return torch.cat([self.learner.conjugate(z[some], x, y) for some, x, y, _ in self._batches(0, 0, None)])
+        batches = (gathered() for gathered in self._batches(0, 0, None))
+        return torch.cat([self.learner.conjugate(z[some], x, y) for some, x, y, _ in batches])
 
     def scores(self, w: Tensor) -> Scores:
         """Every row on the test samples."""
         return self.learner.scores(w, self._x_test, self._y_test, self.buffers)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "gossamer", initializer=lambda: torch.set_num_threads(1))
 
 
 def test_subset(samples: int, wanted: int) -> Tensor:
