@@ -578,3 +578,13 @@ def test_sources_are_plain_values():
     assert Mnist() == Mnist(None)
     assert len({Digits(), Digits(), Mnist(), FashionMnist(), Cifar10(), Arrays(Path("a.npz"))}) == 5
     assert set(DOWNLOADABLE) == set(ORIGINALS)
+
+
+def test_the_digits_are_scikit_learns() -> None:
+    from sklearn.datasets import load_digits
+
+    from gossamer.tasks.data import _digits
+
+    for found, expected in zip(_digits(), load_digits(return_X_y=True), strict=True):
+        assert np.array_equal(found, expected)
+        assert found.dtype == expected.dtype

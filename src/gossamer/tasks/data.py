@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -88,13 +89,24 @@ class Digits:
             raise InputError("test", self.test, "a whole number from 1 to 1796")
 
     def load(self) -> Data:
-        from sklearn.datasets import load_digits
-
-        pixels, labels = load_digits(return_X_y=True)
+        pixels, labels = _digits()
         x = _scaled(pixels.reshape(-1, 1, 8, 8), 16, 0.3053, 0.3760)
         order = draws.permutation(len(x), self.seed, "digits")
         train, test = order[self.test :], order[: self.test]
         return from_arrays(x[train], labels[train], x[test], labels[test], name="digits")
+
+
+def _digits() -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """scikit-learn's digits, from its file: to import it for that takes longer than all else at the start of a run."""
+    found = find_spec("sklearn")
+    file = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz" if found and found.origin else None
+    if file is None or not file.exists():  # another version may keep it elsewhere
+        from sklearn.datasets import load_digits
+
+        pixels, labels = load_digits(return_X_y=True)
+        return pixels, labels
+    table = np.loadtxt(file, delimiter=",")  # it reads .gz too
+    return table[:, :-1], table[:, -1].astype(np.int64)
 
 
 @dataclass(frozen=True)
