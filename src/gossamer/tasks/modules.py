@@ -8,6 +8,7 @@ statistics; a device normalises by its own data, and is evaluated with its own s
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -122,12 +123,18 @@ class ModuleLearner(Learner):
         self.shapes = {name: tuple(p.shape) for name, p in self._start.items()}
         self._places = _places(self.module)
         self._for_each = _stacked
-        self._mode: tuple[torch.device, torch.dtype, bool] | None = None
+        self._own = threading.local()
+        if any(isinstance(part, nn.modules.conv._ConvNd) for part in self.module.modules()):
+            self._one_by_one()  # many small convolutions are slower at once than one after the other
         try:
             self._try(data)
         except InputError:  # recurrent layers, `.item()` and branches on the data cannot run stacked
-            self._for_each = _in_turn
+            self._one_by_one()
             self._try(data)
+
+    def _one_by_one(self) -> None:
+        """A device at a time, and so a thread for each: a module is one device's while it runs, so each has its own."""
+        self._for_each, self.concurrent, self.at_once = _in_turn, True, 1
 
     def _try(self, data: Data) -> None:
         """Train and score once, so that what cannot be done is refused now and not in the first round."""
@@ -173,15 +180,17 @@ class ModuleLearner(Learner):
         own = parameters | {name: b.clone() for name, b in buffers.items()}
         state = {place: own[name] for place, name in self._places.items() if name in own}
         with _NamedDropout(key):
-            outputs = functional_call(self.module, state, (x,), tie_weights=False)
+            outputs = functional_call(self._own.module, state, (x,), tie_weights=False)
         return outputs, {name: state[name].detach() for name in buffers}
 
     def _set(self, w: Tensor, training: bool) -> None:
-        """Put the module, whose frozen parameters are its own, where the stack is, and into its mode."""
-        wanted = (w.device, w.dtype, training)
-        if self._mode != wanted:
-            self.module.to(w.device, w.dtype).train(training)
-            self._mode = wanted
+        """Put this thread's module, whose frozen parameters are its own, where the stack is, and into its mode."""
+        own, wanted = self._own, (w.device, w.dtype, training)
+        if not hasattr(own, "module"):
+            own.module, own.mode = copy.deepcopy(self.module), None
+        if own.mode != wanted:
+            own.module.to(w.device, w.dtype).train(training)
+            own.mode = wanted
 
     def _judged(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The loss of each sample."""
