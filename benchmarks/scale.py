@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 OUT = Path(__file__).parent / "results"
+PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "scale.svg"
 SIZES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 MOST = {"digits": 100_000, "mnist": 10_000}
 DEGREE = 8
@@ -134,7 +135,7 @@ def main() -> None:
     if given.most == max(SIZES):
         (OUT / "scale.json").write_text(json.dumps({"rows": rows, "machine": platform.machine()}, indent=2) + "\n")
         (OUT / "scale.md").write_text("\n".join(lines) + "\n")
-        chart(rows, OUT / "scale.svg")
+        chart(rows, PICTURE)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The same job on other people's tools, beside ours and beside the bare yardstick.
 
-    python benchmarks/peers/run.py all                    install every peer, run them, write results/peers.json and peers.svg
+    python benchmarks/peers/run.py all                    install every peer, run them, write results/peers.json and a chart
     python benchmarks/peers/run.py gossipy fluke          some of them, the table only
     python benchmarks/peers/run.py all --seconds 30       longer; --limit, --devices, --data, --envs: see --help
 
@@ -41,6 +41,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
+PICTURE = HERE.parents[1] / "docs" / "pictures" / "peers.svg"
 TORCH = "2.13.0"
 INSTALL_LIMIT = 900.0
 Row = dict[str, Any]
@@ -339,7 +340,7 @@ def main() -> None:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "peers.json").write_text(json.dumps(machine | {"rows": rows}, indent=2, ensure_ascii=False) + "\n")
         (RESULTS / "peers.md").write_text(table(rows) + "\n")
-        chart(rows, RESULTS / "peers.svg")
+        chart(rows, PICTURE)
 
 
 if __name__ == "__main__":

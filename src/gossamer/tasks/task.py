@@ -108,6 +108,7 @@ class Worker:
         }
         self._own = threading.local()
         self._gradient: Tensor | None = None
+        self._whole: NDArray[np.int64] | None = None  # all samples of all devices, where a batch is all of them
         self._drawn_ahead: dict[int, tuple[int, NDArray[np.int64]]] = {}
 
     def _inputs(self, x: Tensor) -> Tensor:
@@ -152,7 +153,12 @@ class Worker:
     def _index(self, t: int, step: int, devices: NDArray[np.int64], ahead: bool) -> NDArray[np.int64]:
         """The samples of each device's batch. A few rounds are drawn at once: a draw is by name, so when does not matter."""
         if not self._batch:
-            return np.stack([self._split.of(int(device)) for device in devices])
+            if not ahead or self._whole is None:
+                whole = np.stack([self._split.of(int(device)) for device in devices])
+                if not ahead:
+                    return whole
+                self._whole = whole
+            return self._whole
         if not ahead:
             return splits.batch(self._split, self._seed, t, step, self._batch, devices)
         first, drawn = self._drawn_ahead.get(step, (0, np.empty((0, 0, 0), dtype=np.int64)))
