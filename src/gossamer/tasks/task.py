@@ -153,12 +153,11 @@ class Worker:
     def _index(self, t: int, step: int, devices: NDArray[np.int64], ahead: bool) -> NDArray[np.int64]:
         """The samples of each device's batch. A few rounds are drawn at once: a draw is by name, so when does not matter."""
         if not self._batch:
-            if not ahead or self._whole is None:
-                whole = np.stack([self._split.of(int(device)) for device in devices])
-                if not ahead:
-                    return whole
-                self._whole = whole
-            return self._whole
+            if ahead and self._whole is not None:
+                return self._whole
+            whole = np.stack([self._split.of(int(device)) for device in devices])
+            self._whole = whole if ahead else self._whole
+            return whole
         if not ahead:
             return splits.batch(self._split, self._seed, t, step, self._batch, devices)
         first, drawn = self._drawn_ahead.get(step, (0, np.empty((0, 0, 0), dtype=np.int64)))
