@@ -97,13 +97,17 @@ def chart(rows: list[dict[str, Any]], path: Path) -> None:
         own = [row for row in rows if row["task"] == kind]
         x = [row["devices"] for row in own]
         left.plot(x, [row["microseconds a device-step"] for row in own], "os"[k] + "-", color=COLOURS[k], label=name)
-        right.plot(x, [row["bytes beyond imports and samples"] / 1e9 for row in own], "os"[k] + "-", color=COLOURS[k])
-        right.plot(x, [row["bytes needed"] / 1e9 for row in own], ":", color=COLOURS[k])
-    for axes, label in ((left, "time of a device-step, µs"), (right, "memory, GB (dotted: 2·state + gradient + lists)")):
+        seen = [row for row in own if row["bytes beyond imports and samples"] > 1e6]  # else less than reading the data took
+        memory = [row["bytes beyond imports and samples"] / 1e9 for row in seen]
+        right.plot([row["devices"] for row in seen], memory, "os"[k] + "-", color=COLOURS[k])
+        needed = "2·state + gradient + lists of samples" if k == 0 else None
+        right.plot(x, [row["bytes needed"] / 1e9 for row in own], ":", color=COLOURS[k], label=needed)
+    for axes, label in ((left, "time of a device-step, µs"), (right, "memory beyond imports and samples, GB")):
         axes.set(xscale="log", yscale="log", xlabel="devices", ylabel=label)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     left.legend(frameon=False)
+    right.legend(frameon=False)
     figure.savefig(path, metadata={"Date": None})
 
 
