@@ -37,6 +37,10 @@ PARAMETERS = {7_850: 100, 1_000_000: 12, 25_000_000: 1}  # and how many exchange
 NEIGHBOURS = (1, 3, 8)
 WAYS = ("raw", "transport", "edges")
 TURNS = 7
+HEAD = (
+    "| parameters | neighbours | raw | transport | edges | transport / raw | edges / raw | transport, CPU | edges, CPU |",
+    "|---|---|---|---|---|---|---|---|---|",
+)
 RUN = "benchmark"
 SECONDS = 120.0  # until something that must come is said never to come
 
@@ -240,6 +244,13 @@ def measured(neighbours: int, sizes: tuple[int, ...]) -> dict[int, dict[str, lis
     return result
 
 
+def line(row: dict[str, Any]) -> str:
+    """A row of the table."""
+    parameters, neighbours, *rest = row.values()
+    times = [f"{1e3 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:.3g} s" for seconds in rest[:3]]
+    return f"| {' | '.join([f'{parameters:,}', str(neighbours), *times, *(f'{ratio:.2f}×' for ratio in rest[3:])])} |"
+
+
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--neighbours", type=int, nargs="+", default=NEIGHBOURS)
@@ -250,8 +261,7 @@ def main() -> None:
         device(json.loads(chosen.device))
         return
     rows: list[dict[str, Any]] = []
-    print("| parameters | neighbours | raw | transport | edges | transport / raw | edges / raw | of processor time | |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("\n".join(HEAD))
     for neighbours in chosen.neighbours:
         for size, turns in measured(neighbours, chosen.parameters).items():
             row = {"parameters": size, "neighbours": neighbours}
@@ -261,14 +271,11 @@ def main() -> None:
                     ratios = [mine[place] / raw[place] for mine, raw in zip(turns[way], turns["raw"], strict=True)]
                     row[f"{way} / raw{what}"] = statistics.median(ratios)
             rows.append(row)
-            _, _, *rest = row.values()
-            cells = [f"{1e3 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:.3g} s" for seconds in rest[:3]] + [
-                f"{ratio:.2f}×" for ratio in rest[3:]
-            ]
-            print(f"| {size:,} | {neighbours} | {' | '.join(cells)} |", flush=True)
+            print(line(row), flush=True)
     if (chosen.neighbours, chosen.parameters) == (NEIGHBOURS, tuple(PARAMETERS)):
         OUT.parent.mkdir(exist_ok=True)
         OUT.write_text(json.dumps({"exchanges": rows, "turns": TURNS, "machine": platform.machine()}, indent=2) + "\n")
+        OUT.with_suffix(".md").write_text("\n".join([*HEAD, *map(line, rows)]) + "\n")
 
 
 if __name__ == "__main__":
