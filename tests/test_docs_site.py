@@ -228,7 +228,7 @@ def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "networks.md").write_text(PAGES["docs/networks.md"])
     assert pictures.main(["links", "mixing", "mirror", "dual", "networks"]) == 0
     made = {path.name for path in (tmp_path / "pictures").iterdir()}
-    assert made == there - {"readme.png", "demo.png"}
+    assert made == there - {"readme.png", "demo.png", "scale.svg", "peers.svg"}  # these need training, or are measured
     for name in made:  # but for names and numbers, whose last digits another processor may round otherwise
         one, other = ((folder / "pictures" / name).read_text() for folder in (tmp_path, DOCS))
         bare = [re.sub(r"[a-z]?[0-9a-f]{10}|-?\d+(\.\d+)?", "", text) for text in (one, other)]
