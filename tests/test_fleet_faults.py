@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -94,12 +95,17 @@ def kill(rehearsal: Rehearsal) -> Iterator[Event]:
 
 
 def kill_in_exchange(rehearsal: Rehearsal, device: int) -> None:
-    promised, until = rehearsal.folder / f"n{device}" / "promised", time.monotonic() + SLOT / 3
-    while time.monotonic() < until and not (promised.exists() and promised.stat().st_size):
+    folder, until = rehearsal.folder / f"n{device}", time.monotonic() + SLOT / 3
+    while time.monotonic() < until and not has_promised(folder):
         time.sleep(0.0002)
     rehearsal.kill(device)
-    kept = Journal(promised.parent).read()
-    CAUGHT[rehearsal.folder.name] += kept is not None and bool(kept.pending)
+    CAUGHT[rehearsal.folder.name] += has_promised(folder)
+
+
+def has_promised(folder: Path) -> bool:
+    """Whether there is a promise of the round that is under way."""
+    kept = Journal(folder).read()
+    return kept is not None and any(flow.exchange[0] >= kept.round for flow in kept.pending)
 
 
 def partition(rehearsal: Rehearsal) -> Iterator[Event]:
