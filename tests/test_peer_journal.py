@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gossamer.engines.peer.journal import Flow, Journal, Kept
+from gossamer.engines.peer.journal import _CHECKSUM, _LENGTHS, _MARK, Flow, Journal, Kept
 from gossamer.errors import DataError
 
 
@@ -151,3 +153,17 @@ def test_what_is_left_of_an_earlier_round_is_not_read(tmp_path: Path) -> None:
     assert told(journal.read()) == told(Kept(11, {}))
     journal.promise([flow(3, (11, 0))])
     assert told(Journal(tmp_path).read()) == told(Kept(11, {}, {}, (flow(3, (11, 0)),)))
+
+
+@pytest.mark.parametrize(
+    "kind, shape", [("float32", [1 << 40]), ("float32", [-1]), ("load", [2]), ("Tensor", [2]), ("nothing", [2])]
+)
+def test_a_header_that_says_what_is_not_there(kind: str, shape: list[int], tmp_path: Path) -> None:
+    """With right checksums, as only who has the disk can write it: no memory is taken for it, and it is said to be damaged."""
+    journal = Journal(tmp_path)
+    journal.write(Kept(1, {"w": torch.zeros(2)}))
+    words = json.dumps({"flows": [], "round": 1, "applied": {}, "tensors": [["state/w", kind, shape, 0]]}).encode()
+    lengths = _LENGTHS.pack(_MARK, len(words), 8)
+    (tmp_path / "kept").write_bytes(lengths + _CHECKSUM.pack(zlib.crc32(words, zlib.crc32(lengths))) + words + bytes(8))
+    with pytest.raises(DataError, match="is damaged"):
+        journal.read()

@@ -13,6 +13,7 @@ the time that a file takes which grows anew. What may be left behind it is of an
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 import zlib
@@ -33,6 +34,8 @@ Exchange = tuple[int, int]  # its round, and which part of the round it is
 _MARK = b"GSMJ"
 _LENGTHS, _CHECKSUM = struct.Struct("<4sIQ"), struct.Struct("<I")  # mark, of header, of tensors; CRC-32 of these and the header
 _FRAME = _LENGTHS.size + _CHECKSUM.size
+_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
+_DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in _TYPES}  # that a state may have
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,12 +202,12 @@ def _records(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Tensor]]]:
             return
         told, tensors = json.loads(bytes(words)), {}
         for name, kind, shape, expected in told["tensors"]:
-            x = torch.empty(shape, dtype=getattr(torch, kind))
-            own = _bytes(x)
-            own[:], content = content[: len(own)], content[len(own) :]
-            if zlib.crc32(own) != expected:
+            dtype = _DTYPES.get(kind)
+            room = math.prod(shape) * dtype.itemsize if dtype and all(length >= 0 for length in shape) else -1
+            if not 0 <= room <= len(content) or zlib.crc32(content[:room]) != expected:  # before memory is taken for it
                 return
-            tensors[name] = x
+            tensors[name] = torch.empty(shape, dtype=dtype)
+            _bytes(tensors[name])[:], content = content[:room], content[room:]
         yield told, tensors
         data = data[_FRAME + header + size :]
 
