@@ -6,7 +6,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import NamedTuple, Protocol
@@ -195,7 +195,9 @@ class Worker:
             return
         torch.set_num_threads(1)  # for all of the process's matrix products; else it is each thread's own
         try:
-            for done in [_pool(threads).submit(one, batch) for batch in batches]:
+            running = [_pool(threads).submit(one, batch) for batch in batches]
+            wait(running)  # all: what fails leaves nobody who still writes
+            for done in running:
                 done.result()
         finally:
             torch.set_num_threads(threads)
