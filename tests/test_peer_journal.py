@@ -156,7 +156,7 @@ def test_what_is_left_of_an_earlier_round_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind, shape", [("float32", [1 << 40]), ("float32", [-1]), ("load", [2]), ("Tensor", [2]), ("nothing", [2])]
+    ("kind", "shape"), [("float32", [1 << 40]), ("float32", [-1]), ("load", [2]), ("Tensor", [2]), ("nothing", [2])]
 )
 def test_a_header_that_says_what_is_not_there(kind: str, shape: list[int], tmp_path: Path) -> None:
     """With right checksums, as only who has the disk can write it: no memory is taken for it, and it is said to be damaged."""
