@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from gossamer import kernels
 from gossamer.tasks.data import Cifar10, Data, Mnist
 from gossamer.tasks.download import ORIGINALS, cache_folder
 
@@ -46,3 +47,13 @@ def mnist() -> Data:
 def cifar10() -> Data:
     """Only for as long as a module needs it: 740 MB."""
     return Cifar10(_folder("cifar10")).load()
+
+
+@pytest.fixture(params=["kernels", "plain"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A test that runs with the compiled kernels, and again with the plain functions that they stand in for."""
+    if request.param == "plain":
+        monkeypatch.setattr(kernels, "library", None)
+    elif kernels.library is None:
+        pytest.skip("gossamer was built without a C compiler")
+    return str(request.param)

@@ -21,10 +21,12 @@ FILES = {
 }
 
 # What each part may know, from the bottom up: what is in its own line is what it may import, beside itself.
-FOUNDATION = {"errors", "draws"}
+FOUNDATION = {"errors", "draws", "threads", "kernels"}
 MAY_IMPORT = {
     "errors": set(),
     "draws": {"errors"},
+    "threads": set(),
+    "kernels": {"threads"},
     "mirror": FOUNDATION,
     "network": FOUNDATION,
     "theory": FOUNDATION | {"mirror", "network"},

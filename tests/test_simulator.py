@@ -112,6 +112,7 @@ def check_power_mean(result: Tensor, w: Tensor, weights: Weights, p: float) -> N
         assert ((got - exact).abs() <= bound * size).all()
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("weights", [DENSE, SPARSE], ids=["dense", "sparse"])
 @pytest.mark.parametrize("p", [1.5, 2.0, 3.0, 15.0, 35.0, 101.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -550,6 +551,7 @@ def test_everybody_linked_is_all_reduce() -> None:
     assert torch.equal(full.models(), full.models()[:1].expand(M, -1))
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_power_mean_that_overflows_float64_is_scaled(dtype: torch.dtype) -> None:
     w = torch.tensor([[1e4, 1e-8], [9e3, 1e4], [-8e3, 2e-8]], dtype=dtype)  # 1e4 to the power 101 is far beyond float64

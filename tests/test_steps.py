@@ -24,6 +24,9 @@ POWERS = st.one_of(st.sampled_from([1, 2, 3, 2.5, 15, 31, 101]), st.floats(1, 10
 RULES: list[StepRule] = [Constant(), Power(), Matched(), Matched(1e-3), Safe(), Safe(0.1)]
 
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
+
 @pytest.fixture(autouse=True)
 def _digits() -> Iterator[None]:
     with mpmath.workdps(50):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gossamer import kernels
 from gossamer.errors import InputError
 
 # Duals within these bounds are far enough from float64's ends that a weighted sum of them loses nothing.
@@ -117,6 +118,8 @@ class PowerMap:
         if self.p == 1:
             return z.to(dtype)
         like = torch.empty_like(z, dtype=dtype)
+        if z.dtype == torch.float32 == dtype and kernels.serve(self.p, z):
+            return kernels.roots(z, self.p)
         if z.dtype == torch.float32:
             return blockwise(lambda out, z: short_root(z, self.p, out), like, z)
         if dtype == torch.float32:

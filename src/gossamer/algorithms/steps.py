@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import hardshrink
 
+from gossamer import kernels
 from gossamer.algorithms.base import check_choice, descend
 from gossamer.errors import InputError
 from gossamer.mirror import blockwise, root, short_root, signed_power, signed_power_
@@ -70,6 +71,8 @@ class Matched:
         if p == 1:
             return descend(w, d, eta)
         g, rate = (d, eta) if isinstance(eta, float) else (eta * d, 1.0)
+        if kernels.serve(p, w, g):
+            return kernels.matched_step(w, g, rate, p, self.floor, safe=isinstance(self, Safe))
         return blockwise(lambda out, w, g: self._step(out, w, g, rate, p), w, w, g)
 
     def _step(self, out: Tensor, w: Tensor, g: Tensor, rate: float, p: float) -> None:

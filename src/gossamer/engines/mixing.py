@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from gossamer import kernels
 from gossamer.algorithms.base import Neighbours
 from gossamer.engines.part import Block, Near, Part
 from gossamer.mirror import PowerMap, columns_at_once, root, root_, signed_power, signed_power_
@@ -94,8 +95,18 @@ class StackedMix:
         self._count(w)
         if p == 1:
             return self._apply(w)
-        mirror, result = PowerMap(p), torch.empty_like(w)
-        for columns, out, double, mixed in _in_float64(self._rows(w), result):
+        rows = self._rows(w)
+        if not kernels.serve(p, *rows):
+            return self._plain_power_mean(rows, PowerMap(p))
+        if self.near is None:
+            weights: Weights | Block = self.weights
+        else:
+            weights = Block(len(self.devices), sum(map(len, rows)), self.near.row, self.near.column, self.near.value)
+        return kernels.power_mean(rows, *weights.csr(), p)
+
+    def _plain_power_mean(self, rows: list[Tensor], mirror: PowerMap) -> Tensor:
+        w, p, result = rows[0], mirror.p, torch.empty_like(rows[0])
+        for columns, out, double, mixed in _in_float64(rows, result):
             z = self._dual(columns, p, double, mixed)
             out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, room=double))
             if not mirror.always_fits:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -16,12 +14,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gossamer import draws
+from gossamer import draws, kernels
 from gossamer.errors import InputError
 from gossamer.tasks import splits
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.splits import Split
+from gossamer.threads import in_threads
 
 _DRAWN_AT_ONCE = 1 << 15
 
@@ -147,7 +146,7 @@ class Worker:
         room: Tensor | None = getattr(self._own, "room", None)  # of this thread
         if room is None or len(room) < len(flat):
             room = self._own.room = self._x.new_empty((len(flat), *self._x.shape[1:]))
-        x = torch.index_select(self._x, 0, flat, out=room[: len(flat)])
+        x = kernels.gather(self._x, flat, room[: len(flat)])
         y = torch.index_select(self._y, 0, flat)
         return _Batch(some, x.view(*index.shape, *self._x.shape[1:]), y.view(index.shape + self._y.shape[1:]), keys)
 
@@ -187,20 +186,13 @@ class Worker:
         return result
 
     def _for_each(self, one: Callable[[Callable[[], _Batch]], None], batches: list[Callable[[], _Batch]]) -> None:
-        """One after the other; or in threads, which is faster than that threads share out every operation."""
-        threads = torch.get_num_threads()
-        if threads == 1 or len(batches) == 1 or not self.learner.concurrent or self._place.type != "cpu":
-            for batch in batches:
-                one(batch)
-            return
-        torch.set_num_threads(1)  # for all of the process's matrix products; else it is each thread's own
-        try:
-            running = [_pool(threads).submit(one, batch) for batch in batches]
-            wait(running)  # all: what fails leaves nobody who still writes
-            for done in running:
-                done.result()
-        finally:
-            torch.set_num_threads(threads)
+        """One after the other, or in threads."""
+        jobs = [partial(one, batch) for batch in batches]
+        if self.learner.concurrent and self._place.type == "cpu":
+            in_threads(jobs)
+        else:
+            for job in jobs:
+                job()
 
     def loss(self, w: Tensor, t: int, step: int = 0) -> Tensor:
         """Each row's loss on the same batch."""
@@ -222,15 +214,6 @@ class Worker:
     def scores(self, w: Tensor) -> Scores:
         """Every row on the test samples."""
         return self.learner.scores(w, self._x_test, self._y_test, self.buffers)
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "gossamer", initializer=lambda: torch.set_num_threads(1))
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a process that is forked has no threads but its first
 
 
 def test_subset(samples: int, wanted: int) -> Tensor:

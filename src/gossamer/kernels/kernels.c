@@ -1,0 +1,209 @@
+/* What takes most of a round's time, in one pass over memory. `mirror`, `mixing` and `steps` say what is computed, and are the
+   oracle of what is here, which is float64 within, for models of float32.
+
+   Numbers are worked on LENGTH at a time, filled up with zeros: a loop of fixed length is the same instructions for every
+   number, so that a result does not depend on where in memory it stands, nor on how many devices a process holds. */
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+#define FOR_ALL_PROCESSORS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FOR_ALL_PROCESSORS
+#endif
+#define INLINE static inline __attribute__((always_inline))
+
+enum { LENGTH = 128, EIGHT = 8 };
+typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
+
+INLINE double as_double(uint64_t bits) {
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+INLINE uint64_t as_bits(double x) {
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* LENGTH numbers that start at `from`, or a copy of as many as there are, filled up with zeros. */
+INLINE const float *filled(const float *from, int64_t numbers, float *copy) {
+    if (numbers >= LENGTH) return from;
+    memset(copy, 0, LENGTH * sizeof(float));
+    return memcpy(copy, from, (size_t)numbers * sizeof(float));
+}
+
+INLINE void prefetch(const void *from, size_t bytes) {
+    for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch((const char *)from + k);
+}
+
+/* x^[1/p] = x·2^((1/p − 1)·log2|x|), to 1e-8: zero stays zero, NaN stays NaN. The logarithm is the exponent and a minimax
+   polynomial for what is left, from sqrt(1/2) to sqrt(2); the power of two is a whole one and another polynomial. */
+INLINE double root(double x, double one_over_p) {
+    const uint64_t root_half = 0x3fe6a09e667f3bcd, one = 0x3ff0000000000000, fraction = 0x000fffffffffffff;
+    double size = fabs(x);
+    size = size > 1e-290 ? size : 1e-290;
+    size = size < 1e290 ? size : 1e290;
+    uint64_t bits = as_bits(size) + (one - root_half);
+    double exponent = as_double((bits >> 52) | 0x4330000000000000) - (0x1p52 + 1023);
+    double f = as_double((bits & fraction) + root_half) - 1;
+    double log = -0.107497894180832055;
+    log = log * f + 0.184760333651813787;
+    log = log * f - 0.191388376566725391;
+    log = log * f + 0.204857647786219302;
+    log = log * f - 0.23960812190957285;
+    log = log * f + 0.28855256143746741;
+    log = log * f - 0.360696541807505097;
+    log = log * f + 0.4808985203240642;
+    log = log * f - 0.721347354478905334;
+    log = log * f + 1.4426950399991884;
+    double y = (one_over_p - 1) * (log * f + exponent);
+    double whole = y + 0x1.8p52; /* its last bits are those of the nearest whole number */
+    y -= whole - 0x1.8p52;
+    double exp = 0.000154614446985691291;
+    exp = exp * y + 0.00134004281776158379;
+    exp = exp * y + 0.00961805667852463808;
+    exp = exp * y + 0.0555032722667030206;
+    exp = exp * y + 0.240226509222887581;
+    exp = exp * y + 0.693147206702832596;
+    exp = exp * y + 1.0;
+    return x * as_double(as_bits(exp) + (as_bits(whole) << 52));
+}
+
+/* x^[p] of LENGTH numbers by repeated squaring. What is so small that its power is no normal number, 0 is taken for: to
+   multiply those takes a hundred times as long. */
+INLINE void power(double *x, int64_t p, double smallest) {
+    double square[LENGTH], size[LENGTH];
+    for (int k = 0; k < LENGTH; k++) {
+        double y = fabs(x[k]);
+        square[k] = y < smallest ? 0.0 : y;
+        size[k] = p % 2 ? square[k] : 1.0;
+    }
+    while (p /= 2) {
+        for (int k = 0; k < LENGTH; k++) square[k] *= square[k];
+        if (p % 2)
+            for (int k = 0; k < LENGTH; k++) size[k] *= square[k];
+    }
+    for (int k = 0; k < LENGTH; k++) x[k] = copysign(size[k], x[k]);
+}
+
+INLINE double smallest_base(int64_t p) { return pow(1e-290, 1.0 / (double)p); }
+
+/* The power mean of one column of one receiver, divided by its own largest number: for what is far below its column's. */
+static double scaled_mean(int64_t entries, const int64_t *sender, const double *weight, const float *const *model, int64_t column,
+                          int64_t p) {
+    double largest = 0, sum = 0;
+    for (int64_t e = 0; e < entries; e++) {
+        double size = weight[e] != 0 ? fabs(model[sender[e]][column]) : 0;
+        largest = size > largest ? size : largest;
+    }
+    if (largest == 0) return 0;
+    for (int64_t e = 0; e < entries; e++) {
+        double x = model[sender[e]][column];
+        sum += weight[e] * copysign(pow(fabs(x) / largest, (double)p), x);
+    }
+    return largest * copysign(pow(fabs(sum), 1.0 / (double)p), sum);
+}
+
+/* Columns `begin` to `end` of (sum_j a_ij·w_j^[p])^[1/p] for every receiver i. The weights of receiver i are weight[first[i]]
+   to weight[first[i + 1] − 1], of the models that `sender` names. `room`: LENGTH numbers a sender.
+   For large p a column is in units of its largest number, so that no power overflows: whole powers of two, which round nothing. */
+FOR_ALL_PROCESSORS
+void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, const double *weight, int64_t senders,
+                const float *const *model, int64_t p, int64_t begin, int64_t end, double *room, float *out, int64_t columns) {
+    const double base = smallest_base(p), one_over_p = 1.0 / (double)p, lost = 1e-270;
+    for (; begin < end; begin += LENGTH) {
+        int64_t numbers = end - begin < LENGTH ? end - begin : LENGTH;
+        float copy[LENGTH], largest[LENGTH] = {0};
+        double unit[LENGTH], one_over_unit[LENGTH];
+        for (int64_t j = 0; j < senders; j++) {
+            prefetch(model[j + 2 < senders ? j + 2 : j] + begin, (size_t)numbers * sizeof(float));
+            const float *w = filled(model[j] + begin, numbers, copy);
+            for (int k = 0; k < LENGTH; k++) largest[k] = fabsf(w[k]) > largest[k] ? fabsf(w[k]) : largest[k];
+        }
+        for (int k = 0; k < LENGTH; k++) {
+            unit[k] = p > 16 && largest[k] > 0 ? as_double(as_bits(largest[k]) & 0x7ff0000000000000) : 1;
+            one_over_unit[k] = 1 / unit[k];
+        }
+        for (int64_t j = 0; j < senders; j++) {
+            const float *w = filled(model[j] + begin, numbers, copy);
+            double *z = room + j * LENGTH;
+            for (int k = 0; k < LENGTH; k++) z[k] = w[k] * one_over_unit[k];
+            power(z, p, base);
+        }
+        for (int64_t i = 0; i < receivers; i++) {
+            double sum[LENGTH];
+            float mean[LENGTH];
+            int some_lost = 0;
+            for (int part = 0; part < LENGTH; part += 4 * EIGHT) { /* sums that stay in registers */
+                Eight s[4] = {0};
+                for (int64_t e = first[i]; e < first[i + 1]; e++) {
+                    const Eight *z = (const Eight *)(room + sender[e] * LENGTH + part);
+                    for (int k = 0; k < 4; k++) s[k] += weight[e] * z[k];
+                }
+                memcpy(sum + part, s, sizeof s);
+            }
+            for (int k = 0; k < LENGTH; k++) {
+                some_lost |= (fabs(sum[k]) < lost) & (largest[k] > 0);
+                mean[k] = (float)(root(sum[k], one_over_p) * unit[k]);
+            }
+            for (int64_t k = 0; some_lost && k < numbers; k++)
+                if (fabs(sum[k]) < lost && largest[k] > 0)
+                    mean[k] = (float)scaled_mean(first[i + 1] - first[i], sender + first[i], weight + first[i], model,
+                                                 begin + k, p);
+            memcpy(out + i * columns + begin, mean, (size_t)numbers * sizeof(float));
+        }
+    }
+}
+
+/* z^[1/p] of float32 duals. */
+FOR_ALL_PROCESSORS
+void roots(int64_t numbers, const float *z, int64_t p, float *out) {
+    double one_over_p = 1.0 / (double)p;
+    for (int64_t begin = 0; begin < numbers; begin += LENGTH) {
+        float copy[LENGTH], to[LENGTH];
+        const float *from = filled(z + begin, numbers - begin, copy);
+        for (int k = 0; k < LENGTH; k++) to[k] = (float)root(from[k], one_over_p);
+        memcpy(out + begin, to, (size_t)(numbers - begin < LENGTH ? numbers - begin : LENGTH) * sizeof(float));
+    }
+}
+
+/* w+ = s·((w/s)^[p] − rate·p·d/s)^[1/p] with s = max(|w|, floor); w itself where d = 0; `safe`: w − rate·d where that sign is
+   not w's. */
+FOR_ALL_PROCESSORS
+void matched_step(int64_t numbers, const float *w, const float *d, double rate, int64_t p, double floor, int safe, float *out) {
+    double base = smallest_base(p), one_over_p = 1.0 / (double)p, one_over_floor = 1.0 / floor, scaled_rate = rate * (double)p;
+    for (int64_t begin = 0; begin < numbers; begin += LENGTH) {
+        float copy[LENGTH], another[LENGTH], s[LENGTH], inverse[LENGTH], to[LENGTH];
+        const float *from = filled(w + begin, numbers - begin, copy), *along = filled(d + begin, numbers - begin, another);
+        double z[LENGTH];
+        for (int k = 0; k < LENGTH; k++) { /* w/s is w/floor, cut at ±1 */
+            double y = from[k] * one_over_floor;
+            y = y > 1 ? 1 : y;
+            z[k] = y < -1 ? -1 : y;
+        }
+        power(z, p, base);
+        for (int k = 0; k < LENGTH; k++) {
+            float size = fabsf(from[k]);
+            s[k] = size > (float)floor ? size : (float)floor;
+            inverse[k] = 1 / s[k];
+        }
+        for (int k = 0; k < LENGTH; k++) z[k] = root(z[k] - scaled_rate * along[k] * inverse[k], one_over_p) * s[k];
+        for (int k = 0; k < LENGTH; k++) to[k] = along[k] != 0 ? (float)z[k] : from[k];
+        if (safe)
+            for (int k = 0; k < LENGTH; k++) to[k] = z[k] * from[k] > 0 ? to[k] : (float)(from[k] - rate * along[k]);
+        memcpy(out + begin, to, (size_t)(numbers - begin < LENGTH ? numbers - begin : LENGTH) * sizeof(float));
+    }
+}
+
+/* Row index[i] of `from` to row i of `to`, each of so many bytes. The rows to come are asked for early: they lie anywhere. */
+void gather(int64_t rows, int64_t bytes, const char *from, const int64_t *index, char *to) {
+    for (int64_t i = 0; i < rows; i++) {
+        prefetch(from + index[i + 2 < rows ? i + 2 : i] * bytes, (size_t)bytes);
+        memcpy(to + i * bytes, from + index[i] * bytes, (size_t)bytes);
+    }
+}

@@ -1,0 +1,141 @@
+"""The compiled kernels against the plain functions that they stand in for; `test_steps` and `test_simulator` run both too."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+import gossamer as gs
+from gossamer import draws, kernels
+from gossamer.engines.mixing import StackedMix, Traffic
+from gossamer.mirror import power_mean, root, signed_power
+
+pytestmark = pytest.mark.skipif(kernels.library is None, reason="gossamer was built without a C compiler")
+
+WHOLE = st.sampled_from([2, 3, 4, 7, 15, 16, 31, 35, 36, 64, 101, 255])
+
+
+def numbers(*shape: int, seed: int = 0, decades: float = 3.0) -> Tensor:
+    """float32 of both signs over some orders of magnitude, a few of them zero."""
+    n = np.arange(math.prod(shape))
+    size = 10 ** (decades * (draws.uniform(seed, "size", n) - 0.9)) * (draws.uniform(seed, "zero", n) > 0.02)
+    return torch.from_numpy(size * np.sign(draws.normal(seed, "sign", n))).float().reshape(shape)
+
+
+@given(WHOLE, st.integers(1, 9), st.integers(1, 300), st.integers(0, 99), st.sampled_from([0.1, 3.0, 40.0]))
+@settings(max_examples=150)
+def test_power_mean(p: int, devices: int, columns: int, seed: int, decades: float) -> None:
+    """Receiver by receiver what `mirror.power_mean` gives; to float32's accuracy of the largest term, in the dual."""
+    w = numbers(devices, columns, seed=seed, decades=decades)
+    links = gs.Random(devices, density=0.5, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0)
+    weights = gs.Metropolis()(links, 0, 0)
+    result = kernels.power_mean([w], *weights.csr(), p)
+    for row, a in zip(result, torch.from_numpy(weights.dense()), strict=True):
+        scale = w[a != 0].double().abs().amax(0)
+        scale = torch.where(scale == 0, 1.0, scale)
+        got, wanted = (signed_power(x.double() / scale, p) for x in (row, power_mean(w, a, p)))
+        assert ((got - wanted).abs() <= 8 * p * torch.finfo(torch.float32).eps).all()
+
+
+@given(WHOLE, st.integers(1, 300), st.integers(0, 99), st.sampled_from([0.1, 3.0, 60.0]))
+@settings(max_examples=60)
+def test_roots(p: int, count: int, seed: int, decades: float) -> None:
+    """Within an ulp of float32 of the root in float64; zeros keep their sign, NaN stays NaN."""
+    z = torch.cat([numbers(count, seed=seed, decades=decades), torch.tensor([0.0, -0.0, math.nan, math.inf])])
+    found = kernels.roots(z, p)
+    torch.testing.assert_close(found, root(z.double(), p).float(), rtol=torch.finfo(torch.float32).eps, atol=0, equal_nan=True)
+    assert found.signbit().tolist()[-4:-2] == [False, True]
+
+
+@given(WHOLE, st.integers(1, 200), st.integers(0, 300))
+@settings(max_examples=60)
+def test_a_result_does_not_depend_on_its_place(p: int, columns: int, shift: int) -> None:
+    """The same numbers elsewhere in memory, in other company: bit for bit the same, as shards and devices need it."""
+    w, d = numbers(3, shift + columns), numbers(3, shift + columns, seed=1)
+    csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
+    whole = kernels.power_mean([w], *csr, p)
+    part = kernels.power_mean([w[:, shift:]], *csr, p)
+    assert torch.equal(whole[:, shift:], part)
+    split = kernels.power_mean([w[:1].clone(), w[1:].clone()], *csr, p)  # as if others had sent some
+    assert torch.equal(whole, split)
+    for safe in (False, True):
+        stepped = kernels.matched_step(w, d, 0.01, p, 1e-2, safe)
+        assert torch.equal(stepped[:, shift:], kernels.matched_step(w[:, shift:], d[:, shift:], 0.01, p, 1e-2, safe))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_share_out_the_work(threads: int) -> None:
+    w, d, index = numbers(40, 5_001), numbers(40, 5_001, seed=1), torch.arange(40).flip(0)
+    mix = StackedMix(gs.Metropolis()(gs.Ring(40).links(0), 0, 0), torch.arange(40), 4, Traffic())
+    alone = mix.power_mean(w, 15), gs.Safe()(w, d, 0.01, 15, lambda: w), kernels.gather(w, index, torch.empty_like(w))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        shared = mix.power_mean(w, 15), gs.Safe()(w, d, 0.01, 15, lambda: w), kernels.gather(w, index, torch.empty_like(w))
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(alone, shared, strict=True))
+
+
+@given(st.sampled_from([torch.float32, torch.float64, torch.uint8, torch.bfloat16]), st.integers(1, 50), st.integers(0, 40))
+@settings(max_examples=40)
+def test_gather(dtype: torch.dtype, columns: int, rows: int) -> None:
+    x = (torch.arange(13 * columns) % 251).to(dtype).view(13, columns)
+    index = torch.from_numpy(draws.below(13, 0, "rows", np.arange(rows)))
+    assert torch.equal(kernels.gather(x, index, x.new_empty(rows, columns)), x[index])
+
+
+@pytest.mark.parametrize("p", [3, 15, 101])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_no_silent_number(p: int, wrong: float) -> None:
+    w = numbers(3, 200).clamp_min(0.1)
+    w[1, 7] = wrong
+    csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
+    result = kernels.power_mean([w], *csr, p)
+    assert (~result.isfinite()).nonzero().tolist() == [[0, 7], [1, 7], [2, 7]]
+
+
+def test_where_they_do_not_serve() -> None:
+    w = torch.ones(2, 3)
+    assert kernels.serve(15, w)
+    assert kernels.serve(15.0, w)
+    assert not kernels.serve(2.5, w)
+    assert not kernels.serve(512, w)
+    assert not kernels.serve(15, w, w.double())
+    assert not kernels.serve(15, w.to("meta"))
+
+
+@pytest.mark.parametrize("p", [1, 3, 15, 101])
+def test_a_run_with_and_without(p: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def models() -> Tensor:
+        simulator = gs.Simulator(gs.Study(gs.WPM.robust(p, eta=0.05), gs.Random(6, density=0.3)).plan())
+        simulator.advance(20)
+        return simulator.models()
+
+    with_them = models()
+    monkeypatch.setattr(kernels, "library", None)
+    torch.testing.assert_close(models(), with_them, rtol=1e-4, atol=1e-6)
+
+
+def test_a_run_where_they_were_not_built() -> None:
+    """As after an installation without a compiler: the file is not there."""
+    code = """
+import ctypes, torch
+def absent(*_): raise OSError
+ctypes.CDLL = absent
+import gossamer as gs
+from gossamer import kernels
+assert kernels.library is None
+print(gs.run(gs.Study(gs.WPM(15, eta=0.05), gs.Ring(4), rounds=3)).summary["loss"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    assert 0 < float(done.stdout) < 10
