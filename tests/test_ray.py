@@ -194,7 +194,14 @@ second = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
 study = gs.Study(gs.WPM.robust(3, 0.02), gs.Ring(12), rounds=2000, dtype="float64")
 plan = study.plan()
 settings = Ray(shards=2, address=cluster.address, wait=90, checkpoint=1)
-result = {}
+result = {"trouble": ""}
+
+def go():
+    try:
+        engine.advance(2000)
+    except BaseException as error:
+        result["trouble"] = repr(error)
+
 engine = settings.start(plan)
 result["hosts"] = len({host for host, _ in engine._all("host", [()] * 2)})
 engine.advance(2000)
@@ -202,7 +209,7 @@ whole = engine.models()
 engine.close()
 
 engine = settings.start(plan)
-thread = threading.Thread(target=engine.advance, args=(2000,))
+thread = threading.Thread(target=go)
 thread.start()
 while engine.round < 300:
     time.sleep(0.05)
@@ -230,7 +237,8 @@ engine.close()
 cluster.shutdown()
 """
     found = python(code, tmp_path)
-    assert found["same"]
+    assert not found["trouble"]
+    assert found["same"], found["events"]
     assert len(found["events"]) >= 1
     assert "all went on from round" in found["events"][0]
     sentence, in_time = found["no room"]

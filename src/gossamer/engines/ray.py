@@ -45,6 +45,7 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 _CALL_SECONDS = 0.4  # how long one call of the driver is to take: it is how soon Ctrl-C is heard
+_START_SECONDS = 120.0  # for a shard's process to load and to answer, whatever `wait` says of one that has
 _STARTS = 3  # how often shards are started again without a round being won
 
 
@@ -135,6 +136,9 @@ class RayEngine:
             plans = (replace(plan, task=replace(plan.task, data=bare).only(devices)) for devices in self._devices)
             self._plans = [ray.put(plan) for plan in plans]  # a shard's samples go to it once, and stay for its successor
             self._start()
+        except _ShardLost as lost:
+            self.close()
+            raise Lost(f"the shards could not be started: {lost}") from None
         except BaseException:
             self.close()
             raise
@@ -196,7 +200,7 @@ class RayEngine:
             place = PlacementGroupSchedulingStrategy(self._group, number)
             options = actor.options(num_cpus=1, max_restarts=0, scheduling_strategy=place)
             self._shards.append(options.remote(plan, self._test, self.owner, number, 1))
-        hosts = self._all("host", [()] * count)
+        hosts = self._all("host", [()] * count, at_least=_START_SECONDS)
         self._name = f"gossamer-{secrets.token_hex(8)}"
         where: str | tuple[str, int] = os.path.join(self._folder.name, self._name)
         if self.settings.address:
@@ -252,9 +256,9 @@ class RayEngine:
     def _ask(self, what: str) -> list[Any]:
         return self._surely(lambda: self._all("ask", [(what,)] * len(self._shards)))
 
-    def _all(self, name: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
+    def _all(self, name: str, arguments: list[tuple[Any, ...]], at_least: float = 0.0) -> list[Any]:
         """Call every shard, and wait for all; none is waited for without a limit."""
-        limit = max(self.settings.wait, 20 * self._at_once * self._seconds_a_round)
+        limit = max(at_least, self.settings.wait, 20 * self._at_once * self._seconds_a_round)
         calls = [getattr(shard, name).remote(*words) for shard, words in zip(self._shards, arguments, strict=True)]
         number = {call: k for k, call in enumerate(calls)}
         results: dict[int, Any] = {}
