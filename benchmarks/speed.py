@@ -23,6 +23,7 @@ import torch  # isort: skip
 from torch import nn  # isort: skip
 
 from gossamer.study import Study  # isort: skip
+from gossamer.tasks.linear import _first, _rivals  # isort: skip
 from yardstick import BATCH, DEGREE, RATE, yardstick  # isort: skip
 
 Advance = Callable[[], None]
@@ -158,9 +159,11 @@ def evaluation(data: gs.Data, blocks: int) -> list[dict[str, object]]:
     x, y, w = learner.features(data.x_test), data.y_test, torch.randn(100, learner.parameters) * 0.05
     weight, outputs = w.view(1000, 785)[:, :-1].contiguous(), torch.empty(1000, len(x))
 
-    def accuracy() -> None:
+    def accuracy() -> None:  # what `scores` does but for the loss
         for some, out in zip(weight.split(150), outputs.split(150), strict=True):
-            (torch.mm(some, x.T, out=out).view(-1, 10, len(x)).max(1).indices == y).float().mean(1)
+            of_class = torch.mm(some, x.T, out=out).view(-1, 10, len(x))
+            labels = y.expand(len(of_class), -1)
+            _first(*_rivals(of_class, labels), labels).float().mean(1)
 
     for threads in (1, 2):
         turns = {

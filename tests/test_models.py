@@ -180,6 +180,22 @@ def test_scores_equal_a_loop_over_the_samples(kind: str, monkeypatch: pytest.Mon
         torch.testing.assert_close(again.accuracy, scores.accuracy, rtol=0, atol=0, equal_nan=True)
 
 
+@pytest.mark.parametrize("classes", [1, 2, 5])
+def test_the_first_of_equal_outputs_counts(classes: int) -> None:
+    """As torch.argmax has it: a model of zeros takes everything for class 0."""
+    y = torch.arange(20) % classes
+    data = from_arrays(torch.rand(20, 3), y, torch.rand(20, 3), y)
+    learner = Softmax().learner(data)
+    w = torch.zeros(3, learner.parameters)
+    w[1, -1] = 1.0  # the bias of the last class
+    w[2, 4 * (classes - 1) : 4 * classes] = -1.0
+    scores = learner.scores(w, learner.features(data.x_test), data.y_test, {})
+    outputs = data.x_test @ w.view(3, classes, 4)[..., :-1].mT + w.view(3, classes, 4)[:, None, :, -1]
+    assert scores.accuracy.tolist() == (outputs.argmax(2) == y).float().mean(1).tolist()
+    expected = torch.stack([torch.nn.functional.cross_entropy(row, y) for row in outputs])
+    torch.testing.assert_close(scores.loss, expected)
+
+
 def test_losses_and_gradients_are_finite_far_out() -> None:
     for kind, (model, _, classes, _) in CLOSED.items():
         source = data(classes)
