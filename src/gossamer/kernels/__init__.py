@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gossamer.threads import Result, in_threads
 
-_LENGTH = 128  # as in kernels.c
+_LENGTH, _SAMPLES, _SIXTEEN = 64, 8, 16  # as in kernels.c
 _WORTH_A_THREAD = 50_000  # numbers
 
 
@@ -33,9 +33,11 @@ def _load() -> ctypes.CDLL | None:
         *(number, pointer, pointer, pointer, number, pointer, number, number, number, pointer, pointer, number)
     ]
     library.matched_step.argtypes = [number, pointer, pointer, real, number, real, ctypes.c_int, pointer]
+    library.softmax_gradient.argtypes = [number, number, number, number, *[pointer] * 6]
     library.roots.argtypes = [number, pointer, number, pointer]
     library.gather.argtypes = [number, number, pointer, pointer, pointer]
-    library.power_mean.restype = library.roots.restype = library.matched_step.restype = library.gather.restype = None
+    for function in (library.gather, library.softmax_gradient, library.power_mean, library.roots, library.matched_step):
+        function.restype = None
     return library
 
 
@@ -59,6 +61,21 @@ def gather(x: Tensor, index: Tensor, out: Tensor) -> Tensor:
 
     _shared_out(some, len(index), len(index) * size // 4)
     return out
+
+
+def softmax_gradient(w: Tensor, x: Tensor, y: Tensor, index: Tensor, classes: int, out: Tensor) -> bool:
+    """The gradient of softmax regression for some devices, from the rows index [devices, batch] of all samples x.
+
+    False where the kernel does not serve, and nothing was done.
+    """
+    here = all(part.device.type == "cpu" and part.is_contiguous() for part in (w, x, y, index, out))
+    if library is None or not here or any(part.dtype != torch.float32 for part in (w, x, out)):
+        return False
+    features, width = x.shape[1], _SIXTEEN * math.ceil((x.shape[1] + 1) / _SIXTEEN)
+    room = torch.empty((2 * (classes + 1) + _SAMPLES) * width + _SAMPLES * (classes + _SIXTEEN - 1))
+    addresses = (part.data_ptr() for part in (x, y, index, w, out, room))
+    library.softmax_gradient(*index.shape, features, classes, *addresses)
+    return True
 
 
 def power_mean(

@@ -15,13 +15,25 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LENGTH = 128, EIGHT = 8 };
+enum { LENGTH = 64, EIGHT = 8 };
 typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
 
 INLINE double as_double(uint64_t bits) {
     double x;
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+
+INLINE float as_float(uint32_t word) {
+    float x;
+    memcpy(&x, &word, sizeof x);
+    return x;
+}
+
+INLINE uint32_t as_word(float x) {
+    uint32_t word;
+    memcpy(&word, &x, sizeof word);
+    return word;
 }
 
 INLINE uint64_t as_bits(double x) {
@@ -205,5 +217,107 @@ void gather(int64_t rows, int64_t bytes, const char *from, const int64_t *index,
     for (int64_t i = 0; i < rows; i++) {
         prefetch(from + index[i + 2 < rows ? i + 2 : i] * bytes, (size_t)bytes);
         memcpy(to + i * bytes, from + index[i] * bytes, (size_t)bytes);
+    }
+}
+
+/* Softmax regression: samples are worked on SAMPLES at a time, against two classes. */
+enum { SAMPLES = 8, SIXTEEN = 16 };
+typedef float Sixteen __attribute__((vector_size(64), may_alias));
+typedef float Half __attribute__((vector_size(32)));
+typedef float Quarter __attribute__((vector_size(16)));
+
+INLINE float total(Sixteen x) {
+    Half a[2];
+    memcpy(a, &x, sizeof a);
+    a[0] += a[1];
+    Quarter b[2];
+    memcpy(b, a, sizeof b);
+    b[0] += b[1];
+    return (b[0][0] + b[0][1]) + (b[0][2] + b[0][3]);
+}
+
+/* e^x for x from -70 to 0, to 1e-8. */
+INLINE float exponential(float x) {
+    float whole = x * 1.44269504f + 0x1.8p23f; /* its last bits are those of the nearest whole number */
+    float k = whole - 0x1.8p23f;
+    float f = (x - k * 0.693145752f) - k * 1.42860677e-6f;
+    float y = 0.0013941108434f;
+    y = y * f + 0.00837512639815f;
+    y = y * f + 0.0416663528968f;
+    y = y * f + 0.166664155147f;
+    y = y * f + 0.500000004712f;
+    y = y * f + 1.00000003772f;
+    y = y * f + 1.0f;
+    return as_float(as_word(y) + (as_word(whole) << 23));
+}
+
+/* The gradient of the mean cross-entropy of softmax regression, for some devices: of the rows `index` [devices, batch] of x
+   [·, features], whose classes are y. w and out are [devices, classes, features + 1], the bias last: a sample is followed by a 1.
+   `room`: (2·(classes + 1) + SAMPLES)·width + SAMPLES·(classes + 15) numbers at a multiple of 64 bytes, where width is
+   features + 1 filled up to a multiple of 16. No batch is ever written to memory: the samples that are worked on stay in the
+   cache until both products have used them, and those to come are asked for meanwhile. */
+FOR_ALL_PROCESSORS
+void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t classes, const float *x, const int64_t *y,
+                      const int64_t *index, const float *w, float *out, float *room) {
+    const int64_t row = features + 1, width = (row + SIXTEEN - 1) / SIXTEEN * SIXTEEN, vectors = width / SIXTEEN;
+    const int64_t even = (classes + 1) / 2 * 2, padded = (classes + SIXTEEN - 1) / SIXTEEN * SIXTEEN;
+    float *weight = room, *gradient = weight + even * width, *sample = gradient + even * width, *slope = sample + SAMPLES * width;
+    for (int64_t i = 0; i < devices; i++, index += batch, w += classes * row, out += classes * row) {
+        memset(room, 0, (size_t)(2 * even + SAMPLES) * (size_t)width * sizeof(float));
+        for (int64_t c = 0; c < classes; c++) memcpy(weight + c * width, w + c * row, (size_t)row * sizeof(float));
+        for (int64_t b = 0; b < batch; b += SAMPLES) {
+            for (int64_t s = 0; s < SAMPLES; s++) {
+                float *to = sample + s * width;
+                if (b + s < batch) {
+                    memcpy(to, x + index[b + s] * features, (size_t)features * sizeof(float));
+                    to[features] = 1;
+                } else
+                    memset(to, 0, (size_t)width * sizeof(float)); /* adds nothing */
+                int64_t coming = b + SAMPLES < batch ? b + SAMPLES + s : batch + s; /* the next device's indices follow */
+                if (coming < batch * (devices - i)) prefetch(x + index[coming] * features, (size_t)features * sizeof(float));
+            }
+            for (int64_t c = 0; c < even; c += 2) {
+                const Sixteen *first = (const Sixteen *)(weight + c * width), *second = first + vectors;
+                Sixteen one[SAMPLES] = {0}, two[SAMPLES] = {0};
+                for (int64_t v = 0; v < vectors; v++)
+                    for (int s = 0; s < SAMPLES; s++) {
+                        Sixteen at = ((const Sixteen *)(sample + s * width))[v];
+                        one[s] += at * first[v];
+                        two[s] += at * second[v];
+                    }
+                for (int s = 0; s < SAMPLES; s++) {
+                    slope[s * padded + c] = total(one[s]);
+                    slope[s * padded + c + 1] = total(two[s]);
+                }
+            }
+            for (int s = 0; s < SAMPLES; s++) { /* shares stop at e^-70: denormal numbers would be slow */
+                float *share = slope + s * padded, largest = share[0], sum = 0;
+                for (int64_t c = 1; c < classes; c++) largest = share[c] > largest ? share[c] : largest;
+                for (int64_t c = 0; c < padded; c++) {
+                    float below = share[c] - largest;
+                    share[c] = exponential(below < -70 ? -70 : below); /* NaN stays NaN */
+                }
+                for (int64_t c = 0; c < classes; c++) sum += share[c];
+                for (int64_t c = 0; c < classes; c++) share[c] /= sum * (float)batch;
+                for (int64_t c = classes; c < padded; c++) share[c] = 0;
+                if (b + s < batch) share[y[index[b + s]]] -= 1 / (float)batch;
+            }
+            for (int64_t c = 0; c < even; c += 2) {
+                Sixteen *first = (Sixteen *)(gradient + c * width), *second = first + vectors;
+                float by_first[SAMPLES], by_second[SAMPLES];
+                for (int s = 0; s < SAMPLES; s++) by_first[s] = slope[s * padded + c], by_second[s] = slope[s * padded + c + 1];
+                for (int64_t v = 0; v < vectors; v++) {
+                    Sixteen one = first[v], two = second[v];
+                    for (int s = 0; s < SAMPLES; s++) {
+                        Sixteen at = ((const Sixteen *)(sample + s * width))[v];
+                        one += by_first[s] * at;
+                        two += by_second[s] * at;
+                    }
+                    first[v] = one;
+                    second[v] = two;
+                }
+            }
+        }
+        for (int64_t c = 0; c < classes; c++) memcpy(out + c * row, gradient + c * width, (size_t)row * sizeof(float));
     }
 }

@@ -61,6 +61,10 @@ class Learner(ABC):
         `keys` [devices] are 64 named random bits a device, for what is random in the model itself (dropout).
         """
 
+    def gradient_of_rows(self, w: Tensor, x: Tensor, y: Tensor, index: Tensor, out: Tensor) -> bool:
+        """The same from all samples x and targets y, of the rows index [devices, batch]; False: gather the batches first."""
+        return False
+
     @abstractmethod
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         """Each device's mean loss over its batch, as in `gradient`."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from gossamer import kernels
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores, uniform_start
@@ -105,6 +106,13 @@ class LinearLearner(Learner):
 
 
 class _SoftmaxLearner(LinearLearner):
+    def gradient_of_rows(self, w: Tensor, x: Tensor, y: Tensor, index: Tensor, out: Tensor) -> bool:
+        if not kernels.softmax_gradient(w, x, y, index, self.outputs, out):
+            return False
+        if self.l2:
+            out.add_(w, alpha=self.l2)
+        return True
+
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
         # A softmax that stops at e⁻⁷⁰: below, shares would be denormal numbers, which cost a product three times its time
         share = torch.softmax(torch.maximum(outputs, outputs.amax(1, keepdim=True).sub_(70), out=outputs), 1)

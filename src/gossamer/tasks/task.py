@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple, Protocol
@@ -23,6 +23,7 @@ from gossamer.tasks.splits import Split
 from gossamer.threads import in_threads
 
 _DRAWN_AT_ONCE = 1 << 15
+_WORTH_A_THREAD = 300_000  # numbers of a batch
 
 
 class Model(Protocol):
@@ -78,12 +79,11 @@ class Task:
         return Worker(self, devices, seed, dtype, place, test)
 
 
-class _Batch(NamedTuple):
-    """The batches of some rows, and the keys of what is random in the model."""
+class _Turn(NamedTuple):
+    """Some rows that are worked on together, and the keys of what is random in the model."""
 
     some: slice
-    x: Tensor
-    y: Tensor
+    samples: Tensor  # their numbers [rows, batch]
     keys: Tensor
 
 
@@ -121,34 +121,34 @@ class Worker:
         """The shared start of all devices, one row: [1, parameters]."""
         return self.learner.init(self._seed).to(self._place, self._dtype)[None]
 
-    def _batches(self, t: int, step: int, rows: Tensor | None) -> Iterator[Callable[[], _Batch]]:
-        """Some rows at a time: what gathers their batches in round t, local step `step`.
+    def _turns(self, t: int, step: int, rows: Tensor | None) -> list[_Turn]:
+        """The batches of round t, local step `step`, for some rows at a time.
 
         So few at a time that they stay in the processor's cache until they are used, and that many devices need no memory
         for the batches of all.
         """
         devices = self._devices if rows is None else self._devices[rows.cpu().numpy()]
-        index = torch.from_numpy(self._index(t, step, devices, ahead=rows is None))
+        index = torch.from_numpy(self._index(t, step, devices, ahead=rows is None)).to(self._place)
         bits = draws.bits(self._seed, "module", t, step, devices) if self.learner.draws else np.zeros(len(devices), np.uint64)
         keys = torch.from_numpy(bits.view(np.int64)).to(self._place)
         batch = index.shape[1] * self._x[0].numel()
         turns = max(1, math.ceil(len(devices) * batch / self.learner.at_once))
-        if turns > 1:  # as many for each thread
-            threads = torch.get_num_threads()
+        threads = torch.get_num_threads()
+        if len(devices) * batch >= _WORTH_A_THREAD * threads:  # as many turns for each
             turns = threads * math.ceil(turns / threads)
         at_once = math.ceil(len(devices) / turns)
-        for first in range(0, len(devices), at_once):
-            some = slice(first, first + at_once)
-            yield partial(self._gathered, some, index[some], keys[some])
+        parts = (slice(first, first + at_once) for first in range(0, len(devices), at_once))
+        return [_Turn(some, index[some], keys[some]) for some in parts]
 
-    def _gathered(self, some: slice, index: Tensor, keys: Tensor) -> _Batch:
-        flat = index.reshape(-1).to(self._place)
+    def _gathered(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """The batches x and y themselves."""
+        flat = index.reshape(-1)
         room: Tensor | None = getattr(self._own, "room", None)  # of this thread
         if room is None or len(room) < len(flat):
             room = self._own.room = self._x.new_empty((len(flat), *self._x.shape[1:]))
         x = kernels.gather(self._x, flat, room[: len(flat)])
         y = torch.index_select(self._y, 0, flat)
-        return _Batch(some, x.view(*index.shape, *self._x.shape[1:]), y.view(index.shape + self._y.shape[1:]), keys)
+        return x.view(*index.shape, *self._x.shape[1:]), y.view(index.shape + self._y.shape[1:])
 
     def _index(self, t: int, step: int, devices: NDArray[np.int64], ahead: bool) -> NDArray[np.int64]:
         """The samples of each device's batch. A few rounds are drawn at once: a draw is by name, so when does not matter."""
@@ -174,20 +174,21 @@ class Worker:
             self._gradient = w.new_empty(w.shape)
         result = self._gradient[: len(w)]
 
-        def one(gathered: Callable[[], _Batch]) -> None:
-            some, x, y, keys = gathered()
-            own = {name: b[some] for name, b in buffers.items()}
-            self.learner.gradient(w[some], x, y, own, keys, result[some])
+        def one(turn: _Turn) -> None:
+            some, samples, keys = turn
+            if not self.learner.gradient_of_rows(w[some], self._x, self._y, samples, result[some]):
+                own = {name: b[some] for name, b in buffers.items()}
+                self.learner.gradient(w[some], *self._gathered(samples), own, keys, result[some])
 
-        self._for_each(one, list(self._batches(t, step, rows)))
+        self._for_each(one, self._turns(t, step, rows))
         if rows is not None:
             for name, b in buffers.items():
                 self.buffers[name][rows] = b
         return result
 
-    def _for_each(self, one: Callable[[Callable[[], _Batch]], None], batches: list[Callable[[], _Batch]]) -> None:
+    def _for_each(self, one: Callable[[_Turn], None], turns: list[_Turn]) -> None:
         """One after the other, or in threads."""
-        jobs = [partial(one, batch) for batch in batches]
+        jobs = [partial(one, turn) for turn in turns]
         if self.learner.concurrent and self._place.type == "cpu":
             in_threads(jobs)
         else:
@@ -198,8 +199,8 @@ class Worker:
         """Each row's loss on the same batch."""
         return torch.cat(
             [
-                self.learner.loss(w[some], x, y, {name: b[some] for name, b in self.buffers.items()}, keys)
-                for some, x, y, keys in (gathered() for gathered in self._batches(t, step, None))
+                self.learner.loss(w[some], *self._gathered(samples), {name: b[some] for name, b in self.buffers.items()}, keys)
+                for some, samples, keys in self._turns(t, step, None)
             ]
         )
 
@@ -208,8 +209,9 @@ class Worker:
         if self._batch:
             accepted = '0, with model = "least-squares" and as many samples on every device: the dual is that of the whole loss'
             raise InputError("batch", self._batch, accepted)
-        batches = (gathered() for gathered in self._batches(0, 0, None))
-        return torch.cat([self.learner.conjugate(z[some], x, y) for some, x, y, _ in batches])
+        return torch.cat(
+            [self.learner.conjugate(z[some], *self._gathered(index)) for some, index, _ in self._turns(0, 0, None)]
+        )
 
     def scores(self, w: Tensor) -> Scores:
         """Every row on the test samples."""
