@@ -190,3 +190,8 @@ def test_a_subseed_suits_torch(seed: int, field: int) -> None:
     value = draws.subseed(seed, "module", field)
     assert 0 <= value < 2**63
     torch.Generator().manual_seed(value)
+
+
+@given(st.integers(0, 9), st.integers(0, 200), st.sampled_from([0, 1, 45, 4096, 4097]))
+def test_a_row_is_its_bits(seed: int, number: int, size: int) -> None:
+    assert np.array_equal(draws.row(seed, "x", number, size), draws.bits(seed, "x", number, np.arange(size)))

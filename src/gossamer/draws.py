@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 _C1, _C2, _GOLDEN = 0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53, 0x9E3779B97F4A7C15
 _SHIFT, _MASK = np.uint64(33), 2**64 - 1
+_SHORT, _ROWS = 4096, 32
 
 
 @lru_cache(maxsize=4096)
@@ -62,9 +63,30 @@ def bits(seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.uint64]:
     return h
 
 
+def row(seed: int, purpose: str, number: int, size: int) -> NDArray[np.uint64]:
+    """bits(seed, purpose, number, 0 … size-1), not to be written to: for who asks for one number after the other.
+
+    Short rows are drawn several at a time: a call of NumPy costs more than their bits.
+    """
+    if size > _SHORT:
+        return bits(seed, purpose, number, np.arange(size))
+    found: NDArray[np.uint64] = _rows(seed, purpose, number // _ROWS, size)[number % _ROWS]
+    return found
+
+
+@lru_cache(maxsize=16)
+def _rows(seed: int, purpose: str, block: int, size: int) -> NDArray[np.uint64]:
+    return bits(seed, purpose, block * _ROWS + np.arange(_ROWS)[:, None], np.arange(size))
+
+
 def uniform(seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.float64]:
     """Uniform on [0, 1), 53 bits each."""
-    return (bits(seed, purpose, *fields) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return as_uniform(bits(seed, purpose, *fields))
+
+
+def as_uniform(bits: NDArray[np.uint64]) -> NDArray[np.float64]:
+    """Bits as numbers that are uniform on [0, 1)."""
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def below(limit: ArrayLike, seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.int64]:

@@ -202,7 +202,7 @@ class Random(Redrawn):
         count = math.floor(self.density * pairs + 0.5)
         if count > 0 and 8 * count >= pairs and pairs <= _FEW_PAIRS:
             # The pairs with the lowest draws; no two draws are equal, since a draw is a bijection of its last field.
-            key = draws.bits(self.seed, "links/random/key", draw, np.arange(pairs))
+            key = draws.row(self.seed, "links/random/key", draw, pairs)
             return _numbered(self.devices, np.flatnonzero(key <= np.partition(key, count - 1)[count - 1]))
         if 2 * count <= pairs:
             return _numbered(self.devices, self._subset(draw, count, pairs))
@@ -216,7 +216,7 @@ class Random(Redrawn):
         size = int(-pairs * math.log1p(-count / (pairs + 1)) + 4 * math.sqrt(count) + 4)
         while True:
             # The remainder of 64 bits favours small numbers by less than pairs / 2⁶⁴, which nobody can measure.
-            number = draws.bits(self.seed, "links/random", draw, np.arange(size)) % np.uint64(pairs)
+            number = draws.row(self.seed, "links/random", draw, size) % np.uint64(pairs)
             different, first = np.unique(number, return_index=True)
             if len(different) >= count:
                 last = np.partition(first, count - 1)[count - 1]
@@ -251,7 +251,7 @@ class ErdosRenyi(Redrawn):
         mean, rate = pairs * self.probability, -math.log1p(-self.probability)
         size = int(mean + 5 * math.sqrt(mean) + 5)
         while True:
-            u = draws.uniform(self.seed, "links/erdos-renyi", draw, np.arange(size))
+            u = draws.as_uniform(draws.row(self.seed, "links/erdos-renyi", draw, size))
             gap = (np.minimum(-np.log1p(-u), 2 * pairs * rate) / rate).astype(np.int64)  # no number out of bounds
             number = np.cumsum(gap + 1) - 1
             if number[-1] >= pairs:
