@@ -166,16 +166,16 @@ def test_each_moment_belongs_to_one_part(monkeypatch: pytest.MonkeyPatch) -> Non
     now = iter(range(1000))
     monkeypatch.setattr(bench.time, "perf_counter", lambda: float(next(now)))
     watch = bench._Watch()
-    inner = watch._timed("batches", lambda: None)
-    outer = watch._timed("gradient", lambda: (inner(), inner()))
+    inner = watch._timed("mixing", lambda: None)
+    outer = watch._timed("batches and gradient", lambda: (inner(), inner()))
     watch._since = bench.time.perf_counter()
     outer()
     watch._switch()
-    # The clock moves by one each time that it is read: rest | gradient | batches | gradient | batches | gradient | rest
+    # The clock moves by one each time that it is read: rest | gradient | mixing | gradient | mixing | gradient | rest
     assert {part: seconds for part, seconds in watch._seconds.items() if seconds} == {
         "step and the rest": 2.0,
-        "gradient": 3.0,
-        "batches": 2.0,
+        "batches and gradient": 3.0,
+        "mixing": 2.0,
     }
 
 

@@ -135,7 +135,7 @@ def test_what_is_in_a_run_folder() -> None:
     assert summary["bytes_to_loss"] == {"100": 0}
     assert summary["versions"]["torch"] == torch.__version__
     assert summary["versions"]["python"] == platform.python_version()
-    assert summary["versions"].keys() == {"gossamer", "torch", "numpy", "python", "machine"}
+    assert summary["versions"].keys() == {"gossamer", "torch", "numpy", "python", "machine", "kernels"}
     assert "run a.toml -q --out out --seed 3" in summary["command"]
     assert 0 <= summary["seconds_measuring"] <= summary["seconds"]
 

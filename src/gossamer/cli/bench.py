@@ -35,6 +35,7 @@ def bench(seconds: float, as_json: bool, quiet: bool) -> None:
     about = versions()
     cores = f"{measured.cores} core{'s' if measured.cores > 1 else ''}"
     console.print(f"\n{cores}; gossamer {about['gossamer']}, torch {about['torch']}, {about['machine']}", highlight=False)
+    console.print(f"kernels: {about['kernels']}", highlight=False)
 
 
 def facts(measured: Bench) -> dict[str, Any]:

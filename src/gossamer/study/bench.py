@@ -30,7 +30,7 @@ from gossamer.tasks import Data, Mlp, Model, Softmax
 MODELS: dict[str, Model] = {"softmax": Softmax(), "mlp 64": Mlp((64,))}
 POWERS = (1, 15)
 BATCH, NEIGHBOURS, FEW_TESTS = 128, 4, 1000
-PARTS = ("links and weights", "batches", "gradient", "mixing", "step and the rest")
+PARTS = ("links and weights", "batches and gradient", "mixing", "step and the rest")
 
 _BLOCK = 0.05  # seconds: long enough for the clock, short enough that what is compared meets the same machine
 _WORTH = 1.05  # a smaller gain is noise
@@ -387,8 +387,7 @@ class _Watch:
             return made
 
         simulator._mix = self._timed("links and weights", mix)  # type: ignore[method-assign]
-        worker._gathered = self._timed("batches", worker._gathered)  # type: ignore[method-assign]
-        worker.gradient = self._timed("gradient", worker.gradient)  # type: ignore[method-assign]
+        worker.gradient = self._timed("batches and gradient", worker.gradient)  # type: ignore[method-assign]
         network = simulator.plan.network
         simulator.plan = replace(simulator.plan, network=_Watched(network, self._timed("links and weights", network.links)))
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from gossamer import kernels
 from gossamer.engines import Engine, InProcess, Record, Where
 from gossamer.errors import DataError, Diverged, GossamerError
 from gossamer.study import spec
@@ -210,7 +211,8 @@ def _to_the_end(
 def versions() -> dict[str, str]:
     """What the numbers depend on."""
     packages = {name: version(name) for name in ("gossamer", "torch", "numpy")}
-    return {**packages, "python": platform.python_version(), "machine": platform.machine()}
+    made = "compiled" if kernels.library else "not built: no C compiler was found when gossamer was installed"
+    return {**packages, "python": platform.python_version(), "machine": platform.machine(), "kernels": made}
 
 
 def _goes_on(folder: RunFolder, study: Study, resume: bool) -> bool:
