@@ -18,7 +18,8 @@ from gossamer import draws, kernels
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.mirror import power_mean, root, signed_power
 
-pytestmark = pytest.mark.skipif(kernels.library is None, reason="gossamer was built without a C compiler")
+NONE = "there are no kernels here: no GCC when gossamer was installed, or no AVX2"
+pytestmark = pytest.mark.skipif(kernels.library is None, reason=NONE)
 
 WHOLE = st.sampled_from([2, 3, 4, 7, 15, 16, 31, 35, 36, 64, 101, 255])
 

@@ -287,3 +287,13 @@ def test_what_cannot_be_is_refused() -> None:
             make()
         assert refusal.value.field == field
     assert Task(data, from_lists([[0, 59], [3, 3]]), Softmax(), batch=0).devices == 2
+
+
+@pytest.mark.parametrize(("y", "field"), [([0, 1, 2], "y"), ([0, -1, 1], "y"), ([0, 1], "y")])
+def test_targets_that_the_samples_do_not_have(y: list[int], field: str) -> None:
+    """Nothing looks at them again when batches are read."""
+    x = torch.zeros(3, 2)
+    data = Data(x, torch.tensor(y), x, torch.tensor([0, 1, 0]), "mine", 2)
+    with pytest.raises(InputError) as refusal:
+        Task(data, from_lists([[0, 1], [2]]), Softmax())
+    assert refusal.value.field == field

@@ -1,7 +1,8 @@
 """Compiled kernels for what takes most of a round's time: the rows of a batch, the power mean, the matched step.
 
-They are compiled when the package is built, if there is a C compiler, and serve where they can: in the memory of a processor,
-for float32 and whole p. Everywhere else plain tensor operations do the same, and they are what the kernels are tested against.
+They are compiled when the package is built, if there is a C compiler, and serve where they were measured to gain: on x86-64
+with AVX2 or AVX-512, built by GCC, for float32 and whole p. Everywhere else plain tensor operations do the same, and they are
+what the kernels are tested against.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from gossamer.threads import Result, in_threads
 
 _LENGTH, _SAMPLES, _SIXTEEN = 64, 8, 16  # as in kernels.c
 _WORTH_A_THREAD = 50_000  # numbers
+_IN_CACHE = 1 << 16
 
 
 def _load() -> ctypes.CDLL | None:
     try:
         library = ctypes.CDLL(str(Path(__file__).with_name("kernels.so")))
     except OSError:  # not built
+        return None
+    if not library.gains():
         return None
     pointer, number, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
     library.power_mean.argtypes = [
@@ -72,6 +76,8 @@ def softmax_gradient(w: Tensor, x: Tensor, y: Tensor, index: Tensor, classes: in
     if library is None or not here or any(part.dtype != torch.float32 for part in (w, x, out)):
         return False
     features, width = x.shape[1], _SIXTEEN * math.ceil((x.shape[1] + 1) / _SIXTEEN)
+    if classes * width > _IN_CACHE:  # the products of a library read the weights less often
+        return False
     room = torch.empty((2 * (classes + 1) + _SAMPLES) * width + _SAMPLES * (classes + _SIXTEEN - 1))
     addresses = (part.data_ptr() for part in (x, y, index, w, out, room))
     library.softmax_gradient(*index.shape, features, classes, *addresses)

@@ -8,15 +8,21 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__)
+/* Each function once for every kind of processor, and the one that fits is taken when it is loaded. */
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define FOR_ALL_PROCESSORS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define WIDE __builtin_cpu_supports("avx2")
 #else
 #define FOR_ALL_PROCESSORS
+#define WIDE 0
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
 enum { LENGTH = 64, EIGHT = 8 };
 typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
+
+/* Whether the registers are wide enough to gain by all this: elsewhere torch's own operations may well be faster. */
+int gains(void) { return WIDE != 0; }
 
 INLINE double as_double(uint64_t bits) {
     double x;

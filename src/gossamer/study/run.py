@@ -211,7 +211,7 @@ def _to_the_end(
 def versions() -> dict[str, str]:
     """What the numbers depend on."""
     packages = {name: version(name) for name in ("gossamer", "torch", "numpy")}
-    made = "compiled" if kernels.library else "not built: no C compiler was found when gossamer was installed"
+    made = "compiled" if kernels.library else "none: gossamer was installed without GCC, or for a processor without AVX2"
     return {**packages, "python": platform.python_version(), "machine": platform.machine(), "kernels": made}
 
 

@@ -52,9 +52,16 @@ class Task:
             raise InputError("batch", self.batch, "a whole number of at least 1, or 0 for all of a device's samples")
         if self.batch == 0 and len(set(self.split.sizes[self.split.sizes > 0].tolist())) > 1:
             raise InputError("batch", 0, "a whole number of at least 1, since devices hold different numbers of samples")
-        last = int(self.split.index.max())
-        if last >= self.data.samples:
-            raise InputError("split", f"sample {last}", f"sample numbers from 0 to {self.data.samples - 1}")
+        # What follows is checked here once, since nothing is when batches are read.
+        first, last = int(self.split.index.min()), int(self.split.index.max())
+        if first < 0 or last >= self.data.samples:
+            number = first if first < 0 else last
+            raise InputError("split", f"sample {number}", f"sample numbers from 0 to {self.data.samples - 1}")
+        y = self.data.y
+        if len(y) != self.data.samples:
+            raise InputError("y", f"{len(y)} targets", f"as many as x has samples, {self.data.samples}")
+        if self.data.classes is not None and (wrong := y[(y < 0) | (y >= self.data.classes)]).numel():
+            raise InputError("y", int(wrong[0]), f"labels from 0 to {self.data.classes - 1}")
 
     @property
     def devices(self) -> int:
