@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pytest
@@ -31,6 +32,7 @@ from gossamer.tasks import (
     linear,
     modules,
 )
+from gossamer.threads import in_threads
 
 NO_KEYS = torch.zeros(0, dtype=torch.int64)
 
@@ -636,6 +638,112 @@ def test_batches_that_a_module_cannot_take_are_refused() -> None:
     stack = Batch.of(learner, source, batch=1)
     with pytest.raises(InputError, match=r"batch of shape \[1, 5\]; torch says: Expected more than 1 value"):
         stack.gradient(learner, buffers_of(learner, 3))
+
+
+# -- perceptrons without torch.func, images channels last --------------------------------------------------------------
+
+
+def tied() -> nn.Module:
+    layer = nn.Linear(6, 6)
+    module = nn.Sequential(nn.Flatten(), layer, nn.Tanh(), layer, nn.Sigmoid(), nn.Linear(6, 6), nn.Linear(6, 3))
+    module[5].weight = layer.weight
+    return module
+
+
+PERCEPTRONS: dict[str, Callable[[], nn.Module]] = {
+    "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 3)),
+    "no bias": lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 4, bias=False), nn.ELU(), nn.Flatten(), nn.Linear(4, 3)),
+    "in each other": lambda: nn.Sequential(nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), nn.ReLU(True), nn.Linear(4, 5)),
+    "tied": tied,
+    "dropout": lambda: nn.Sequential(
+        nn.Flatten(), nn.Dropout(0.3), nn.Linear(6, 8), nn.Dropout(0), nn.Dropout(), nn.Linear(8, 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("loss", [None, nn.CrossEntropyLoss(reduction="none")])
+@pytest.mark.parametrize("kind", PERCEPTRONS)
+def test_a_perceptron_equals_itself_under_torch_func(kind: str, loss: modules.Loss | None) -> None:
+    source = data(3, (2, 3))
+    module = PERCEPTRONS[kind]()
+    fast, slow = Module(module, loss).learner(source), Module(module, loss).learner(source)
+    assert isinstance(fast, modules.ModuleLearner)
+    assert isinstance(slow, modules.ModuleLearner)
+    assert fast._layers
+    slow._layers = []
+    stack = Batch.of(fast, source, devices=6)
+    torch.testing.assert_close(stack.gradient(fast), stack.gradient(slow), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(stack.loss(fast, {}), stack.loss(slow, {}), rtol=1e-10, atol=1e-12)
+    rows, threads = torch.empty_like(stack.w), torch.get_num_threads()
+
+    def one(i: slice) -> None:
+        fast.gradient(stack.w[i], stack.x[i], stack.y[i], {}, stack.keys[i], rows[i])
+
+    torch.set_num_threads(2)
+    try:
+        in_threads([partial(one, slice(i, i + 1)) for i in range(6)])
+    finally:
+        torch.set_num_threads(threads)
+    torch.testing.assert_close(rows, stack.gradient(fast), rtol=1e-10, atol=1e-12)
+
+
+class Twice(nn.Linear):
+    def forward(self, input: Tensor) -> Tensor:
+        return 2 * super().forward(input)
+
+
+def changed(change: Callable[[nn.Module], object]) -> nn.Module:
+    module = nn.Sequential(nn.Flatten(), nn.Linear(6, 3))
+    change(module[1])
+    return module
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Sequential(nn.Flatten(), Twice(6, 3)),
+        nn.Sequential(nn.Flatten(), nn.Linear(6, 4), nn.Softmax(1), nn.Linear(4, 3)),
+        nn.Sequential(nn.Linear(3, 3), nn.Flatten(), nn.Linear(6, 3)),
+        nn.Sequential(nn.Flatten(1, 2), nn.Linear(6, 3)),
+        changed(lambda layer: layer.register_forward_hook(lambda _, __, output: 2 * output)),
+        changed(lambda layer: layer.bias.requires_grad_(False)),
+        changed(lambda layer: setattr(layer, "forward", lambda x: x[:, :3] * layer.weight[0, 0])),
+        changed(lambda layer: nn.utils.parametrizations.weight_norm(layer)),
+    ],
+)
+def test_what_is_not_just_a_perceptron_is_left_to_torch_func(module: nn.Module) -> None:
+    assert not modules._perceptron(module, data(3, (2, 3)))
+
+
+class Viewed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(2, 4, 3), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.out(F.max_pool2d(self.conv(x), 2).view(len(x), -1))
+
+
+@pytest.mark.parametrize(
+    ("module", "channels", "last"),
+    [(Viewed(), 2, False)]
+    + [
+        (nn.Sequential(nn.Conv2d(c, 4, 3), nn.MaxPool2d(2), nn.Dropout(0), nn.Flatten(), nn.Linear(16, 3)), c, True)
+        for c in (1, 2)
+    ],
+)
+def test_images_lie_channels_last_where_the_module_takes_them_so(module: nn.Module, channels: int, last: bool) -> None:
+    source = data(3, (channels, 6, 6))
+    learner = Module(module).learner(source)
+    w, x, y, found = learner.init(0)[None], source.x[None, :8], source.y[None, :8], torch.empty(1, learner.parameters)
+    seen: list[bool] = []
+    forward = nn.Conv2d.forward
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nn.Conv2d, "forward", lambda self, x: (seen.append(x.stride(1) == 1), forward(self, x))[1])
+        learner.gradient(w, x, y, {}, torch.zeros(1, dtype=torch.int64), found)
+    assert seen == [last]
+    slopes = torch.autograd.grad(F.cross_entropy(module(x[0]), y[0]), list(module.parameters()))
+    torch.testing.assert_close(found[0], torch.cat([g.reshape(-1) for g in slopes]), rtol=1e-5, atol=1e-6)
 
 
 # -- losses, starts, frozen parameters ---------------------------------------------------------------------------------
