@@ -1,0 +1,77 @@
+"""Whole jobs in threads: in order, each once, and nobody works on when an error is told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+import torch
+
+from gossamer.threads import in_threads
+
+
+@pytest.fixture(params=[1, 2, 5])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("jobs", [0, 1, 2, 17])
+def test_each_once_and_in_order(threads: int, jobs: int) -> None:
+    ran: list[int] = []
+
+    def job(number: int) -> int:
+        ran.append(number)
+        time.sleep(0.001 * (number % 3))
+        return number
+
+    assert in_threads([partial(job, number) for number in range(jobs)]) == list(range(jobs))
+    assert sorted(ran) == list(range(jobs))
+    assert torch.get_num_threads() == threads
+
+
+def test_several_at_once_and_each_with_one_thread_of_torch() -> None:
+    torch.set_num_threads(2)
+    try:
+        met = threading.Barrier(2, timeout=30)
+
+        def job() -> int:
+            met.wait()  # comes only if the other job runs meanwhile
+            return torch.get_num_threads()
+
+        assert in_threads([job, job]) == [1, 1]
+    finally:
+        torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("wrong", [0, 3, 7])
+def test_an_error_is_told_when_all_have_ended(threads: int, wrong: int) -> None:
+    working: set[int] = set()
+
+    def job(number: int) -> None:
+        working.add(number)
+        time.sleep(0.002)
+        working.discard(number)
+        if number == wrong:
+            raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        in_threads([partial(job, number) for number in range(8)])
+    assert not working
+    assert torch.get_num_threads() == threads
+
+
+def test_within_a_job_there_are_no_more_threads() -> None:
+    """So that jobs which share out their own work cannot wait for each other."""
+    torch.set_num_threads(2)
+    try:
+        inner = partial(in_threads, [threading.get_ident, threading.get_ident])
+        for first, second in in_threads([inner, inner, inner]):
+            assert first == second
+    finally:
+        torch.set_num_threads(1)
