@@ -185,7 +185,9 @@ def test_a_node_that_is_lost(tmp_path: Path) -> None:
 import threading, time
 import torch
 import gossamer as gs
+import ray
 from gossamer.engines import Ray
+from gossamer.engines.ray import RayEngine
 from gossamer.errors import InputError, Lost
 from ray.cluster_utils import Cluster
 
@@ -226,7 +228,17 @@ try:
 except InputError as error:
     result["no room"] = [str(error), time.monotonic() - began < 60]
 
+whole_call, killed = RayEngine._all, []
+
+def then_killed(self, name, *words, **options):
+    found = whole_call(self, name, *words, **options)
+    if name == "host" and not killed:
+        killed.append(ray.kill(self._shards[0]))
+    return found
+
+RayEngine._all = then_killed
 engine = Ray(shards=2, address=cluster.address, wait=5, checkpoint=1).start(plan)
+result["killed at the start"] = engine.events
 engine.advance(100)
 cluster.remove_node(third, allow_graceful=False)
 try:
@@ -241,6 +253,7 @@ cluster.shutdown()
     assert found["same"], found["events"]
     assert len(found["events"]) >= 1
     assert "all went on from round" in found["events"][0]
+    assert found["killed at the start"] == ["after round 0: shard 0 of 2 was lost; all went on from round 0"]
     sentence, in_time = found["no room"]
     assert in_time
     # The lost node may still be counted, but is not free.

@@ -40,7 +40,7 @@ os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what a later Ray does; this one warns until it is said
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -135,10 +135,10 @@ class RayEngine:
             bare = replace(data, x_test=data.x_test[:0], y_test=data.y_test[:0])
             plans = (replace(plan, task=replace(plan.task, data=bare).only(devices)) for devices in self._devices)
             self._plans = [ray.put(plan) for plan in plans]  # a shard's samples go to it once, and stay for its successor
-            self._start()
-        except _ShardLost as lost:
-            self.close()
-            raise Lost(f"the shards could not be started: {lost}") from None
+            try:
+                self._start()
+            except _ShardLost as lost:
+                self._replace(str(lost))
         except BaseException:
             self.close()
             raise
@@ -204,8 +204,16 @@ class RayEngine:
         self._name = f"gossamer-{secrets.token_hex(8)}"
         where: str | tuple[str, int] = os.path.join(self._folder.name, self._name)
         if self.settings.address:
-            where = hosts[0][0], ray.get(self._shards[0].meet.remote(hosts[0][0], wait), timeout=wait)
+            where = hosts[0][0], self._meet(hosts[0][0])
         _raise_first(self._all("join", [(where, hosts, self._name, self._part_of_last(k), wait) for k in range(count)]))
+
+    def _meet(self, host: str) -> int:
+        """The port of shard 0 that the others come to."""
+        try:
+            port: int = ray.get(self._shards[0].meet.remote(host, self.settings.wait), timeout=self.settings.wait)
+        except (RayActorError, GetTimeoutError):
+            raise _ShardLost(f"shard 0 of {len(self._shards)} was lost") from None
+        return port
 
     def _stop(self) -> None:
         """End the shards. What they had begun ends with them."""
