@@ -49,10 +49,12 @@ def test_power_mean(p: int, devices: int, columns: int, seed: int, decades: floa
 @given(WHOLE, st.integers(1, 300), st.integers(0, 99), st.sampled_from([0.1, 3.0, 60.0]))
 @settings(max_examples=60)
 def test_roots(p: int, count: int, seed: int, decades: float) -> None:
-    """Within an ulp of float32 of the root in float64; zeros keep their sign, NaN stays NaN."""
-    z = torch.cat([numbers(count, seed=seed, decades=decades), torch.tensor([0.0, -0.0, math.nan, math.inf])])
+    """Within a few units in the last place of the root in float64; zeros keep their sign, NaN stays NaN."""
+    z = torch.cat(
+        [numbers(count, seed=seed, decades=decades), torch.tensor([1e-40, -1e-45, 3e38, 0.0, -0.0, math.nan, math.inf])]
+    )
     found = kernels.roots(z, p)
-    torch.testing.assert_close(found, root(z.double(), p).float(), rtol=torch.finfo(torch.float32).eps, atol=0, equal_nan=True)
+    torch.testing.assert_close(found, root(z.double(), p).float(), rtol=3e-7, atol=0, equal_nan=True)
     assert found.signbit().tolist()[-4:-2] == [False, True]
 
 

@@ -178,14 +178,42 @@ void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, 
     }
 }
 
-/* z^[1/p] of float32 duals. */
+/* z^[1/p] of float32 duals, to a few units in the last place. As `root`, but in float32, where twice as many fit a register: what
+   the exponent gives is kept apart from what the rest gives, so that it is not rounded to the exponent's size. */
 FOR_ALL_PROCESSORS
 void roots(int64_t numbers, const float *z, int64_t p, float *out) {
-    double one_over_p = 1.0 / (double)p;
+    const uint32_t root_half = 0x3f3504f3, one = 0x3f800000, fraction = 0x007fffff;
+    const float part = (float)(1.0 / (double)p), rest = (float)(1.0 / (double)p - part);
     for (int64_t begin = 0; begin < numbers; begin += LENGTH) {
         float copy[LENGTH], to[LENGTH];
         const float *from = filled(z + begin, numbers - begin, copy);
-        for (int k = 0; k < LENGTH; k++) to[k] = (float)root(from[k], one_over_p);
+        for (int k = 0; k < LENGTH; k++) {
+            float size = fabsf(from[k]);
+            int finite = (size > 0) & (size < INFINITY), tiny = size < 0x1p-100f; /* it may be denormal */
+            uint32_t bits = as_word(tiny ? size * 0x1p64f : size) + (one - root_half);
+            float e = (float)(int32_t)(bits >> 23) - (tiny ? 127 + 64 : 127);
+            float f = as_float((bits & fraction) + root_half) - 1;
+            float log = 0.123109684671914598f;
+            log = log * f - 0.205861880512760548f;
+            log = log * f + 0.21607822552243776f;
+            log = log * f - 0.2391698814010418f;
+            log = log * f + 0.28790326092450148f;
+            log = log * f - 0.360693268135336163f;
+            log = log * f + 0.480910753459412559f;
+            log = log * f - 0.721347468249562452f;
+            log = (log * f + 1.44269500356798217f) * f;
+            float whole = (e + log) * part + 0x1.8p23f; /* its last bits are those of the nearest whole number */
+            float y = (e * part - (whole - 0x1.8p23f)) + (e * rest + log * part);
+            float exp = 0.000154614446985691291f;
+            exp = exp * y + 0.00134004281776158379f;
+            exp = exp * y + 0.00961805667852463808f;
+            exp = exp * y + 0.0555032722667030206f;
+            exp = exp * y + 0.240226509222887581f;
+            exp = exp * y + 0.693147206702832596f;
+            exp = exp * y + 1.0f;
+            float found = as_float(as_word(exp) + (as_word(whole) << 23));
+            to[k] = finite ? copysignf(found, from[k]) : from[k]; /* 0, infinite and NaN are their own roots */
+        }
         memcpy(out + begin, to, (size_t)(numbers - begin < LENGTH ? numbers - begin : LENGTH) * sizeof(float));
     }
 }

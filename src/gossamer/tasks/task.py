@@ -141,7 +141,7 @@ class Worker:
         batch = index.shape[1] * self._x[0].numel()
         turns = max(1, math.ceil(len(devices) * batch / self.learner.at_once))
         threads = torch.get_num_threads()
-        if len(devices) * batch >= _WORTH_A_THREAD * threads:  # as many turns for each
+        if self.learner.concurrent and len(devices) * batch >= _WORTH_A_THREAD * threads:  # as many turns for each
             turns = threads * math.ceil(turns / threads)
         at_once = math.ceil(len(devices) / turns)
         parts = (slice(first, first + at_once) for first in range(0, len(devices), at_once))
