@@ -253,9 +253,13 @@ class ModuleLearner(Learner):
                 values = _stacked(dropout.keyed(layer.p), keys, values.transpose(1, 2)).transpose(1, 2)
             elif not isinstance(layer, nn.Flatten):
                 values = layer(values)
-        if self._per_sample is _cross_entropy and values.shape[1] >= (self._classes or 0):
-            return F.cross_entropy(values, y, reduction="none")
-        judged: Tensor = _stacked(self._judged, values.transpose(1, 2).contiguous(), y)
+        return self._all_judged(values.transpose(1, 2), y)
+
+    def _all_judged(self, outputs: Tensor, y: Tensor) -> Tensor:
+        """The losses of all samples [devices, batch]; the one that is known without torch.func, which costs more than it."""
+        if self._per_sample is _cross_entropy and outputs.dim() == 3 and outputs.shape[2] >= (self._classes or 0):
+            return F.cross_entropy(outputs.transpose(1, 2), y, reduction="none")
+        judged: Tensor = _stacked(self._judged, outputs.contiguous(), y)
         return judged
 
     def _losses(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
@@ -268,7 +272,11 @@ class ModuleLearner(Learner):
             return self._judged(outputs, y).mean(), own
 
         self._set(x, training=True)
-        losses, after = self._for_each(one, parameters, buffers, x, y, keys)
+        if self._for_each is _stacked:
+            outputs, after = _stacked(self._forward, parameters, buffers, x, keys)
+            losses: Tensor = self._all_judged(outputs, y).mean(1)
+        else:
+            losses, after = self._for_each(one, parameters, buffers, x, y, keys)
         for name, b in after.items():
             buffers[name].copy_(b)
         return losses
