@@ -238,7 +238,7 @@ def then_killed(self, name, *words, **options):
 
 RayEngine._all = then_killed
 engine = Ray(shards=2, address=cluster.address, wait=5, checkpoint=1).start(plan)
-result["killed at the start"] = engine.events
+result["killed at the start"] = list(engine.events)
 engine.advance(100)
 cluster.remove_node(third, allow_graceful=False)
 try:
