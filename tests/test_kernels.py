@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -137,6 +139,13 @@ def test_what_is_not_finite_is_no_silent_number(p: int, wrong: float) -> None:
     csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
     result = kernels.power_mean([w], *csr, p)
     assert (~result.isfinite()).nonzero().tolist() == [[0, 7], [1, 7], [2, 7]]
+
+
+def test_the_sizes_are_those_of_the_source() -> None:
+    """What is given to work in is measured by them."""
+    source = Path(kernels.__file__).with_name("kernels.c").read_text()
+    for name in ("LENGTH", "SAMPLES", "SIXTEEN"):
+        assert re.findall(rf"enum {{.*\b{name} = (\d+)", source) == [str(getattr(kernels, f"_{name}"))]
 
 
 def test_where_they_do_not_serve() -> None:

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 def main() -> NoReturn:
     """Run `gossamer`; a refusal is one sentence on standard error and its exit code, never a traceback."""
-    gc.set_threshold(100_000)  # to load torch makes half a million objects that stay: to look through them takes 0.2 s
+    gc.set_threshold(100_000)  # what loading torch makes stays: to look through it again and again takes a tenth of that time
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     try:

@@ -56,7 +56,8 @@ def serve(p: float, *tensors: Tensor) -> bool:
 
 def gather(x: Tensor, index: Tensor, out: Tensor) -> Tensor:
     """x[index], written to `out`. The index is not checked."""
-    if library is None or any(part.device.type != "cpu" or not part.is_contiguous() for part in (x, index, out)):
+    here = all(part.device.type == "cpu" and part.is_contiguous() for part in (x, index, out))
+    if library is None or not here or index.dtype != torch.int64:
         return torch.index_select(x, 0, index, out=out)
     size = x[:1].numel() * x.element_size()
 
@@ -73,7 +74,8 @@ def softmax_gradient(w: Tensor, x: Tensor, y: Tensor, index: Tensor, classes: in
     False where the kernel does not serve, and nothing was done.
     """
     here = all(part.device.type == "cpu" and part.is_contiguous() for part in (w, x, y, index, out))
-    if library is None or not here or any(part.dtype != torch.float32 for part in (w, x, out)):
+    types = [part.dtype for part in (w, x, out, y, index)]
+    if library is None or not here or types != [*[torch.float32] * 3, *[torch.int64] * 2]:
         return False
     features, width = x.shape[1], _SIXTEEN * math.ceil((x.shape[1] + 1) / _SIXTEEN)
     if classes * width > _IN_CACHE:  # the products of a library read the weights less often

@@ -24,29 +24,11 @@ typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
 /* Whether the registers are wide enough to gain by all this: elsewhere torch's own operations may well be faster. */
 int gains(void) { return WIDE != 0; }
 
-INLINE double as_double(uint64_t bits) {
-    double x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-INLINE float as_float(uint32_t word) {
-    float x;
-    memcpy(&x, &word, sizeof x);
-    return x;
-}
-
-INLINE uint32_t as_word(float x) {
-    uint32_t word;
-    memcpy(&word, &x, sizeof word);
-    return word;
-}
-
-INLINE uint64_t as_bits(double x) {
-    uint64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
+/* The same bits, taken for another type. */
+INLINE double as_double(uint64_t bits) { return (union { uint64_t from; double to; }){bits}.to; }
+INLINE uint64_t as_bits(double x) { return (union { double from; uint64_t to; }){x}.to; }
+INLINE float as_float(uint32_t word) { return (union { uint32_t from; float to; }){word}.to; }
+INLINE uint32_t as_word(float x) { return (union { float from; uint32_t to; }){x}.to; }
 
 /* LENGTH numbers that start at `from`, or a copy of as many as there are, filled up with zeros. */
 INLINE const float *filled(const float *from, int64_t numbers, float *copy) {
