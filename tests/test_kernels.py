@@ -13,11 +13,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from torch import Tensor
 
 import gossamer as gs
 from gossamer import draws, kernels
 from gossamer.engines.mixing import StackedMix, Traffic
+from gossamer.kernels import Rows
 from gossamer.mirror import power_mean, root, signed_power
 
 NONE = "there are no kernels here: no GCC when gossamer was installed, or no AVX2"
@@ -40,7 +42,7 @@ def test_power_mean(p: int, devices: int, columns: int, seed: int, decades: floa
     w = numbers(devices, columns, seed=seed, decades=decades)
     links = gs.Random(devices, density=0.5, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0)
     weights = gs.Metropolis()(links, 0, 0)
-    result = kernels.power_mean([w], *weights.csr(), p)
+    result = kernels.power_mean([w], *weights.csr(), p, torch.empty_like(w))
     for row, a in zip(result, torch.from_numpy(weights.dense()), strict=True):
         scale = w[a != 0].double().abs().amax(0)
         scale = torch.where(scale == 0, 1.0, scale)
@@ -66,25 +68,42 @@ def test_a_result_does_not_depend_on_its_place(p: int, columns: int, shift: int)
     """The same numbers elsewhere in memory, in other company: bit for bit the same, as shards and devices need it."""
     w, d = numbers(3, shift + columns), numbers(3, shift + columns, seed=1)
     csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
-    whole = kernels.power_mean([w], *csr, p)
-    part = kernels.power_mean([w[:, shift:]], *csr, p)
+    whole = kernels.power_mean([w], *csr, p, torch.empty_like(w))
+    part = kernels.power_mean([w[:, shift:]], *csr, p, torch.empty_like(w[:, shift:]))
     assert torch.equal(whole[:, shift:], part)
-    split = kernels.power_mean([w[:1].clone(), w[1:].clone()], *csr, p)  # as if others had sent some
+    split = kernels.power_mean([w[:1].clone(), w[1:].clone()], *csr, p, torch.empty_like(w))  # as if others had sent some
     assert torch.equal(whole, split)
     for safe in (False, True):
         stepped = kernels.matched_step(w, d, 0.01, p, 1e-2, safe)
         assert torch.equal(stepped[:, shift:], kernels.matched_step(w[:, shift:], d[:, shift:], 0.01, p, 1e-2, safe))
 
 
+@given(st.integers(1, 30), st.integers(1, 2500), st.integers(0, 99), st.booleans())
+@settings(max_examples=60)
+def test_weighted_sums(devices: int, columns: int, seed: int, more: bool) -> None:
+    """Against a product with the dense matrix in float64; devices without a link among them."""
+    x, out = numbers(devices, columns, seed=seed), numbers(devices, columns, seed=seed + 1)
+    weights = gs.Metropolis()(gs.Random(devices, density=0.2, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0), 0, 0)
+    wanted = torch.from_numpy(weights.dense()) @ x.double() + more * out.double()
+    first, sender, value = (torch.from_numpy(part) for part in weights.csr())
+    found = kernels.weighted_sums(first, sender, value.float(), x, out, more)
+    assert found is out
+    torch.testing.assert_close(found, wanted.float(), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_share_out_the_work(threads: int) -> None:
     w, d, index = numbers(40, 5_001), numbers(40, 5_001, seed=1), torch.arange(40).flip(0)
     mix = StackedMix(gs.Metropolis()(gs.Ring(40).links(0), 0, 0), torch.arange(40), 4, Traffic())
-    alone = mix.power_mean(w, 15), gs.Safe()(w, d, 0.01, 15, lambda: w), kernels.gather(w, index, torch.empty_like(w))
+    alone = mix.power_mean(w, 15), gs.Safe()(w, d, 0.01, 15, lambda: w), kernels.gather(Rows(w), index, torch.empty_like(w))
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        shared = mix.power_mean(w, 15), gs.Safe()(w, d, 0.01, 15, lambda: w), kernels.gather(w, index, torch.empty_like(w))
+        shared = (
+            mix.power_mean(w, 15),
+            gs.Safe()(w, d, 0.01, 15, lambda: w),
+            kernels.gather(Rows(w), index, torch.empty_like(w)),
+        )
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -96,7 +115,76 @@ def test_threads_share_out_the_work(threads: int) -> None:
 def test_gather(dtype: torch.dtype, columns: int, rows: int) -> None:
     x = (torch.arange(13 * columns) % 251).to(dtype).view(13, columns)
     index = torch.from_numpy(draws.below(13, 0, "rows", np.arange(rows)))
-    assert torch.equal(kernels.gather(x, index, x.new_empty(rows, columns)), x[index])
+    assert torch.equal(kernels.gather(Rows(x), index, x.new_empty(rows, columns)), x[index])
+
+
+def from_levels(levels: NDArray[np.uint8], mean: float, std: float) -> Tensor:
+    """Scaled as `Mnist` is: rounded once."""
+    step, zero = np.float32(1 / (255 * std)), np.float32(-mean / std)
+    return torch.from_numpy((levels * np.float64(step) + np.float64(zero)).astype(np.float32))
+
+
+@pytest.fixture
+def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_WORTH_LEVELS", 0)
+
+
+@pytest.mark.usefixtures("any_size")
+@pytest.mark.parametrize(("mean", "std"), [(0.1307, 0.3081), (0.2860, 0.3530), (0.0, 1.0), (0.0, 1 / 255), (0.5, 0.5)])
+@pytest.mark.parametrize("columns", [1, 16, 63, 784])
+def test_images_are_read_from_bytes(mean: float, std: float, columns: int) -> None:
+    """Number for number the same, in a batch and in a gradient."""
+    levels = draws.below(256, 0, "levels", np.arange(300 * columns)).astype(np.uint8).reshape(300, columns)
+    levels[:2, 0] = 0, 255
+    x, y = from_levels(levels, mean, std), torch.arange(300) % 7
+    rows = Rows.of(x)
+    assert rows.levels is not None
+    assert np.array_equal(rows.levels.numpy(), levels)
+    index = torch.from_numpy(draws.below(300, 0, "rows", np.arange(60))).view(3, 20)
+    assert torch.equal(kernels.gather(rows, index.view(-1), torch.empty(60, columns)), x[index.view(-1)])
+    w = numbers(3, 7 * (columns + 1))
+    found, wanted = torch.empty_like(w), torch.empty_like(w)
+    for samples, out in ((rows, found), (Rows(x), wanted)):
+        assert kernels.softmax_gradient(w, samples, y, index, 7, out)
+    assert torch.equal(found, wanted)
+
+
+@pytest.mark.usefixtures("any_size")
+@pytest.mark.parametrize("wrong", ["last place", "nan", "inf", "beyond", "between", "one value", "noise", "float64"])
+def test_what_is_no_levels_is_read_as_it_is(wrong: str) -> None:
+    x = from_levels(np.arange(256 * 20, dtype=np.uint8).reshape(-1, 20), 0.1307, 0.3081)
+    assert Rows.of(x).levels is not None
+    value = {"nan": math.nan, "inf": math.inf, "beyond": 256 / 255, "between": 100.5 / 255}.get(wrong)
+    if wrong == "last place":
+        x[77, 7] = x[77, 7].nextafter(torch.tensor(9.0))
+    elif value is not None:
+        x[77, 7] = (value - 0.1307) / 0.3081
+    elif wrong == "noise":
+        x += torch.from_numpy(draws.normal(0, "noise", np.arange(x.numel()))).float().view_as(x)
+    elif wrong == "one value":
+        x = torch.ones_like(x)
+    else:
+        x = x.double()
+    rows, index = Rows.of(x), torch.arange(len(x)).flip(0)
+    assert rows.levels is None
+    torch.testing.assert_close(kernels.gather(rows, index, torch.empty_like(x)), x.flip(0), equal_nan=True, rtol=0, atol=0)
+
+
+@given(
+    st.floats(2**-10, 1000, width=32), st.floats(-1000, 1000, width=32), st.lists(st.integers(0, 255), min_size=1, max_size=99)
+)
+def test_levels_lose_nothing(step: float, zero: float, levels: list[int]) -> None:
+    """Whether or not they are found, what is read is x."""
+    x = torch.tensor([step * level + zero for level in levels])[:, None]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_WORTH_LEVELS", 0)
+        rows = Rows.of(x)
+    assert torch.equal(kernels.gather(rows, torch.arange(len(x)), torch.empty_like(x)), x)
+
+
+def test_few_samples_stay_as_they_are() -> None:
+    """They stay in the processor's cache, where bytes gain nothing."""
+    assert Rows.of(torch.zeros(100, 10)).levels is None
 
 
 @given(st.integers(1, 4), st.integers(1, 20), st.integers(1, 50), st.integers(1, 20), st.sampled_from([0.1, 1.0, 100.0]))
@@ -107,7 +195,7 @@ def test_softmax_gradient(devices: int, batch: int, features: int, classes: int,
     index = torch.from_numpy(draws.below(30, 0, "rows", np.arange(devices * batch))).view(devices, batch)
     w = size * numbers(devices, classes * (features + 1), seed=1, decades=1)
     found = torch.full_like(w, math.nan)
-    assert kernels.softmax_gradient(w, x, y, index, classes, found)
+    assert kernels.softmax_gradient(w, Rows(x), y, index, classes, found)
     weight = w.double().view(devices, classes, features + 1)
     samples = torch.cat([x, torch.ones(30, 1)], 1).double()[index]
     share = torch.softmax(samples @ weight.mT, 2) - torch.nn.functional.one_hot(y[index], classes)
@@ -120,15 +208,15 @@ def test_softmax_gradient_of_what_is_not_finite(wrong: float) -> None:
     w, x, y = numbers(3, 44), numbers(9, 10), torch.arange(9) % 4
     w[1, 5] = wrong
     found = torch.empty_like(w)
-    assert kernels.softmax_gradient(w, x, y, torch.arange(9).expand(3, 9).contiguous(), 4, found)
+    assert kernels.softmax_gradient(w, Rows(x), y, torch.arange(9).expand(3, 9).contiguous(), 4, found)
     assert found.isfinite().all(1).tolist() == [True, False, True]
 
 
 def test_softmax_gradient_where_it_does_not_serve() -> None:
     w, x, y, index = torch.ones(2, 8), torch.ones(5, 3), torch.zeros(5, dtype=torch.int64), torch.zeros(2, 4, dtype=torch.int64)
-    assert not kernels.softmax_gradient(w.double(), x.double(), y, index, 2, w.double())
-    assert not kernels.softmax_gradient(w.to("meta"), x.to("meta"), y.to("meta"), index.to("meta"), 2, w.to("meta"))
-    assert not kernels.softmax_gradient(w, torch.ones(3, 5).T, y, index, 2, torch.empty_like(w))
+    assert not kernels.softmax_gradient(w.double(), Rows(x.double()), y, index, 2, w.double())
+    assert not kernels.softmax_gradient(w.to("meta"), Rows(x.to("meta")), y.to("meta"), index.to("meta"), 2, w.to("meta"))
+    assert not kernels.softmax_gradient(w, Rows(torch.ones(3, 5).T), y, index, 2, torch.empty_like(w))
 
 
 @pytest.mark.parametrize("p", [3, 15, 101])
@@ -137,7 +225,7 @@ def test_what_is_not_finite_is_no_silent_number(p: int, wrong: float) -> None:
     w = numbers(3, 200).clamp_min(0.1)
     w[1, 7] = wrong
     csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
-    result = kernels.power_mean([w], *csr, p)
+    result = kernels.power_mean([w], *csr, p, torch.empty_like(w))
     assert (~result.isfinite()).nonzero().tolist() == [[0, 7], [1, 7], [2, 7]]
 
 

@@ -111,7 +111,7 @@ def test_batches_are_those_of_the_names_whatever_was_asked_before(calls: list[tu
         assert seen.x[..., 0].tolist() == index.tolist()
         assert seen.x[..., 1].tolist() == (-index).tolist()
         assert seen.y.tolist() == (index % 3).tolist()
-        assert seen.keys.tolist() == draws.bits(seed, "module", t, step, devices).view(np.int64).tolist()
+        assert seen.keys.tolist() == draws.bits(seed, f"module/{step}", t, devices).view(np.int64).tolist()
 
 
 def test_the_loss_is_of_the_gradients_own_batch() -> None:
@@ -130,7 +130,7 @@ def test_keys_differ_between_devices_rounds_steps_and_seeds() -> None:
         for seed in (0, 1)
         for t in (0, 1)
         for step in (0, 1)
-        for key in draws.bits(seed, "module", t, step, DEVICES).tolist()
+        for key in draws.bits(seed, f"module/{step}", t, DEVICES).tolist()
     ]
     assert len(set(keys)) == len(keys)
 

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import torch
 
-from gossamer.threads import in_threads
+from gossamer.threads import available, fit, in_threads
 
 
 @pytest.fixture(params=[1, 2, 5])
@@ -73,5 +73,28 @@ def test_within_a_job_there_are_no_more_threads() -> None:
         inner = partial(in_threads, [threading.get_ident, threading.get_ident])
         for first, second in in_threads([inner, inner, inner]):
             assert first == second
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_small_operations_have_one_thread_and_jobs_have_all() -> None:
+    torch.set_num_threads(3)
+    try:
+        with fit(1000):
+            assert (torch.get_num_threads(), available()) == (1, 3)
+            with fit(1 << 24):  # as a gradient within a round
+                assert (torch.get_num_threads(), available()) == (3, 3)
+            met = threading.Barrier(3, timeout=30)
+
+            def job() -> tuple[int, int]:
+                met.wait()  # comes only if two other jobs run meanwhile
+                with fit(1 << 24):
+                    return torch.get_num_threads(), available()
+
+            assert in_threads([job] * 3) == [(1, 1)] * 3
+            assert (torch.get_num_threads(), available()) == (1, 3)
+        assert (torch.get_num_threads(), available()) == (3, 3)
+        torch.set_num_threads(2)  # as whoever calls us may do between two rounds
+        assert available() == 2
     finally:
         torch.set_num_threads(1)

@@ -1,25 +1,62 @@
-"""Threads that take whole jobs: faster than that all threads share out every operation."""
+"""Threads that take whole jobs: faster than that all threads share out every operation.
+
+A thread that waits does so asleep, since on a machine that is shared one that spins holds up all others. To wake it takes a
+tenth of a millisecond, and so longer than a small operation.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
 import torch
 
 Result = TypeVar("Result")
+_LARGE = 1 << 20  # numbers of an operation that is worth a second thread
+_own = threading.local()
+
+
+def available() -> int:
+    """How many threads there are for jobs: as many as torch has, or had before `fit`."""
+    return getattr(_own, "available", None) or torch.get_num_threads()
+
+
+@contextmanager
+def _torch_has(threads: int, available: int) -> Iterator[None]:
+    before = torch.get_num_threads(), getattr(_own, "available", None)
+    torch.set_num_threads(threads)
+    _own.available = available
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        _own.available = before[1]
+
+
+@contextmanager
+def fit(numbers: int) -> Iterator[None]:
+    """Within, torch has one thread for operations on so few numbers, else all; jobs have all in any case.
+
+    >>> with fit(10):
+    ...     torch.get_num_threads()
+    1
+    """
+    with _torch_has(1 if numbers < _LARGE else available(), available()):
+        yield
 
 
 def in_threads(jobs: Sequence[Callable[[], Result]]) -> list[Result]:
-    """What each job gives, in as many threads as torch has, this one among them. An error is told when all have ended.
+    """What each job gives, in as many threads as are `available`, this one among them. An error is told when all have ended.
 
     >>> in_threads([lambda: 1, lambda: 2])
     [1, 2]
     """
-    threads = torch.get_num_threads()
+    threads = available()
     others = min(threads, len(jobs)) - 1
     if others < 1:
         return [job() for job in jobs]
@@ -30,8 +67,7 @@ def in_threads(jobs: Sequence[Callable[[], Result]]) -> list[Result]:
         for number, job in todo:
             results[number] = job()
 
-    torch.set_num_threads(1)  # for all of the process's matrix products; else it is each thread's own
-    try:
+    with _torch_has(1, 1):  # for all of the process's matrix products; else it is each thread's own
         running = [_pool(threads).submit(work) for _ in range(others)]
         try:
             work()
@@ -39,8 +75,6 @@ def in_threads(jobs: Sequence[Callable[[], Result]]) -> list[Result]:
             wait(running)  # what fails leaves nobody who still writes
         for done in running:
             done.result()
-    finally:
-        torch.set_num_threads(threads)
     return [results[number] for number in range(len(jobs))]
 
 

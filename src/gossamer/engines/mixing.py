@@ -16,6 +16,7 @@ from torch.nn.functional import embedding_bag
 
 from gossamer import kernels
 from gossamer.algorithms.base import Neighbours
+from gossamer.engines.memory import Spare
 from gossamer.engines.part import Block, Near, Part
 from gossamer.mirror import PowerMap, columns_at_once, root, root_, signed_power, signed_power_
 from gossamer.network.weights import FloatArray, Weights
@@ -68,6 +69,7 @@ class StackedMix:
     message: tuple[int, int] | None = None  # bytes of a message, and of one to a new neighbour, where it is not the vector
     part: Part | None = None
     near: Near | None = None  # part.near(weights)
+    spare: Spare = field(default_factory=Spare)
     linear: ClassVar[bool] = True
     _matrices: dict[tuple[torch.dtype, int], Tensor | _Sums] = field(default_factory=dict)
 
@@ -102,7 +104,7 @@ class StackedMix:
             weights: Weights | Block = self.weights
         else:
             weights = Block(len(self.devices), sum(map(len, rows)), self.near.row, self.near.column, self.near.value)
-        return kernels.power_mean(rows, *weights.csr(), p)
+        return kernels.power_mean(rows, *weights.csr(), p, self.spare.like(w))
 
     def _plain_power_mean(self, rows: list[Tensor], mirror: PowerMap) -> Tensor:
         w, p, result = rows[0], mirror.p, torch.empty_like(rows[0])
@@ -220,6 +222,9 @@ class StackedMix:
         if isinstance(matrix, Tensor):
             return out.addmm_(matrix, x) if more and out is not None else torch.mm(matrix, x, out=out)
         first, column, value = matrix
+        if kernels.serve(1, x):
+            result = self.spare.like(x) if out is None else out
+            return kernels.weighted_sums(first, column, value, x, result, more)
         sums = embedding_bag(column, x, first, mode="sum", per_sample_weights=value, include_last_offset=True)
         return out.add_(sums) if more and out is not None else sums
 
@@ -237,11 +242,11 @@ class StackedMix:
                 matrix: Tensor | _Sums = torch.from_numpy(weights.dense()).to(self.devices.device, dtype)
             else:
                 first, column, value = (torch.from_numpy(part).to(self.devices.device) for part in weights.csr())
-                first, column, value = first.int(), column.int(), value.to(dtype)
+                value = value.to(dtype)
                 if dtype == torch.float32:
-                    matrix = _Sums(first, column, value)
+                    matrix = _Sums(first.long(), column.long(), value)
                 else:
-                    matrix = torch.sparse_csr_tensor(first, column, value, (rows, columns), check_invariants=False)
+                    matrix = torch.sparse_csr_tensor(first.int(), column.int(), value, (rows, columns), check_invariants=False)
             self._matrices[dtype, block] = matrix
         return self._matrices[dtype, block]
 

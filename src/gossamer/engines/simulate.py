@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gossamer.algorithms import State
-from gossamer.engines.memory import keep_freed_memory
+from gossamer.engines.memory import Spare, keep_freed_memory
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.part import Part
 from gossamer.engines.plan import Plan, Record, Snapshot
@@ -21,6 +21,7 @@ from gossamer.network.base import BoolArray, IntArray, Links
 from gossamer.network.timing import Clock
 from gossamer.network.weights import Weights
 from gossamer.tasks import Worker
+from gossamer.threads import fit
 
 _BUFFER = "buffer/"
 CLOCK = "engine/clock"
@@ -72,7 +73,7 @@ class Simulator:
         self._devices = torch.from_numpy(numbers).to(self._place)
         self._worker = plan.task.worker(numbers, plan.seed, self._dtype, self._place, plan.measure.test)
         self.events: list[str] = []
-        self._traffic = Traffic()
+        self._traffic, self._spare = Traffic(), Spare()
         self._static_mix: StackedMix | None = None
         self._clock = None if plan.timing is None else Clock(plan.timing, np.zeros(plan.task.devices))
         if snapshot is None:
@@ -89,7 +90,7 @@ class Simulator:
 
     def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
         """Run rounds up to `until`; stop between two rounds when `stop` says so."""
-        with torch.no_grad():
+        with torch.no_grad(), fit(sum(x.numel() for x in self._state.values())):
             while self.round < until and not stop():
                 self._run_round(self.round)
                 self.round += 1
@@ -126,7 +127,7 @@ class Simulator:
             return replace(self._static_mix, traffic=traffic)
         itemsize = torch.empty((), dtype=self._dtype).element_size()
         weights = rule(links, t, self.plan.seed)
-        mix = StackedMix(weights, self._devices, itemsize, traffic)
+        mix = StackedMix(weights, self._devices, itemsize, traffic, spare=self._spare)
         if self._part is not None:
             mix = replace(mix, part=self._part, near=self._part.near(weights))
         if unchanging and rule.fixed:  # others draw anew in every round

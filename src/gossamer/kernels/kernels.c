@@ -18,7 +18,7 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
-enum { LENGTH = 64, EIGHT = 8 };
+enum { LENGTH = 64, EIGHT = 8, AT_ONCE = 1024, SIXTEEN = 16 };
 typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
 
 /* Whether the registers are wide enough to gain by all this: elsewhere torch's own operations may well be faster. */
@@ -160,6 +160,36 @@ void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, 
     }
 }
 
+/* sum_j a_ij·x_j for receivers `begin` to `end`, added to what is there if `more`. Rows lie anywhere: the one to come is asked
+   for while this one is added. */
+FOR_ALL_PROCESSORS
+void weighted_sums(int64_t begin, int64_t end, const int64_t *first, const int64_t *sender, const float *weight, const float *x,
+                   int64_t columns, int more, float *out) {
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t c = 0; c < columns; c += AT_ONCE) {
+            int64_t numbers = columns - c < AT_ONCE ? columns - c : AT_ONCE;
+            float *restrict to = out + i * columns + c, sum[AT_ONCE];
+            if (more)
+                memcpy(sum, to, (size_t)numbers * sizeof(float));
+            else
+                memset(sum, 0, (size_t)numbers * sizeof(float));
+            for (int64_t e = first[i]; e < first[i + 1]; e++) {
+                const float *from = x + sender[e] * columns + c, *coming = x + sender[e + (e + 1 < first[end])] * columns + c;
+                float by = weight[e];
+                int64_t k = 0;
+                for (; k + LENGTH <= numbers; k += LENGTH) {
+                    prefetch(coming + k, LENGTH * sizeof(float));
+                    for (int j = 0; j < LENGTH; j++) sum[k + j] += by * from[k + j];
+                }
+                prefetch(coming + k, (size_t)(numbers - k) * sizeof(float));
+                for (; k + SIXTEEN <= numbers; k += SIXTEEN)
+                    for (int j = 0; j < SIXTEEN; j++) sum[k + j] += by * from[k + j];
+                for (; k < numbers; k++) sum[k] += by * from[k];
+            }
+            memcpy(to, sum, (size_t)numbers * sizeof(float));
+        }
+}
+
 /* z^[1/p] of float32 duals, to a few units in the last place. As `root`, but in float32, where twice as many fit a register: what
    the exponent gives is kept apart from what the rest gives, so that it is not rounded to the exponent's size. */
 FOR_ALL_PROCESSORS
@@ -236,8 +266,35 @@ void gather(int64_t rows, int64_t bytes, const char *from, const int64_t *index,
     }
 }
 
+/* Levels are how samples may be kept: number k is zero + step·level, which is one instruction that rounds once. */
+INLINE void read_levels(int64_t numbers, const uint8_t *level, float step, float zero, float *to) {
+    for (int64_t k = 0; k < numbers; k++) to[k] = step * (float)level[k] + zero;
+}
+
+/* The levels of x, and how many of its numbers are not just what is read back from them. */
+FOR_ALL_PROCESSORS
+int64_t find_levels(int64_t numbers, const float *x, float step, float zero, uint8_t *level) {
+    int64_t wrong = 0;
+    const float one_over_step = 1 / step;
+    for (int64_t k = 0; k < numbers; k++) {
+        float at = (x[k] - zero) * one_over_step + 0.5f;
+        level[k] = (uint8_t)(int32_t)(at < 0 ? 0 : at < 255 ? at : 255); /* of what is not a number, 255 */
+        wrong += step * (float)level[k] + zero != x[k];
+    }
+    return wrong;
+}
+
+/* As `gather`, of numbers that are kept as levels. */
+FOR_ALL_PROCESSORS
+void gather_levels(int64_t rows, int64_t numbers, const uint8_t *level, float step, float zero, const int64_t *index, float *to) {
+    for (int64_t i = 0; i < rows; i++) {
+        prefetch(level + index[i + 2 < rows ? i + 2 : i] * numbers, (size_t)numbers);
+        read_levels(numbers, level + index[i] * numbers, step, zero, to + i * numbers);
+    }
+}
+
 /* Softmax regression: samples are worked on SAMPLES at a time, against two classes. */
-enum { SAMPLES = 8, SIXTEEN = 16 };
+enum { SAMPLES = 8 };
 typedef float Sixteen __attribute__((vector_size(64), may_alias));
 typedef float Half __attribute__((vector_size(32)));
 typedef float Quarter __attribute__((vector_size(16)));
@@ -267,39 +324,64 @@ INLINE float exponential(float x) {
     return as_float(as_word(y) + (as_word(whole) << 23));
 }
 
+/* A row of numbers to every `apart`-th group of SIXTEEN from `to` on, and back. What is beyond the row is left as it is. */
+INLINE void spread(int64_t numbers, const float *from, float *to, int64_t apart) {
+    int64_t k = 0;
+    for (; k + SIXTEEN <= numbers; k += SIXTEEN) memcpy(to + k * apart, from + k, SIXTEEN * sizeof(float));
+    memcpy(to + k * apart, from + k, (size_t)(numbers - k) * sizeof(float));
+}
+
+INLINE void collect(int64_t numbers, const float *from, float *to, int64_t apart) {
+    int64_t k = 0;
+    for (; k + SIXTEEN <= numbers; k += SIXTEEN) memcpy(to + k, from + k * apart, SIXTEEN * sizeof(float));
+    memcpy(to + k, from + k * apart, (size_t)(numbers - k) * sizeof(float));
+}
+
+INLINE void spread_levels(int64_t numbers, const uint8_t *level, float step, float zero, float *to, int64_t apart) {
+    int64_t k = 0;
+    for (; k + SIXTEEN <= numbers; k += SIXTEEN) read_levels(SIXTEEN, level + k, step, zero, to + k * apart);
+    read_levels(numbers - k, level + k, step, zero, to + k * apart);
+}
+
 /* The gradient of the mean cross-entropy of softmax regression, for some devices: of the rows `index` [devices, batch] of x
-   [·, features], whose classes are y. w and out are [devices, classes, features + 1], the bias last: a sample is followed by a 1.
-   `room`: (2·(classes + 1) + SAMPLES)·width + SAMPLES·(classes + 15) numbers at a multiple of 64 bytes, where width is
-   features + 1 filled up to a multiple of 16. No batch is ever written to memory: the samples that are worked on stay in the
-   cache until both products have used them, and those to come are asked for meanwhile. */
+   [·, features], or of its levels where it is kept as such, whose classes are y. w and out are [devices, classes, features + 1],
+   the bias last: a sample is followed by a 1. `room`: (2·(classes + 1) + SAMPLES)·width + SAMPLES·(classes + 15) numbers at a
+   multiple of 64 bytes, where width is features + 1 filled up to a multiple of 16. No batch is ever written to memory: the
+   samples that are worked on stay in the cache until both products have used them, and those to come are asked for meanwhile.
+   What is multiplied lies side by side, SIXTEEN numbers of each sample and of both classes: the loops then know all distances. */
 FOR_ALL_PROCESSORS
-void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t classes, const float *x, const int64_t *y,
-                      const int64_t *index, const float *w, float *out, float *room) {
+void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t classes, const float *x, const uint8_t *level,
+                      float step, float zero, const int64_t *y, const int64_t *index, const float *w, float *out, float *room) {
     const int64_t row = features + 1, width = (row + SIXTEEN - 1) / SIXTEEN * SIXTEEN, vectors = width / SIXTEEN;
     const int64_t even = (classes + 1) / 2 * 2, padded = (classes + SIXTEEN - 1) / SIXTEEN * SIXTEEN;
+    const int64_t last = features / SIXTEEN * SIXTEEN; /* where the vector with the 1 begins */
+    const size_t size = (size_t)features * (level ? 1 : sizeof(float));
     float *weight = room, *gradient = weight + even * width, *sample = gradient + even * width, *slope = sample + SAMPLES * width;
     for (int64_t i = 0; i < devices; i++, index += batch, w += classes * row, out += classes * row) {
         memset(room, 0, (size_t)(2 * even + SAMPLES) * (size_t)width * sizeof(float));
-        for (int64_t c = 0; c < classes; c++) memcpy(weight + c * width, w + c * row, (size_t)row * sizeof(float));
+        for (int64_t c = 0; c < classes; c++) spread(row, w + c * row, weight + c / 2 * 2 * width + c % 2 * SIXTEEN, 2);
         for (int64_t b = 0; b < batch; b += SAMPLES) {
             for (int64_t s = 0; s < SAMPLES; s++) {
-                float *to = sample + s * width;
-                if (b + s < batch) {
-                    memcpy(to, x + index[b + s] * features, (size_t)features * sizeof(float));
-                    to[features] = 1;
-                } else
-                    memset(to, 0, (size_t)width * sizeof(float)); /* adds nothing */
-                int64_t coming = b + SAMPLES < batch ? b + SAMPLES + s : batch + s; /* the next device's indices follow */
-                if (coming < batch * (devices - i)) prefetch(x + index[coming] * features, (size_t)features * sizeof(float));
+                float *to = sample + s * SIXTEEN;
+                int there = b + s < batch; /* what fills up the last ones, all 0, adds nothing */
+                if (!there)
+                    for (int64_t v = 0; v < vectors; v++) memset(to + v * SAMPLES * SIXTEEN, 0, SIXTEEN * sizeof(float));
+                else if (level)
+                    spread_levels(features, level + index[b + s] * features, step, zero, to, SAMPLES);
+                else
+                    spread(features, x + index[b + s] * features, to, SAMPLES);
+                to[last * SAMPLES + features - last] = (float)there;
             }
+            const int64_t *coming = index + (b + SAMPLES < batch ? b + SAMPLES : batch), *end = index + batch * (devices - i);
             for (int64_t c = 0; c < even; c += 2) {
-                const Sixteen *first = (const Sixteen *)(weight + c * width), *second = first + vectors;
+                for (int64_t s = c / 2; s < SAMPLES && coming + s < end; s += even / 2) /* a few at a time, so that none waits */
+                    prefetch(level ? (const void *)(level + coming[s] * features) : x + coming[s] * features, size);
+                const Sixteen *by = (const Sixteen *)(weight + c * width), *at = (const Sixteen *)sample;
                 Sixteen one[SAMPLES] = {0}, two[SAMPLES] = {0};
-                for (int64_t v = 0; v < vectors; v++)
+                for (int64_t v = 0; v < vectors; v++, at += SAMPLES, by += 2)
                     for (int s = 0; s < SAMPLES; s++) {
-                        Sixteen at = ((const Sixteen *)(sample + s * width))[v];
-                        one[s] += at * first[v];
-                        two[s] += at * second[v];
+                        one[s] += at[s] * by[0];
+                        two[s] += at[s] * by[1];
                     }
                 for (int s = 0; s < SAMPLES; s++) {
                     slope[s * padded + c] = total(one[s]);
@@ -319,21 +401,21 @@ void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t 
                 if (b + s < batch) share[y[index[b + s]]] -= 1 / (float)batch;
             }
             for (int64_t c = 0; c < even; c += 2) {
-                Sixteen *first = (Sixteen *)(gradient + c * width), *second = first + vectors;
-                float by_first[SAMPLES], by_second[SAMPLES];
-                for (int s = 0; s < SAMPLES; s++) by_first[s] = slope[s * padded + c], by_second[s] = slope[s * padded + c + 1];
-                for (int64_t v = 0; v < vectors; v++) {
-                    Sixteen one = first[v], two = second[v];
+                const Sixteen *at = (const Sixteen *)sample;
+                Sixteen *to = (Sixteen *)(gradient + c * width);
+                float by_one[SAMPLES], by_two[SAMPLES];
+                for (int s = 0; s < SAMPLES; s++) by_one[s] = slope[s * padded + c], by_two[s] = slope[s * padded + c + 1];
+                for (int64_t v = 0; v < vectors; v++, at += SAMPLES, to += 2) {
+                    Sixteen one = to[0], two = to[1];
                     for (int s = 0; s < SAMPLES; s++) {
-                        Sixteen at = ((const Sixteen *)(sample + s * width))[v];
-                        one += by_first[s] * at;
-                        two += by_second[s] * at;
+                        one += by_one[s] * at[s];
+                        two += by_two[s] * at[s];
                     }
-                    first[v] = one;
-                    second[v] = two;
+                    to[0] = one;
+                    to[1] = two;
                 }
             }
         }
-        for (int64_t c = 0; c < classes; c++) memcpy(out + c * row, gradient + c * width, (size_t)row * sizeof(float));
+        for (int64_t c = 0; c < classes; c++) collect(row, gradient + c / 2 * 2 * width + c % 2 * SIXTEEN, out + c * row, 2);
     }
 }

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gossamer import draws
 from gossamer.errors import InputError
+from gossamer.kernels import Rows
 
 Buffers = dict[str, Tensor]
 
@@ -61,8 +62,8 @@ class Learner(ABC):
         `keys` [devices] are 64 named random bits a device, for what is random in the model itself (dropout).
         """
 
-    def gradient_of_rows(self, w: Tensor, x: Tensor, y: Tensor, index: Tensor, out: Tensor) -> bool:
-        """The same from all samples x and targets y, of the rows index [devices, batch]; False: gather the batches first."""
+    def gradient_of_rows(self, w: Tensor, rows: Rows, y: Tensor, index: Tensor, out: Tensor) -> bool:
+        """The same from all samples and targets y, of the rows index [devices, batch]; False: gather the batches first."""
         return False
 
     @abstractmethod

@@ -16,6 +16,7 @@ from torch.nn.functional import softplus
 
 from gossamer import kernels
 from gossamer.errors import InputError
+from gossamer.kernels import Rows
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores, uniform_start
 
@@ -106,8 +107,8 @@ class LinearLearner(Learner):
 
 
 class _SoftmaxLearner(LinearLearner):
-    def gradient_of_rows(self, w: Tensor, x: Tensor, y: Tensor, index: Tensor, out: Tensor) -> bool:
-        if not kernels.softmax_gradient(w, x, y, index, self.outputs, out):
+    def gradient_of_rows(self, w: Tensor, rows: Rows, y: Tensor, index: Tensor, out: Tensor) -> bool:
+        if not kernels.softmax_gradient(w, rows, y, index, self.outputs, out):
             return False
         if self.l2:
             out.add_(w, alpha=self.l2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -47,14 +47,16 @@ class _NamedDropout(TorchFunctionMode):
             return self._dropout(False, *args, **kwargs)
         if function in (F.dropout1d, F.dropout2d, F.dropout3d):
             return self._dropout(True, *args, **kwargs)
+        if function is F.linear:
+            return _linear(*args, **kwargs)
         return function(*args, **kwargs)
 
-    def keyed(self, p: float) -> Callable[[Tensor, Tensor], Tensor]:
+    def keyed(self, p: float) -> Callable[[Tensor, Tensor], tuple[Tensor]]:
         """The next dropout of a pass, as a function of a device's key and values."""
 
-        def one(key: Tensor, values: Tensor) -> Tensor:
+        def one(key: Tensor, values: Tensor) -> tuple[Tensor]:
             self.key = key
-            return self._dropout(False, values, p)
+            return (self._dropout(False, values, p),)
 
         return one
 
@@ -72,6 +74,14 @@ class _NamedDropout(TorchFunctionMode):
         return input.mul_(scale) if inplace else input * scale
 
 
+def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """F.linear by products whose gradient has the layout of the weights, which for a stack of devices saves a third."""
+    if input.dim() != 2:
+        return F.linear(input, weight, bias)
+    product = weight @ input.mT if bias is None else torch.addmm(bias[:, None], weight, input.mT)
+    return product.mT.contiguous()
+
+
 def _mixed(h: Tensor) -> Tensor:
     """MurmurHash3's finaliser, as in `draws`; the mask makes >> a shift of unsigned bits."""
     for factor in (-49064778989728563, -4265267296055464877):
@@ -79,24 +89,34 @@ def _mixed(h: Tensor) -> Tensor:
     return h ^ ((h >> 33) & 0x7FFFFFFF)
 
 
-def _stacked(one: Callable[..., Any], *stacks: Tensor | dict[str, Tensor]) -> Any:
+Part = Tensor | dict[str, Tensor]
+
+
+def _flat(parts: Iterable[Part]) -> list[Tensor]:
+    return [x for part in parts for x in (part.values() if isinstance(part, dict) else [part])]
+
+
+def _formed(like: Iterable[Part], tensors: Iterable[Tensor]) -> tuple[Part, ...]:
+    """The tensors in the form that they had before `_flat`."""
+    left = iter(tensors)
+    return tuple({name: next(left) for name in part} if isinstance(part, dict) else next(left) for part in like)
+
+
+def _stacked(one: Callable[..., tuple[Part, ...]], *stacks: Part) -> Any:
     """one(…) for all devices at once."""
-    return vmap(one, randomness="error")(*stacks)
+    found: list[Part] = []
+
+    def flat(*tensors: Tensor) -> tuple[Tensor, ...]:  # vmap takes dicts too, but for them needs as long as for a small model
+        found[:] = one(*_formed(stacks, tensors))
+        return tuple(_flat(found))
+
+    return _formed(found, vmap(flat, randomness="error")(*_flat(stacks)))
 
 
-def _in_turn(one: Callable[..., Any], *stacks: Tensor | dict[str, Tensor]) -> Any:
-    """one(…) for a device at a time, for modules that cannot run stacked; `one` gives a tuple of tensors and dicts."""
-    flat = [x for stack in stacks for x in (stack.values() if isinstance(stack, dict) else [stack])]
-    results = [
-        one(*({name: x[i] for name, x in stack.items()} if isinstance(stack, dict) else stack[i] for stack in stacks))
-        for i in range(len(flat[0]))
-    ]
-    return tuple(
-        {name: torch.stack([part[name] for part in parts]) for name in parts[0]}
-        if isinstance(parts[0], dict)
-        else torch.stack(parts)
-        for parts in zip(*results, strict=True)
-    )
+def _in_turn(one: Callable[..., tuple[Part, ...]], *stacks: Part) -> Any:
+    """one(…) for a device at a time, for modules that cannot run stacked."""
+    results = [one(*_formed(stacks, (x[i] for x in _flat(stacks)))) for i in range(len(_flat(stacks)[0]))]
+    return _formed(results[0], map(torch.stack, zip(*map(_flat, results), strict=True)))
 
 
 def _places(module: nn.Module) -> dict[str, str]:
@@ -250,7 +270,8 @@ class ModuleLearner(Learner):
                 bias = layer.bias if layer.bias is None else parameters[self._names[id(layer.bias)]][..., None]
                 values = torch.bmm(weight, values) if bias is None else torch.baddbmm(bias, weight, values)
             elif isinstance(layer, nn.Dropout):
-                values = _stacked(dropout.keyed(layer.p), keys, values.transpose(1, 2)).transpose(1, 2)
+                (kept,) = _stacked(dropout.keyed(layer.p), keys, values.transpose(1, 2))
+                values = kept.transpose(1, 2)
             elif not isinstance(layer, nn.Flatten):
                 values = layer(values)
         return self._all_judged(values.transpose(1, 2), y)
@@ -259,8 +280,8 @@ class ModuleLearner(Learner):
         """The losses of all samples [devices, batch]; the one that is known without torch.func, which costs more than it."""
         if self._per_sample is _cross_entropy and outputs.dim() == 3 and outputs.shape[2] >= (self._classes or 0):
             return F.cross_entropy(outputs.transpose(1, 2), y, reduction="none")
-        judged: Tensor = _stacked(self._judged, outputs.contiguous(), y)
-        return judged
+        judged: tuple[Tensor] = _stacked(lambda outputs, y: (self._judged(outputs, y),), outputs.contiguous(), y)
+        return judged[0]
 
     def _losses(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         """Each device's mean batch loss; the running statistics in `buffers` are brought up to date on the way."""

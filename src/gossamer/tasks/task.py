@@ -16,11 +16,12 @@ from torch import Tensor
 
 from gossamer import draws, kernels
 from gossamer.errors import InputError
+from gossamer.kernels import Rows
 from gossamer.tasks import splits
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.splits import Split
-from gossamer.threads import in_threads
+from gossamer.threads import available, fit, in_threads
 
 _DRAWN_AT_ONCE = 1 << 15
 _WORTH_A_THREAD = 300_000  # numbers of a batch
@@ -103,7 +104,7 @@ class Worker:
         self.learner = task.learner
         self._split, self._batch, self._devices, self._seed = task.split, task.batch, devices, seed
         self._place, self._dtype = place, dtype
-        self._x, self._y = self._inputs(task.data.x), self._targets(task.data.y)
+        self._rows, self._y = Rows.of(self._inputs(task.data.x)), self._targets(task.data.y)
         x_test, y_test = task.data.x_test, task.data.y_test
         if 0 < test < len(x_test):  # else no copy
             chosen = test_subset(len(x_test), test)
@@ -136,26 +137,30 @@ class Worker:
         """
         devices = self._devices if rows is None else self._devices[rows.cpu().numpy()]
         index = torch.from_numpy(self._index(t, step, devices, ahead=rows is None)).to(self._place)
-        bits = draws.bits(self._seed, "module", t, step, devices) if self.learner.draws else np.zeros(len(devices), np.uint64)
-        keys = torch.from_numpy(bits.view(np.int64)).to(self._place)
-        batch = index.shape[1] * self._x[0].numel()
+        keys = torch.from_numpy(self._keys(t, step, devices).view(np.int64)).to(self._place)
+        batch = index.shape[1] * self._rows.x[0].numel()
         turns = max(1, math.ceil(len(devices) * batch / self.learner.at_once))
-        threads = torch.get_num_threads()
+        threads = available()
         if self.learner.concurrent and len(devices) * batch >= _WORTH_A_THREAD * threads:  # as many turns for each
             turns = threads * math.ceil(turns / threads)
         at_once = math.ceil(len(devices) / turns)
         parts = (slice(first, first + at_once) for first in range(0, len(devices), at_once))
         return [_Turn(some, index[some], keys[some]) for some in parts]
 
+    def _keys(self, t: int, step: int, devices: NDArray[np.int64]) -> NDArray[np.uint64]:
+        if not self.learner.draws:
+            return np.zeros(len(devices), np.uint64)
+        return draws.row(self._seed, f"module/{step}", t, self._split.devices)[devices]
+
     def _gathered(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """The batches x and y themselves."""
-        flat = index.reshape(-1)
+        flat, x = index.reshape(-1), self._rows.x
         room: Tensor | None = getattr(self._own, "room", None)  # of this thread
         if room is None or len(room) < len(flat):
-            room = self._own.room = self._x.new_empty((len(flat), *self._x.shape[1:]))
-        x = kernels.gather(self._x, flat, room[: len(flat)])
+            room = self._own.room = x.new_empty((len(flat), *x.shape[1:]))
+        batches = kernels.gather(self._rows, flat, room[: len(flat)])
         y = torch.index_select(self._y, 0, flat)
-        return x.view(*index.shape, *self._x.shape[1:]), y.view(index.shape + self._y.shape[1:])
+        return batches.view(*index.shape, *x.shape[1:]), y.view(index.shape + self._y.shape[1:])
 
     def _index(self, t: int, step: int, devices: NDArray[np.int64], ahead: bool) -> NDArray[np.int64]:
         """The samples of each device's batch. A few rounds are drawn at once: a draw is by name, so when does not matter."""
@@ -183,7 +188,7 @@ class Worker:
 
         def one(turn: _Turn) -> None:
             some, samples, keys = turn
-            if not self.learner.gradient_of_rows(w[some], self._x, self._y, samples, result[some]):
+            if not self.learner.gradient_of_rows(w[some], self._rows, self._y, samples, result[some]):
                 own = {name: b[some] for name, b in buffers.items()}
                 self.learner.gradient(w[some], *self._gathered(samples), own, keys, result[some])
 
@@ -199,8 +204,9 @@ class Worker:
         if self.learner.concurrent and self._place.type == "cpu":
             in_threads(jobs)
         else:
-            for job in jobs:
-                job()
+            for job, turn in zip(jobs, turns, strict=True):
+                with fit(turn.samples.numel() * self._rows.x[0].numel() // 2):
+                    job()
 
     def loss(self, w: Tensor, t: int, step: int = 0) -> Tensor:
         """Each row's loss on the same batch."""
