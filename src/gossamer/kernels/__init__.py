@@ -93,7 +93,7 @@ class Rows:
 def _levels(x: Tensor, step: float, zero: float) -> Tensor | None:
     """The levels of all x, if they are just that."""
     assert library is not None
-    levels = torch.empty(x.shape, dtype=torch.uint8)
+    levels = torch.from_numpy(np.empty(x.shape, np.uint8))  # NumPy asks for large pages: a tenth faster, read in any order
 
     def some(begin: int, end: int) -> bool:
         at = x.data_ptr() + 4 * begin, step, zero, levels.data_ptr() + begin
@@ -135,7 +135,7 @@ def softmax_gradient(w: Tensor, rows: Rows, y: Tensor, index: Tensor, classes: i
     features, width = x.shape[1], _SIXTEEN * math.ceil((x.shape[1] + 1) / _SIXTEEN)
     if classes * width > _IN_CACHE:  # the products of a library read the weights less often
         return False
-    room = torch.empty((2 * (classes + 1) + _SAMPLES) * width + _SAMPLES * (classes + _SIXTEEN - 1))
+    room = torch.empty((2 * (classes + 1) + _SAMPLES) * width + _SAMPLES * (classes + 1))
     samples = x.data_ptr(), None if levels is None else levels.data_ptr(), rows.step, rows.zero
     addresses = (part.data_ptr() for part in (y, index, w, out, room))
     library.softmax_gradient(*index.shape, features, classes, *samples, *addresses)

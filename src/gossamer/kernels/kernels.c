@@ -345,7 +345,7 @@ INLINE void spread_levels(int64_t numbers, const uint8_t *level, float step, flo
 
 /* The gradient of the mean cross-entropy of softmax regression, for some devices: of the rows `index` [devices, batch] of x
    [·, features], or of its levels where it is kept as such, whose classes are y. w and out are [devices, classes, features + 1],
-   the bias last: a sample is followed by a 1. `room`: (2·(classes + 1) + SAMPLES)·width + SAMPLES·(classes + 15) numbers at a
+   the bias last: a sample is followed by a 1. `room`: (2·(classes + 1) + SAMPLES)·width + SAMPLES·(classes + 1) numbers at a
    multiple of 64 bytes, where width is features + 1 filled up to a multiple of 16. No batch is ever written to memory: the
    samples that are worked on stay in the cache until both products have used them, and those to come are asked for meanwhile.
    What is multiplied lies side by side, SIXTEEN numbers of each sample and of both classes: the loops then know all distances. */
@@ -353,7 +353,7 @@ FOR_ALL_PROCESSORS
 void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t classes, const float *x, const uint8_t *level,
                       float step, float zero, const int64_t *y, const int64_t *index, const float *w, float *out, float *room) {
     const int64_t row = features + 1, width = (row + SIXTEEN - 1) / SIXTEEN * SIXTEEN, vectors = width / SIXTEEN;
-    const int64_t even = (classes + 1) / 2 * 2, padded = (classes + SIXTEEN - 1) / SIXTEEN * SIXTEEN;
+    const int64_t even = (classes + 1) / 2 * 2;
     const int64_t last = features / SIXTEEN * SIXTEEN; /* where the vector with the 1 begins */
     const size_t size = (size_t)features * (level ? 1 : sizeof(float));
     float *weight = room, *gradient = weight + even * width, *sample = gradient + even * width, *slope = sample + SAMPLES * width;
@@ -384,27 +384,31 @@ void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t 
                         two[s] += at[s] * by[1];
                     }
                 for (int s = 0; s < SAMPLES; s++) {
-                    slope[s * padded + c] = total(one[s]);
-                    slope[s * padded + c + 1] = total(two[s]);
+                    slope[c * SAMPLES + s] = total(one[s]);
+                    slope[(c + 1) * SAMPLES + s] = total(two[s]);
                 }
             }
-            for (int s = 0; s < SAMPLES; s++) { /* shares stop at e^-70: denormal numbers would be slow */
-                float *share = slope + s * padded, largest = share[0], sum = 0;
-                for (int64_t c = 1; c < classes; c++) largest = share[c] > largest ? share[c] : largest;
-                for (int64_t c = 0; c < padded; c++) {
-                    float below = share[c] - largest;
-                    share[c] = exponential(below < -70 ? -70 : below); /* NaN stays NaN */
+            float largest[SAMPLES], sum[SAMPLES] = {0};
+            memcpy(largest, slope, sizeof largest);
+            for (int64_t c = 1; c < classes; c++)
+                for (int s = 0; s < SAMPLES; s++)
+                    largest[s] = slope[c * SAMPLES + s] > largest[s] ? slope[c * SAMPLES + s] : largest[s];
+            for (int64_t c = 0; c < classes; c++)
+                for (int s = 0; s < SAMPLES; s++) { /* shares stop at e^-70: denormal numbers would be slow; NaN stays NaN */
+                    float below = slope[c * SAMPLES + s] - largest[s], share = exponential(below < -70 ? -70 : below);
+                    slope[c * SAMPLES + s] = share;
+                    sum[s] += share;
                 }
-                for (int64_t c = 0; c < classes; c++) sum += share[c];
-                for (int64_t c = 0; c < classes; c++) share[c] /= sum * (float)batch;
-                for (int64_t c = classes; c < padded; c++) share[c] = 0;
-                if (b + s < batch) share[y[index[b + s]]] -= 1 / (float)batch;
-            }
+            for (int s = 0; s < SAMPLES; s++) sum[s] = 1 / (sum[s] * (float)batch);
+            for (int64_t c = 0; c < even; c++)
+                for (int s = 0; s < SAMPLES; s++) slope[c * SAMPLES + s] = c < classes ? slope[c * SAMPLES + s] * sum[s] : 0;
+            for (int64_t s = 0; s < SAMPLES && b + s < batch; s++) slope[y[index[b + s]] * SAMPLES + s] -= 1 / (float)batch;
             for (int64_t c = 0; c < even; c += 2) {
                 const Sixteen *at = (const Sixteen *)sample;
                 Sixteen *to = (Sixteen *)(gradient + c * width);
                 float by_one[SAMPLES], by_two[SAMPLES];
-                for (int s = 0; s < SAMPLES; s++) by_one[s] = slope[s * padded + c], by_two[s] = slope[s * padded + c + 1];
+                memcpy(by_one, slope + c * SAMPLES, sizeof by_one);
+                memcpy(by_two, slope + (c + 1) * SAMPLES, sizeof by_two);
                 for (int64_t v = 0; v < vectors; v++, at += SAMPLES, to += 2) {
                     Sixteen one = to[0], two = to[1];
                     for (int s = 0; s < SAMPLES; s++) {
