@@ -156,14 +156,15 @@ def power_mean(
     assert library is not None
     models = [rows.contiguous() for rows in models]  # held until the end: what follows are addresses
     columns = models[0].shape[1]
-    address = np.concatenate([rows.data_ptr() + 4 * columns * np.arange(len(rows)) for rows in models])
-    first, sender = first.astype(np.int64), sender.astype(np.int64)
+    address = np.concatenate([np.arange(rows.shape[0]) * (4 * columns) + rows.data_ptr() for rows in models])
+    first, sender = np.ascontiguousarray(first, np.int64), np.ascontiguousarray(sender, np.int64)
+    weight = np.ascontiguousarray(weight, np.float64)
+    at = [array.ctypes.data for array in (first, sender, weight, address)]
 
     def some(begin: int, end: int) -> None:
         room = torch.empty(len(address) * _LENGTH, dtype=torch.float64)
-        weights = len(first) - 1, first.ctypes.data, sender.ctypes.data, weight.ctypes.data
-        numbers = len(address), address.ctypes.data, int(p)
-        library.power_mean(*weights, *numbers, begin, end, room.data_ptr(), result.data_ptr(), columns)
+        numbers = len(address), at[3], int(p), begin, end
+        library.power_mean(result.shape[0], *at[:3], *numbers, room.data_ptr(), result.data_ptr(), columns)
 
     _shared_out(some, columns, result.numel())
     return result

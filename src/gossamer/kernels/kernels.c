@@ -41,8 +41,9 @@ INLINE void prefetch(const void *from, size_t bytes) {
     for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch((const char *)from + k);
 }
 
-/* x^[1/p] = x·2^((1/p − 1)·log2|x|), to 1e-8: zero stays zero, NaN stays NaN. The logarithm is the exponent and a minimax
-   polynomial for what is left, from sqrt(1/2) to sqrt(2); the power of two is a whole one and another polynomial. */
+/* x^[1/p] = x·2^((1/p − 1)·log2|x|), to 1e-8: of equal models the mean is then just what they are, round after round. Zero stays
+   zero, NaN stays NaN. The logarithm is the exponent and a minimax polynomial for what is left, from sqrt(1/2) to sqrt(2); the
+   power of two is a whole one and another polynomial. */
 INLINE double root(double x, double one_over_p) {
     const uint64_t root_half = 0x3fe6a09e667f3bcd, one = 0x3ff0000000000000, fraction = 0x000fffffffffffff;
     double size = fabs(x);
@@ -190,68 +191,100 @@ void weighted_sums(int64_t begin, int64_t end, const int64_t *first, const int64
         }
 }
 
-/* z^[1/p] of float32 duals, to a few units in the last place. As `root`, but in float32, where twice as many fit a register: what
-   the exponent gives is kept apart from what the rest gives, so that it is not rounded to the exponent's size. */
+/* z^[1/p] in float32, where twice as many fit a register, to a few units in the last place; what is neither normal nor finite is
+   its own root. As `root`, but what the exponent gives is kept apart from what the rest gives, so that it is not rounded to the
+   exponent's size. 1/p is part + rest. */
+INLINE float short_root(float z, float part, float rest) {
+    const uint32_t root_half = 0x3f3504f3, one = 0x3f800000, fraction = 0x007fffff;
+    float size = fabsf(z);
+    uint32_t bits = as_word(size) + (one - root_half);
+    float e = (float)(int32_t)(bits >> 23) - 127;
+    float f = as_float((bits & fraction) + root_half) - 1;
+    float log = 0.123109684671914598f;
+    log = log * f - 0.205861880512760548f;
+    log = log * f + 0.21607822552243776f;
+    log = log * f - 0.2391698814010418f;
+    log = log * f + 0.28790326092450148f;
+    log = log * f - 0.360693268135336163f;
+    log = log * f + 0.480910753459412559f;
+    log = log * f - 0.721347468249562452f;
+    log = (log * f + 1.44269500356798217f) * f;
+    float whole = (e + log) * part + 0x1.8p23f; /* its last bits are those of the nearest whole number */
+    float y = (e * part - (whole - 0x1.8p23f)) + (e * rest + log * part);
+    float exp = 0.000154614446985691291f;
+    exp = exp * y + 0.00134004281776158379f;
+    exp = exp * y + 0.00961805667852463808f;
+    exp = exp * y + 0.0555032722667030206f;
+    exp = exp * y + 0.240226509222887581f;
+    exp = exp * y + 0.693147206702832596f;
+    exp = exp * y + 1.0f;
+    float found = as_float(as_word(exp) + (as_word(whole) << 23));
+    return size > 0 && size < INFINITY ? copysignf(found, z) : z;
+}
+
+/* z^[1/p] of float32 duals. */
 FOR_ALL_PROCESSORS
 void roots(int64_t numbers, const float *z, int64_t p, float *out) {
-    const uint32_t root_half = 0x3f3504f3, one = 0x3f800000, fraction = 0x007fffff;
     const float part = (float)(1.0 / (double)p), rest = (float)(1.0 / (double)p - part);
+    const float tiny = 0x1p-100f, back = (float)pow(2, -64.0 / (double)p); /* what is tiny may be denormal */
     for (int64_t begin = 0; begin < numbers; begin += LENGTH) {
         float copy[LENGTH], to[LENGTH];
         const float *from = filled(z + begin, numbers - begin, copy);
         for (int k = 0; k < LENGTH; k++) {
-            float size = fabsf(from[k]);
-            int finite = (size > 0) & (size < INFINITY), tiny = size < 0x1p-100f; /* it may be denormal */
-            uint32_t bits = as_word(tiny ? size * 0x1p64f : size) + (one - root_half);
-            float e = (float)(int32_t)(bits >> 23) - (tiny ? 127 + 64 : 127);
-            float f = as_float((bits & fraction) + root_half) - 1;
-            float log = 0.123109684671914598f;
-            log = log * f - 0.205861880512760548f;
-            log = log * f + 0.21607822552243776f;
-            log = log * f - 0.2391698814010418f;
-            log = log * f + 0.28790326092450148f;
-            log = log * f - 0.360693268135336163f;
-            log = log * f + 0.480910753459412559f;
-            log = log * f - 0.721347468249562452f;
-            log = (log * f + 1.44269500356798217f) * f;
-            float whole = (e + log) * part + 0x1.8p23f; /* its last bits are those of the nearest whole number */
-            float y = (e * part - (whole - 0x1.8p23f)) + (e * rest + log * part);
-            float exp = 0.000154614446985691291f;
-            exp = exp * y + 0.00134004281776158379f;
-            exp = exp * y + 0.00961805667852463808f;
-            exp = exp * y + 0.0555032722667030206f;
-            exp = exp * y + 0.240226509222887581f;
-            exp = exp * y + 0.693147206702832596f;
-            exp = exp * y + 1.0f;
-            float found = as_float(as_word(exp) + (as_word(whole) << 23));
-            to[k] = finite ? copysignf(found, from[k]) : from[k]; /* 0, infinite and NaN are their own roots */
+            int small = fabsf(from[k]) < tiny;
+            to[k] = short_root(small ? from[k] * 0x1p64f : from[k], part, rest) * (small ? back : 1);
         }
         memcpy(out + begin, to, (size_t)(numbers - begin < LENGTH ? numbers - begin : LENGTH) * sizeof(float));
     }
 }
 
+/* LENGTH numbers of `matched_step` in float64. */
+static void matched_exactly(const float *w, const float *d, double rate, int64_t p, double floor, float *to) {
+    double z[LENGTH];
+    for (int k = 0; k < LENGTH; k++) { /* w/s is w/floor, cut at ±1 */
+        double y = w[k] / floor;
+        y = y > 1 ? 1 : y;
+        z[k] = y < -1 ? -1 : y;
+    }
+    power(z, p, smallest_base(p));
+    for (int k = 0; k < LENGTH; k++) {
+        double s = fabs(w[k]) > floor ? fabs(w[k]) : floor;
+        to[k] = (float)(root(z[k] - rate * (double)p * d[k] / s, 1.0 / (double)p) * s);
+    }
+}
+
 /* w+ = s·((w/s)^[p] − rate·p·d/s)^[1/p] with s = max(|w|, floor); w itself where d = 0; `safe`: w − rate·d where that sign is
-   not w's. */
+   not w's. In float32, since the root divides its error by p, but for numbers whose dual float32 cannot hold. */
 FOR_ALL_PROCESSORS
 void matched_step(int64_t numbers, const float *w, const float *d, double rate, int64_t p, double floor, int safe, float *out) {
-    double base = smallest_base(p), one_over_p = 1.0 / (double)p, one_over_floor = 1.0 / floor, scaled_rate = rate * (double)p;
+    const float part = (float)(1.0 / (double)p), rest = (float)(1.0 / (double)p - part), lost = 1e-30f;
+    const float base = (float)pow(1e-36, 1.0 / (double)p), one_over_floor = (float)(1 / floor), by = (float)(rate * (double)p);
     for (int64_t begin = 0; begin < numbers; begin += LENGTH) {
-        float copy[LENGTH], another[LENGTH], s[LENGTH], inverse[LENGTH], to[LENGTH];
+        float copy[LENGTH], another[LENGTH], square[LENGTH], z[LENGTH], s[LENGTH], to[LENGTH], exact[LENGTH];
         const float *from = filled(w + begin, numbers - begin, copy), *along = filled(d + begin, numbers - begin, another);
-        double z[LENGTH];
         for (int k = 0; k < LENGTH; k++) { /* w/s is w/floor, cut at ±1 */
-            double y = from[k] * one_over_floor;
+            float y = fabsf(from[k]) * one_over_floor;
             y = y > 1 ? 1 : y;
-            z[k] = y < -1 ? -1 : y;
+            square[k] = y < base ? 0 : y;
+            z[k] = p % 2 ? square[k] : 1;
+            s[k] = fabsf(from[k]) > (float)floor ? fabsf(from[k]) : (float)floor;
         }
-        power(z, p, base);
+        for (int64_t left = p / 2; left; left /= 2) {
+            for (int k = 0; k < LENGTH; k++) square[k] *= square[k];
+            if (left % 2)
+                for (int k = 0; k < LENGTH; k++) z[k] *= square[k];
+        }
+        int some_lost = 0;
         for (int k = 0; k < LENGTH; k++) {
-            float size = fabsf(from[k]);
-            s[k] = size > (float)floor ? size : (float)floor;
-            inverse[k] = 1 / s[k];
+            z[k] = copysignf(z[k], from[k]) - by * along[k] / s[k];
+            some_lost |= !(fabsf(z[k]) > lost) & (along[k] != 0);
+            to[k] = short_root(z[k], part, rest) * s[k];
         }
-        for (int k = 0; k < LENGTH; k++) z[k] = root(z[k] - scaled_rate * along[k] * inverse[k], one_over_p) * s[k];
-        for (int k = 0; k < LENGTH; k++) to[k] = along[k] != 0 ? (float)z[k] : from[k];
+        if (some_lost) {
+            matched_exactly(from, along, rate, p, floor, exact);
+            for (int k = 0; k < LENGTH; k++) to[k] = fabsf(z[k]) > lost ? to[k] : exact[k];
+        }
+        for (int k = 0; k < LENGTH; k++) z[k] = to[k], to[k] = along[k] != 0 ? to[k] : from[k];
         if (safe)
             for (int k = 0; k < LENGTH; k++) to[k] = z[k] * from[k] > 0 ? to[k] : (float)(from[k] - rate * along[k]);
         memcpy(out + begin, to, (size_t)(numbers - begin < LENGTH ? numbers - begin : LENGTH) * sizeof(float));
