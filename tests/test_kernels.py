@@ -191,6 +191,16 @@ def test_levels_lose_nothing(step: float, zero: float, levels: list[int]) -> Non
     assert torch.equal(kernels.gather(rows, torch.arange(len(x)), torch.empty_like(x)), x)
 
 
+@pytest.mark.usefixtures("any_size")
+@pytest.mark.parametrize(
+    "values", [[0, math.nan], [0, 1, math.inf], [-math.inf, math.inf], [0, 1e-45], [-3e38, 3e38], [0, 1e-45, 1]]
+)
+def test_odd_numbers_are_read_as_they_are(values: list[float]) -> None:
+    x = torch.tensor(values).repeat(5, 1)
+    found = kernels.gather(Rows.of(x), torch.arange(5), torch.empty_like(x))
+    torch.testing.assert_close(found, x, equal_nan=True, rtol=0, atol=0)
+
+
 def test_few_samples_stay_as_they_are() -> None:
     """They stay in the processor's cache, where bytes gain nothing."""
     assert Rows.of(torch.zeros(100, 10)).levels is None

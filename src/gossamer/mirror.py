@@ -117,9 +117,9 @@ class PowerMap:
         dtype = dtype or z.dtype
         if self.p == 1:
             return z.to(dtype)
-        like = torch.empty_like(z, dtype=dtype)
         if z.dtype == torch.float32 == dtype and kernels.serve(self.p, z):
             return kernels.roots(z, self.p)
+        like = torch.empty_like(z, dtype=dtype)
         if z.dtype == torch.float32:
             return blockwise(lambda out, z: short_root(z, self.p, out), like, z)
         if dtype == torch.float32:

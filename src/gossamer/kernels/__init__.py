@@ -79,10 +79,14 @@ class Rows:
         if library is None or x.dtype != torch.float32 or x.device.type != "cpu" or x.numel() < _WORTH_LEVELS:
             return cls(x)
         values = np.unique(x[:: max(1, len(x) // 1000)].numpy())
-        if not 2 <= len(values) <= 256:
+        if not 2 <= len(values) <= 256 or not np.isfinite(values).all():
             return cls(x)
-        span, between = float(values[-1]) - float(values[0]), np.diff(values).min()
-        rough = np.float32(span / max(1, round(span / between)))
+        exact = values.astype(np.float64)
+        span = exact[-1] - exact[0]
+        count = round(span / np.diff(exact).min())
+        if count > 255 or span > 1e30:
+            return cls(x)
+        rough = np.float32(span / count)
         for step in (rough, np.nextafter(rough, np.float32(0)), np.nextafter(rough, np.float32(np.inf))):
             scale = float(step), float(values[0])
             if _levels(torch.from_numpy(values), *scale) is not None and (found := _levels(x, *scale)) is not None:

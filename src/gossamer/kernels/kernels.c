@@ -191,13 +191,11 @@ void weighted_sums(int64_t begin, int64_t end, const int64_t *first, const int64
         }
 }
 
-/* z^[1/p] in float32, where twice as many fit a register, to a few units in the last place; what is neither normal nor finite is
-   its own root. As `root`, but what the exponent gives is kept apart from what the rest gives, so that it is not rounded to the
+/* z^[1/p] in float32, where twice as many fit a register, to a few units in the last place; z is normal and finite. As `root`, but what the exponent gives is kept apart from what the rest gives, so that it is not rounded to the
    exponent's size. 1/p is part + rest. */
 INLINE float short_root(float z, float part, float rest) {
     const uint32_t root_half = 0x3f3504f3, one = 0x3f800000, fraction = 0x007fffff;
-    float size = fabsf(z);
-    uint32_t bits = as_word(size) + (one - root_half);
+    uint32_t bits = as_word(fabsf(z)) + (one - root_half);
     float e = (float)(int32_t)(bits >> 23) - 127;
     float f = as_float((bits & fraction) + root_half) - 1;
     float log = 0.123109684671914598f;
@@ -218,11 +216,10 @@ INLINE float short_root(float z, float part, float rest) {
     exp = exp * y + 0.240226509222887581f;
     exp = exp * y + 0.693147206702832596f;
     exp = exp * y + 1.0f;
-    float found = as_float(as_word(exp) + (as_word(whole) << 23));
-    return size > 0 && size < INFINITY ? copysignf(found, z) : z;
+    return copysignf(as_float(as_word(exp) + (as_word(whole) << 23)), z);
 }
 
-/* z^[1/p] of float32 duals. */
+/* z^[1/p] of float32 duals: 0, what is infinite and NaN are their own roots. */
 FOR_ALL_PROCESSORS
 void roots(int64_t numbers, const float *z, int64_t p, float *out) {
     const float part = (float)(1.0 / (double)p), rest = (float)(1.0 / (double)p - part);
@@ -230,9 +227,14 @@ void roots(int64_t numbers, const float *z, int64_t p, float *out) {
     for (int64_t begin = 0; begin < numbers; begin += LENGTH) {
         float copy[LENGTH], to[LENGTH];
         const float *from = filled(z + begin, numbers - begin, copy);
+        int some_odd = 0;
         for (int k = 0; k < LENGTH; k++) {
-            int small = fabsf(from[k]) < tiny;
-            to[k] = short_root(small ? from[k] * 0x1p64f : from[k], part, rest) * (small ? back : 1);
+            some_odd |= !(fabsf(from[k]) >= tiny) | !(fabsf(from[k]) < INFINITY);
+            to[k] = short_root(from[k], part, rest);
+        }
+        for (int k = 0; some_odd && k < LENGTH; k++) {
+            float size = fabsf(from[k]), again = short_root(from[k] * 0x1p64f, part, rest) * back;
+            to[k] = !(size > 0) || !(size < INFINITY) ? from[k] : size < tiny ? again : to[k];
         }
         memcpy(out + begin, to, (size_t)(numbers - begin < LENGTH ? numbers - begin : LENGTH) * sizeof(float));
     }
@@ -257,7 +259,7 @@ static void matched_exactly(const float *w, const float *d, double rate, int64_t
    not w's. In float32, since the root divides its error by p, but for numbers whose dual float32 cannot hold. */
 FOR_ALL_PROCESSORS
 void matched_step(int64_t numbers, const float *w, const float *d, double rate, int64_t p, double floor, int safe, float *out) {
-    const float part = (float)(1.0 / (double)p), rest = (float)(1.0 / (double)p - part), lost = 1e-30f;
+    const float part = (float)(1.0 / (double)p), rest = (float)(1.0 / (double)p - part), low = 1e-30f, high = 1e30f;
     const float base = (float)pow(1e-36, 1.0 / (double)p), one_over_floor = (float)(1 / floor), by = (float)(rate * (double)p);
     for (int64_t begin = 0; begin < numbers; begin += LENGTH) {
         float copy[LENGTH], another[LENGTH], square[LENGTH], z[LENGTH], s[LENGTH], to[LENGTH], exact[LENGTH];
@@ -277,12 +279,12 @@ void matched_step(int64_t numbers, const float *w, const float *d, double rate, 
         int some_lost = 0;
         for (int k = 0; k < LENGTH; k++) {
             z[k] = copysignf(z[k], from[k]) - by * along[k] / s[k];
-            some_lost |= !(fabsf(z[k]) > lost) & (along[k] != 0);
+            some_lost |= (!(fabsf(z[k]) > low) | !(fabsf(z[k]) < high)) & (along[k] != 0);
             to[k] = short_root(z[k], part, rest) * s[k];
         }
         if (some_lost) {
             matched_exactly(from, along, rate, p, floor, exact);
-            for (int k = 0; k < LENGTH; k++) to[k] = fabsf(z[k]) > lost ? to[k] : exact[k];
+            for (int k = 0; k < LENGTH; k++) to[k] = fabsf(z[k]) > low && fabsf(z[k]) < high ? to[k] : exact[k];
         }
         for (int k = 0; k < LENGTH; k++) z[k] = to[k], to[k] = along[k] != 0 ? to[k] : from[k];
         if (safe)
