@@ -267,6 +267,7 @@ for process in nodes:
 result = {"peak": peak, "used": after[1] - before[1], "rounds": after[0] - before[0], "ended": [ended(p) for p in nodes]}
 """
     result = python(DEVICES_RUN + code, Path.cwd(), tick=os.sysconf("SC_CLK_TCK"))
+    print(f"a device peaks at {result['peak'] / 1000:.0f} MB")  # for docs/field.md
     assert [code_ for code_, _ in result["ended"]] == [0, 0]
     assert any(line["met"] for line in logs()[0])
     assert result["peak"] < 400_000  # kB
