@@ -375,6 +375,19 @@ class Shared(nn.Module):
         return self.last(torch.tanh(self.second(torch.tanh(self.first(x))))) + self.last.offset
 
 
+class Layers(nn.Module):
+    """Linear layers as they come: with and without a bias, of sequences too; what they give is viewed, and written to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.all, self.offset = nn.Linear(2, 4), nn.Linear(12, 6, bias=False), nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        words = torch.tanh(self.words(x.view(-1, 3, 2)))
+        whole = self.all(words.flatten(1)).view(-1, 2, 3).sum(1)
+        return F.linear(whole, self.words.weight[:3, :1].expand(3, 3), self.offset).mul_(2)
+
+
 IMAGE = (3, 4, 4)
 MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int | None]] = {
     "mlp": (lambda: nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3)), (5,), 3),
@@ -391,6 +404,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int | None]] 
     "tied": (Tokens, (7,), 6),
     "shared": (Shared, (5,), 3),
     "own buffers": (Remembers, (5,), 3),
+    "linear layers": (Layers, (6,), 3),
     "recurrent": (Recurrent, (6, 2), 3),
     "branches": (Branches, (5,), 3),
 }

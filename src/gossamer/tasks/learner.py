@@ -40,7 +40,8 @@ class Learner(ABC):
         sizes = [torch.Size(shape).numel() for shape in self.shapes.values()]
         parts = row.split(sizes, dim=-1)
         return {
-            name: part.reshape(*row.shape[:-1], *shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
+            name: part.reshape((*row.shape[:-1], *shape))
+            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
         }
 
     @abstractmethod

@@ -31,15 +31,16 @@ _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backw
 _BY_NUMBER = (nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Softplus)
 
 
-class _NamedDropout(TorchFunctionMode):
-    """Every dropout of a forward pass, be it a layer or F.dropout, by name: the same on every engine.
+class _Pass(TorchFunctionMode):
+    """A device's forward pass: every dropout, be it a layer or F.dropout, is drawn by name, the same on every engine.
 
-    A mask is a hash of (the device's key, which dropout of the pass it is, the element). Without a key none may be drawn.
+    A mask is a hash of (the device's key, which dropout of the pass it is, the element). Without a key, in evaluation, none may
+    be drawn. `stacked`: it is the pass of many devices at once, whose linear layers are then taken so as to be trained faster.
     """
 
-    def __init__(self, key: Tensor | None) -> None:
+    def __init__(self, key: Tensor | None, stacked: bool = False) -> None:
         super().__init__()
-        self.key, self.drawn = key, 0
+        self.key, self.drawn, self.stacked = key, 0, stacked
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -47,7 +48,7 @@ class _NamedDropout(TorchFunctionMode):
             return self._dropout(False, *args, **kwargs)
         if function in (F.dropout1d, F.dropout2d, F.dropout3d):
             return self._dropout(True, *args, **kwargs)
-        if function is F.linear:
+        if function is F.linear and self.stacked and self.key is not None:
             return _linear(*args, **kwargs)
         return function(*args, **kwargs)
 
@@ -75,8 +76,8 @@ class _NamedDropout(TorchFunctionMode):
 
 
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """F.linear by products whose gradient has the layout of the weights, which for a stack of devices saves a third."""
-    if input.dim() != 2:
+    """F.linear by a product whose gradient has the layout of the weights: for a stack of devices much faster than its own."""
+    if input.dim() != 2 or (bias is not None and bias.dim() != 1):
         return F.linear(input, weight, bias)
     product = weight @ input.mT if bias is None else torch.addmm(bias[:, None], weight, input.mT)
     return product.mT.contiguous()
@@ -89,22 +90,22 @@ def _mixed(h: Tensor) -> Tensor:
     return h ^ ((h >> 33) & 0x7FFFFFFF)
 
 
-Part = Tensor | dict[str, Tensor]
+_Tensors = Tensor | dict[str, Tensor]
 
 
-def _flat(parts: Iterable[Part]) -> list[Tensor]:
+def _flat(parts: Iterable[_Tensors]) -> list[Tensor]:
     return [x for part in parts for x in (part.values() if isinstance(part, dict) else [part])]
 
 
-def _formed(like: Iterable[Part], tensors: Iterable[Tensor]) -> tuple[Part, ...]:
+def _formed(like: Iterable[_Tensors], tensors: Iterable[Tensor]) -> tuple[_Tensors, ...]:
     """The tensors in the form that they had before `_flat`."""
     left = iter(tensors)
     return tuple({name: next(left) for name in part} if isinstance(part, dict) else next(left) for part in like)
 
 
-def _stacked(one: Callable[..., tuple[Part, ...]], *stacks: Part) -> Any:
+def _stacked(one: Callable[..., tuple[_Tensors, ...]], *stacks: _Tensors) -> Any:
     """one(…) for all devices at once."""
-    found: list[Part] = []
+    found: list[_Tensors] = []
 
     def flat(*tensors: Tensor) -> tuple[Tensor, ...]:  # vmap takes dicts too, but for them needs as long as for a small model
         found[:] = one(*_formed(stacks, tensors))
@@ -113,7 +114,7 @@ def _stacked(one: Callable[..., tuple[Part, ...]], *stacks: Part) -> Any:
     return _formed(found, vmap(flat, randomness="error")(*_flat(stacks)))
 
 
-def _in_turn(one: Callable[..., tuple[Part, ...]], *stacks: Part) -> Any:
+def _in_turn(one: Callable[..., tuple[_Tensors, ...]], *stacks: _Tensors) -> Any:
     """one(…) for a device at a time, for modules that cannot run stacked."""
     results = [one(*_formed(stacks, (x[i] for x in _flat(stacks)))) for i in range(len(_flat(stacks)[0]))]
     return _formed(results[0], map(torch.stack, zip(*map(_flat, results), strict=True)))
@@ -238,7 +239,7 @@ class ModuleLearner(Learner):
         if self._channels_last and x.dim() == 4 and (x.device.type, x.dtype) == ("cpu", torch.float32):
             # Pooling takes a fifth of its time, and so a small network three quarters; with float64 there is nothing to gain
             x = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)  # unlike `contiguous`, also of one channel
-        with _NamedDropout(key):
+        with _Pass(key, stacked=self._for_each is _stacked):
             outputs = functional_call(self._own.module, state, (x,), tie_weights=False)
         return outputs, {name: state[name].detach() for name in buffers}
 
@@ -263,7 +264,7 @@ class ModuleLearner(Learner):
 
     def _perceptron_losses(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, keys: Tensor) -> Tensor:
         """The losses of a perceptron's samples [devices, batch], by batched products of values [devices, units, batch]."""
-        values, dropout = x.flatten(2).transpose(1, 2), _NamedDropout(None)
+        values, dropout = x.flatten(2).transpose(1, 2), _Pass(None)
         for layer in self._layers:
             if isinstance(layer, nn.Linear):
                 weight = parameters[self._names[id(layer.weight)]]
