@@ -61,7 +61,7 @@ def test_every_method_lets_go_of_its_models_before_they_are_lent(name: str, monk
         return found.fill_(math.nan) if x.is_floating_point() else found
 
     like = Spare.like
-    monkeypatch.setattr(memory, "_LARGE", 0)
+    monkeypatch.setattr(memory, "_LEAST_LENT", 0)
     monkeypatch.setattr(Spare, "like", spoilt)
     lent.advance(8)
     assert torch.equal(lent.models(), alone.models())

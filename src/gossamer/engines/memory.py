@@ -4,8 +4,9 @@ A round makes tensors of the size of the whole state and lets them go again. gli
 system at once, and taking them anew costs more than the arithmetic done in them. Told to keep them, it hands the same pages
 out round after round, so that algorithms can be written as equations, without buffers.
 
-Above 32 MB, the most that glibc lets one choose, blocks are taken anew all the same. The largest of them, the result of a mix,
-comes from `Spare`, where the models of the round before leave theirs.
+Above 32 MB, the most that glibc lets one choose, blocks are taken anew all the same, and below it large ones leave holes that
+none fits into. So what is largest in a round, the result of a mix, comes from `Spare`, where the models of the round before
+leave their block.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_LARGE = 32 << 20
+_MOST_KEPT, _LEAST_LENT = 32 << 20, 4 << 20
 
 
 @cache
@@ -31,7 +32,7 @@ def keep_freed_memory() -> None:
         return
     try:
         libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(_M_MMAP_THRESHOLD, _LARGE)
+        libc.mallopt(_M_MMAP_THRESHOLD, _MOST_KEPT)
         libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
     except (OSError, AttributeError):  # another C library: slower, not wrong
         return
@@ -52,7 +53,7 @@ class Spare:
 
     def like(self, x: Tensor) -> Tensor:
         """Memory for a tensor of this size and type; what is in it, nobody knows."""
-        if x.nbytes < _LARGE or x.dtype != torch.float32 or x.device.type != "cpu":
+        if x.nbytes < _LEAST_LENT or x.dtype != torch.float32 or x.device.type != "cpu":
             return torch.empty_like(x)
         free = (k for k, (block, lent) in enumerate(self._lent) if lent() is None and block.size == x.numel())
         found = next(free, None)
