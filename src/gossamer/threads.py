@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -38,16 +38,14 @@ def _torch_has(threads: int, available: int) -> Iterator[None]:
         _own.available = before[1]
 
 
-@contextmanager
-def fit(numbers: int) -> Iterator[None]:
+def fit(numbers: int) -> AbstractContextManager[None]:
     """Within, torch has one thread for operations on so few numbers, else all; jobs have all in any case.
 
     >>> with fit(10):
     ...     torch.get_num_threads()
     1
     """
-    with _torch_has(1 if numbers < _LARGE else available(), available()):
-        yield
+    return _torch_has(1 if numbers < _LARGE else available(), available())
 
 
 def in_threads(jobs: Sequence[Callable[[], Result]]) -> list[Result]:
