@@ -13,7 +13,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from torch import Tensor
 
 import gossamer as gs
@@ -21,6 +20,7 @@ from gossamer import draws, kernels
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.kernels import Rows
 from gossamer.mirror import power_mean, root, signed_power
+from gossamer.tasks.data import scaled_bytes
 
 NONE = "there are no kernels here: no GCC when gossamer was installed, or no AVX2"
 pytestmark = pytest.mark.skipif(kernels.library is None, reason=NONE)
@@ -127,12 +127,6 @@ def test_gather(dtype: torch.dtype, columns: int, rows: int) -> None:
     assert torch.equal(kernels.gather(Rows(x), index, x.new_empty(rows, columns)), x[index])
 
 
-def from_levels(levels: NDArray[np.uint8], mean: float, std: float) -> Tensor:
-    """Scaled as `Mnist` is: rounded once."""
-    step, zero = np.float32(1 / (255 * std)), np.float32(-mean / std)
-    return torch.from_numpy((levels * np.float64(step) + np.float64(zero)).astype(np.float32))
-
-
 @pytest.fixture
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_WORTH_LEVELS", 0)
@@ -145,7 +139,7 @@ def test_images_are_read_from_bytes(mean: float, std: float, columns: int) -> No
     """Number for number the same, in a batch and in a gradient."""
     levels = draws.below(256, 0, "levels", np.arange(300 * columns)).astype(np.uint8).reshape(300, columns)
     levels[:2, 0] = 0, 255
-    x, y = from_levels(levels, mean, std), torch.arange(300) % 7
+    x, y = scaled_bytes(levels, mean, std), torch.arange(300) % 7
     rows = Rows.of(x)
     assert rows.levels is not None
     assert np.array_equal(rows.levels.numpy(), levels)
@@ -161,7 +155,7 @@ def test_images_are_read_from_bytes(mean: float, std: float, columns: int) -> No
 @pytest.mark.usefixtures("any_size")
 @pytest.mark.parametrize("wrong", ["last place", "nan", "inf", "beyond", "between", "one value", "noise", "float64"])
 def test_what_is_no_levels_is_read_as_it_is(wrong: str) -> None:
-    x = from_levels(np.arange(256 * 20, dtype=np.uint8).reshape(-1, 20), 0.1307, 0.3081)
+    x = scaled_bytes(np.arange(256 * 20, dtype=np.uint8).reshape(-1, 20), 0.1307, 0.3081)
     assert Rows.of(x).levels is not None
     value = {"nan": math.nan, "inf": math.inf, "beyond": 256 / 255, "between": 100.5 / 255}.get(wrong)
     if wrong == "last place":

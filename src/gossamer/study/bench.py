@@ -26,6 +26,7 @@ from gossamer.network import ErdosRenyi, Network
 from gossamer.network.base import Links
 from gossamer.study.study import Study
 from gossamer.tasks import Data, Mlp, Model, Softmax
+from gossamer.tasks.data import scaled_bytes
 
 MODELS: dict[str, Model] = {"softmax": Softmax(), "mlp 64": Mlp((64,))}
 POWERS = (1, 15)
@@ -296,7 +297,7 @@ def _ratio(above: Times, below: Times) -> float:
 def _data(samples: int, tests: int) -> Data:
     """Noise of MNIST's shape and number: how long a batch takes to gather depends on whether all samples fit the cache."""
     words = draws.bits(0, "bench/x", np.arange((samples + tests) * 784 // 8))
-    x = torch.from_numpy(words.view(np.uint8)).view(-1, 784).float().sub_(127.5).div_(73.9)
+    x = scaled_bytes(words.view(np.uint8).reshape(-1, 784), mean=0.5, std=0.29)
     y = torch.from_numpy(draws.below(10, 0, "bench/y", np.arange(samples + tests)))
     return Data(x[:samples], y[:samples], x[samples:], y[samples:], "noise", 10)
 

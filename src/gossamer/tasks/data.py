@@ -386,6 +386,17 @@ def _scaled(pixels: NDArray[Any], top: float, mean: Any, std: Any) -> NDArray[np
     return x
 
 
+def scaled_bytes(pixels: NDArray[np.uint8], mean: float, std: float) -> torch.Tensor:
+    """(pixels/255 - mean)/std, rounded once: so it can be read back from the bytes by one instruction (`kernels.Rows`).
+
+    >>> scaled_bytes(np.array([0, 255], np.uint8), mean=0.5, std=0.5)
+    tensor([-1.0000,  1.0000])
+    """
+    step, zero = np.float32(1 / (255 * std)), np.float32(-mean / std)
+    value = np.arange(256) * np.float64(step) + np.float64(zero)
+    return torch.from_numpy(value.astype(np.float32)[pixels])
+
+
 def _folder(name: str, folder: Path | None) -> Path:
     if folder is None:
         return download.cache_folder() / download.ORIGINALS[name].folders[0]
@@ -398,13 +409,10 @@ def _from_idx(name: str, folder: Path | None, mean: float, std: float) -> Data:
         arrays[file.removesuffix(".gz")] = _idx(
             f"{name}: {file}", download.unzip(content, 1 << 26) if file.endswith(".gz") else content
         )
-    # Rounded once, as by one instruction from the bytes: see kernels.Rows
-    step, zero = np.float32(1 / (255 * std)), np.float32(-mean / std)
-    value = (np.arange(256) * np.float64(step) + np.float64(zero)).astype(np.float32)
     return Data(
-        x=torch.from_numpy(value[arrays["train-images-idx3-ubyte"][:, None]]),
+        x=scaled_bytes(arrays["train-images-idx3-ubyte"][:, None], mean, std),
         y=torch.from_numpy(arrays["train-labels-idx1-ubyte"].astype(np.int64)),
-        x_test=torch.from_numpy(value[arrays["t10k-images-idx3-ubyte"][:, None]]),
+        x_test=scaled_bytes(arrays["t10k-images-idx3-ubyte"][:, None], mean, std),
         y_test=torch.from_numpy(arrays["t10k-labels-idx1-ubyte"].astype(np.int64)),
         name=name,
         classes=10,
