@@ -216,6 +216,8 @@ def matched_step(w: Tensor, d: Tensor, rate: float, p: float, floor: float, safe
 
 def _shared_out(some: Callable[[int, int], Result], length: int, numbers: int) -> list[Result]:
     """some(begin, end) for parts of 0 … length, a thread each where they are worth one."""
-    threads = min(available(), max(1, numbers // _WORTH_A_THREAD))
+    threads = min(available(), numbers // _WORTH_A_THREAD)
+    if threads < 2:
+        return [some(0, length)]
     step = _LENGTH * math.ceil(length / (_LENGTH * threads))
-    return in_threads([partial(some, begin, min(begin + step, length)) for begin in range(0, length, max(1, step))])
+    return in_threads([partial(some, begin, min(begin + step, length)) for begin in range(0, length, step)])

@@ -37,19 +37,24 @@ INLINE const float *filled(const float *from, int64_t numbers, float *copy) {
     return memcpy(copy, from, (size_t)numbers * sizeof(float));
 }
 
+/* The other way: as many of LENGTH numbers as there is room for. All of them is the usual case, and a copy of known size fast. */
+INLINE void put(const float *numbers, float *to, int64_t room) {
+    if (room >= LENGTH)
+        memcpy(to, numbers, LENGTH * sizeof(float));
+    else
+        memcpy(to, numbers, (size_t)room * sizeof(float));
+}
+
 INLINE void prefetch(const void *from, size_t bytes) {
     for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch((const char *)from + k);
 }
 
-/* x^[1/p] = x·2^((1/p − 1)·log2|x|), to 1e-8: of equal models the mean is then just what they are, round after round. Zero stays
-   zero, NaN stays NaN. The logarithm is the exponent and a minimax polynomial for what is left, from sqrt(1/2) to sqrt(2); the
+/* x^[1/p] = x·2^((1/p − 1)·log2|x|), to 1e-8: of equal models the mean is then just what they are, round after round. Zero,
+   infinity and NaN stay what they are. The logarithm is the exponent and a minimax polynomial for what is left, from sqrt(1/2) to sqrt(2); the
    power of two is a whole one and another polynomial. */
 INLINE double root(double x, double one_over_p) {
     const uint64_t root_half = 0x3fe6a09e667f3bcd, one = 0x3ff0000000000000, fraction = 0x000fffffffffffff;
-    double size = fabs(x);
-    size = size > 1e-290 ? size : 1e-290;
-    size = size < 1e290 ? size : 1e290;
-    uint64_t bits = as_bits(size) + (one - root_half);
+    uint64_t bits = as_bits(fabs(x)) + (one - root_half);
     double exponent = as_double((bits >> 52) | 0x4330000000000000) - (0x1p52 + 1023);
     double f = as_double((bits & fraction) + root_half) - 1;
     double log = -0.107497894180832055;
@@ -116,19 +121,22 @@ static double scaled_mean(int64_t entries, const int64_t *sender, const double *
 FOR_ALL_PROCESSORS
 void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, const double *weight, int64_t senders,
                 const float *const *model, int64_t p, int64_t begin, int64_t end, double *room, float *out, int64_t columns) {
-    const double base = smallest_base(p), one_over_p = 1.0 / (double)p, lost = 1e-270;
+    const double base = smallest_base(p), one_over_p = 1.0 / (double)p;
     for (; begin < end; begin += LENGTH) {
         int64_t numbers = end - begin < LENGTH ? end - begin : LENGTH;
         float copy[LENGTH], largest[LENGTH] = {0};
-        double unit[LENGTH], one_over_unit[LENGTH];
+        float unit[LENGTH];
+        double one_over_unit[LENGTH], least[LENGTH]; /* a sum below is lost, unless there is nothing to sum */
         for (int64_t j = 0; j < senders; j++) {
             prefetch(model[j + 2 < senders ? j + 2 : j] + begin, (size_t)numbers * sizeof(float));
             const float *w = filled(model[j] + begin, numbers, copy);
             for (int k = 0; k < LENGTH; k++) largest[k] = fabsf(w[k]) > largest[k] ? fabsf(w[k]) : largest[k];
         }
         for (int k = 0; k < LENGTH; k++) {
-            unit[k] = p > 16 && largest[k] > 0 ? as_double(as_bits(largest[k]) & 0x7ff0000000000000) : 1;
-            one_over_unit[k] = 1 / unit[k];
+            double whole = p > 16 && largest[k] > 0 ? as_double(as_bits(largest[k]) & 0x7ff0000000000000) : 1;
+            unit[k] = (float)whole;
+            one_over_unit[k] = 1 / whole;
+            least[k] = largest[k] > 0 ? 1e-270 : 0;
         }
         for (int64_t j = 0; j < senders; j++) {
             const float *w = filled(model[j] + begin, numbers, copy);
@@ -149,14 +157,14 @@ void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, 
                 memcpy(sum + part, s, sizeof s);
             }
             for (int k = 0; k < LENGTH; k++) {
-                some_lost |= (fabs(sum[k]) < lost) & (largest[k] > 0);
-                mean[k] = (float)(root(sum[k], one_over_p) * unit[k]);
+                some_lost |= fabs(sum[k]) < least[k];
+                mean[k] = (float)root(sum[k], one_over_p) * unit[k];
             }
             for (int64_t k = 0; some_lost && k < numbers; k++)
-                if (fabs(sum[k]) < lost && largest[k] > 0)
+                if (fabs(sum[k]) < least[k])
                     mean[k] = (float)scaled_mean(first[i + 1] - first[i], sender + first[i], weight + first[i], model,
                                                  begin + k, p);
-            memcpy(out + i * columns + begin, mean, (size_t)numbers * sizeof(float));
+            put(mean, out + i * columns + begin, numbers);
         }
     }
 }
@@ -236,7 +244,7 @@ void roots(int64_t numbers, const float *z, int64_t p, float *out) {
             float size = fabsf(from[k]), again = short_root(from[k] * 0x1p64f, part, rest) * back;
             to[k] = !(size > 0) || !(size < INFINITY) ? from[k] : size < tiny ? again : to[k];
         }
-        memcpy(out + begin, to, (size_t)(numbers - begin < LENGTH ? numbers - begin : LENGTH) * sizeof(float));
+        put(to, out + begin, numbers - begin);
     }
 }
 
@@ -289,7 +297,7 @@ void matched_step(int64_t numbers, const float *w, const float *d, double rate, 
         for (int k = 0; k < LENGTH; k++) z[k] = to[k], to[k] = along[k] != 0 ? to[k] : from[k];
         if (safe)
             for (int k = 0; k < LENGTH; k++) to[k] = z[k] * from[k] > 0 ? to[k] : (float)(from[k] - rate * along[k]);
-        memcpy(out + begin, to, (size_t)(numbers - begin < LENGTH ? numbers - begin : LENGTH) * sizeof(float));
+        put(to, out + begin, numbers - begin);
     }
 }
 
