@@ -198,13 +198,16 @@ class WPM(Algorithm):
         """
         if callable(self.p) or self.p == 1 or not isinstance(self.step, Constant) or self.compress or not mix.linear:
             return state
-        mirror, all_here = PowerMap(self.p), mix.active is None or bool(mix.active.all())
+        if "z" in state and state["z"].dtype == state["start"].dtype:
+            return state
+        all_here = mix.active is None or bool(mix.active.all())
         if "w" in state:
+            mirror = PowerMap(self.p)
             if not mix.everywhere(all_here and bool(mirror.fits(state["w"]).all())):
                 return state
             return {"z": mirror.to_dual(state["w"]), **{name: x for name, x in state.items() if name != "w"}}
         z = state["z"]
-        if z.dtype == state["start"].dtype or not mix.everywhere(all_here and inside_float32(z)):
+        if not mix.everywhere(all_here and inside_float32(z)):
             return state
         return {**state, "z": z.float()}
 
