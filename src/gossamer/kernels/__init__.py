@@ -183,7 +183,7 @@ def weighted_sums(first: Tensor, sender: Tensor, weight: Tensor, x: Tensor, resu
         addresses = (part.data_ptr() for part in (first, sender, weight, x))
         library.weighted_sums(begin, end, *addresses, x.shape[1], more, result.data_ptr())
 
-    _shared_out(some, len(result), result.numel())
+    _shared_out(some, len(result), result.numel(), grain=1)
     return result
 
 
@@ -214,10 +214,10 @@ def matched_step(w: Tensor, d: Tensor, rate: float, p: float, floor: float, safe
     return result
 
 
-def _shared_out(some: Callable[[int, int], Result], length: int, numbers: int) -> list[Result]:
-    """some(begin, end) for parts of 0 … length, a thread each where they are worth one."""
+def _shared_out(some: Callable[[int, int], Result], length: int, numbers: int, grain: int = _LENGTH) -> list[Result]:
+    """some(begin, end) for parts of 0 … length that are multiples of `grain`, a thread each where they are worth one."""
     threads = min(available(), numbers // _WORTH_A_THREAD)
     if threads < 2:
         return [some(0, length)]
-    step = _LENGTH * math.ceil(length / (_LENGTH * threads))
+    step = grain * math.ceil(length / (grain * threads))
     return in_threads([partial(some, begin, min(begin + step, length)) for begin in range(0, length, step)])

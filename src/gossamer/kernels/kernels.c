@@ -1,5 +1,5 @@
-/* What takes most of a round's time, in one pass over memory. `mirror`, `mixing` and `steps` say what is computed, and are the
-   oracle of what is here, which is float64 within, for models of float32.
+/* What takes most of a round's time, in one pass over memory, for models of float32. `mirror`, `mixing`, `steps` and `linear` say
+   what is computed, and are the oracle of what is here.
 
    Numbers are worked on LENGTH at a time, filled up with zeros: a loop of fixed length is the same instructions for every
    number, so that a result does not depend on where in memory it stands, nor on how many devices a process holds. */
@@ -50,8 +50,8 @@ INLINE void prefetch(const void *from, size_t bytes) {
 }
 
 /* x^[1/p] = x·2^((1/p − 1)·log2|x|), to 1e-8: of equal models the mean is then just what they are, round after round. Zero,
-   infinity and NaN stay what they are. The logarithm is the exponent and a minimax polynomial for what is left, from sqrt(1/2) to sqrt(2); the
-   power of two is a whole one and another polynomial. */
+   infinity and NaN stay what they are. The logarithm is the exponent and a minimax polynomial for what is left, from sqrt(1/2) to
+   sqrt(2); the power of two is a whole one and another polynomial. */
 INLINE double root(double x, double one_over_p) {
     const uint64_t root_half = 0x3fe6a09e667f3bcd, one = 0x3ff0000000000000, fraction = 0x000fffffffffffff;
     uint64_t bits = as_bits(fabs(x)) + (one - root_half);
@@ -124,8 +124,7 @@ void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, 
     const double base = smallest_base(p), one_over_p = 1.0 / (double)p;
     for (; begin < end; begin += LENGTH) {
         int64_t numbers = end - begin < LENGTH ? end - begin : LENGTH;
-        float copy[LENGTH], largest[LENGTH] = {0};
-        float unit[LENGTH];
+        float copy[LENGTH], largest[LENGTH] = {0}, unit[LENGTH];
         double one_over_unit[LENGTH], least[LENGTH]; /* a sum below is lost, unless there is nothing to sum */
         for (int64_t j = 0; j < senders; j++) {
             prefetch(model[j + 2 < senders ? j + 2 : j] + begin, (size_t)numbers * sizeof(float));
@@ -199,8 +198,9 @@ void weighted_sums(int64_t begin, int64_t end, const int64_t *first, const int64
         }
 }
 
-/* z^[1/p] in float32, where twice as many fit a register, to a few units in the last place; z is normal and finite. As `root`, but what the exponent gives is kept apart from what the rest gives, so that it is not rounded to the
-   exponent's size. 1/p is part + rest. */
+/* z^[1/p] in float32, where twice as many fit a register, to a few units in the last place; z is normal and finite. As `root`,
+   but what the exponent gives is kept apart from what the rest gives, so that it is not rounded to the exponent's size. 1/p is
+   part + rest. */
 INLINE float short_root(float z, float part, float rest) {
     const uint32_t root_half = 0x3f3504f3, one = 0x3f800000, fraction = 0x007fffff;
     uint32_t bits = as_word(fabsf(z)) + (one - root_half);
