@@ -48,7 +48,9 @@ SECONDS = 120.0  # until something that must come is said never to come
 class Raw:
     """Nothing but zenoh."""
 
-    def __init__(self, device: int, near: list[int], certificates: Path, connect: list[str]) -> None:
+    def __init__(
+        self, device: int, near: list[int], certificates: Path, connect: list[str]
+    ) -> None:
         import zenoh
 
         key, certificate = str(certificates / "device.key"), str(certificates / "device.pem")
@@ -64,14 +66,23 @@ class Raw:
         config = {
             "mode": "peer",
             "listen": {"endpoints": ["tls/0.0.0.0:7448"]},
-            "connect": {"endpoints": [f"tls/{host}:7448" for host in connect], "timeout_ms": -1, "exit_on_failure": False},
+            "connect": {
+                "endpoints": [f"tls/{host}:7448" for host in connect],
+                "timeout_ms": -1,
+                "exit_on_failure": False,
+            },
             "scouting": {"multicast": {"enabled": False}, "gossip": {"enabled": False}},
-            "transport": {"link": {"protocols": ["tls"], "tls": tls}, "shared_memory": {"enabled": False}},
+            "transport": {
+                "link": {"protocols": ["tls"], "tls": tls},
+                "shared_memory": {"enabled": False},
+            },
         }
         self.device, self.near = device, near
         self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
         self._block = zenoh.CongestionControl.BLOCK
-        self._answers = zenoh.Priority.INTERACTIVE_HIGH  # in a queue of their own: not behind what is being sent
+        self._answers = (
+            zenoh.Priority.INTERACTIVE_HIGH
+        )  # in a queue of their own: not behind what is being sent
         self._changed = threading.Condition()
         self._came: Counter[tuple[str, int]] = Counter()
         self._vectors: dict[int, bytes] = {}
@@ -155,9 +166,13 @@ class OverEdges:
             for _ in range(count):
                 until = time.monotonic() + SECONDS
                 began = time.perf_counter()
-                done = edges.exchange((self._t, 0), x, until, lambda a, b: 1 / (1 + max(a, b)), among=self._near)
+                done = edges.exchange(
+                    (self._t, 0), x, until, lambda a, b: 1 / (1 + max(a, b)), among=self._near
+                )
                 times.append(time.perf_counter() - began)
-                edges.finish(self._t, {"w": torch.zeros(1)})  # the round is over, so that the next writes where this one did
+                edges.finish(
+                    self._t, {"w": torch.zeros(1)}
+                )  # the round is over, so that the next writes where this one did
                 self._t += 1
                 if len(done.committed) != len(self._near):
                     raise TimeoutError(f"edges: {edges.counts}, {self._transport.counts}")
@@ -174,7 +189,9 @@ def device(given: dict[str, Any]) -> None:
     number, near, folder = given["device"], given["near"], Path(given["folder"])
     certificates, names = folder / f"n{number}", tuple(f"n{i}" for i in range(given["devices"]))
     connect = tuple(f"{host}:7447" for host in given["connect"])
-    settings = Settings(RUN, names, certificates, connect=connect, multicast=False, lease=10.0, largest=1 << 27)
+    settings = Settings(
+        RUN, names, certificates, connect=connect, multicast=False, lease=10.0, largest=1 << 27
+    )
     transport = Zenoh(number, settings)
     raw = Raw(number, near, certificates, given["connect"])
     edges = OverEdges(transport, near, folder)
@@ -194,18 +211,27 @@ def device(given: dict[str, Any]) -> None:
             times = over_transport(transport, near, count, vector)
         else:
             times = edges.exchanges(count, parameters)
-        print(json.dumps([statistics.mean(times), (time.process_time() - began) / count]), flush=True)
+        print(
+            json.dumps([statistics.mean(times), (time.process_time() - began) / count]), flush=True
+        )
     transport.close()
     os._exit(0)  # without zenoh's long good-bye
 
 
-def measured(neighbours: int, sizes: tuple[int, ...]) -> dict[int, dict[str, list[tuple[float, float]]]]:
+def measured(
+    neighbours: int, sizes: tuple[int, ...]
+) -> dict[int, dict[str, list[tuple[float, float]]]]:
     """By size and way, of each turn: the mean time of an exchange for the device, and of all devices' processors."""
     from gossamer.engines.peer import keys
     from gossamer.engines.peer.namespaces import Ground, address
 
-    result: dict[int, dict[str, list[tuple[float, float]]]] = {size: {way: [] for way in WAYS} for size in sizes}
-    with tempfile.TemporaryDirectory() as made, Ground(1 + neighbours, f"exchange-{os.getpid()}-") as ground:
+    result: dict[int, dict[str, list[tuple[float, float]]]] = {
+        size: {way: [] for way in WAYS} for size in sizes
+    }
+    with (
+        tempfile.TemporaryDirectory() as made,
+        Ground(1 + neighbours, f"exchange-{os.getpid()}-") as ground,
+    ):
         folder = Path(made)
         keys.make_authority(folder / "authority", "benchmark", days=2)
         processes = []
@@ -219,7 +245,9 @@ def measured(neighbours: int, sizes: tuple[int, ...]) -> dict[int, dict[str, lis
             given["connect"] = [address(0)] if number else []
             words = [sys.executable, __file__, "--device", json.dumps(given)]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            processes.append(ground.run(number, words, env={**os.environ, "OMP_NUM_THREADS": "1"}, **pipes))
+            processes.append(
+                ground.run(number, words, env={**os.environ, "OMP_NUM_THREADS": "1"}, **pipes)
+            )
 
         def read() -> list[str]:
             lines = [process.stdout.readline().strip() for process in processes]
@@ -247,14 +275,18 @@ def measured(neighbours: int, sizes: tuple[int, ...]) -> dict[int, dict[str, lis
 def line(row: dict[str, Any]) -> str:
     """A row of the table."""
     parameters, neighbours, *rest = row.values()
-    times = [f"{1e3 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:.3g} s" for seconds in rest[:3]]
+    times = [
+        f"{1e3 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:.3g} s" for seconds in rest[:3]
+    ]
     return f"| {' | '.join([f'{parameters:,}', str(neighbours), *times, *(f'{ratio:.2f}×' for ratio in rest[3:])])} |"
 
 
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--neighbours", type=int, nargs="+", default=NEIGHBOURS)
-    options.add_argument("--parameters", type=int, nargs="+", choices=PARAMETERS, default=tuple(PARAMETERS))
+    options.add_argument(
+        "--parameters", type=int, nargs="+", choices=PARAMETERS, default=tuple(PARAMETERS)
+    )
     options.add_argument("--device", help=argparse.SUPPRESS)
     chosen = options.parse_args()
     if chosen.device:
@@ -268,13 +300,19 @@ def main() -> None:
             row |= {f"{way}, seconds": min(seconds for seconds, _ in turns[way]) for way in WAYS}
             for place, what in enumerate(("", ", processor time")):
                 for way in WAYS[1:]:
-                    ratios = [mine[place] / raw[place] for mine, raw in zip(turns[way], turns["raw"], strict=True)]
+                    ratios = [
+                        mine[place] / raw[place]
+                        for mine, raw in zip(turns[way], turns["raw"], strict=True)
+                    ]
                     row[f"{way} / raw{what}"] = statistics.median(ratios)
             rows.append(row)
             print(line(row), flush=True)
     if (chosen.neighbours, chosen.parameters) == (NEIGHBOURS, tuple(PARAMETERS)):
         OUT.parent.mkdir(exist_ok=True)
-        OUT.write_text(json.dumps({"exchanges": rows, "turns": TURNS, "machine": platform.machine()}, indent=2) + "\n")
+        OUT.write_text(
+            json.dumps({"exchanges": rows, "turns": TURNS, "machine": platform.machine()}, indent=2)
+            + "\n"
+        )
         OUT.with_suffix(".md").write_text("\n".join([*HEAD, *map(line, rows)]) + "\n")
 
 

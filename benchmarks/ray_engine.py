@@ -29,13 +29,25 @@ from gossamer.study.sweep import sweep
 OUT = Path(__file__).parent / "results" / "ray_engine.json"
 PARAMETERS = 7850
 TURNS = 9
-RATE, LATENCY = 1.25e9, 1e-3  # bytes a second of a machine's network (10 Gbit/s), seconds of an exchange: assumed
+RATE, LATENCY = (
+    1.25e9,
+    1e-3,
+)  # bytes a second of a machine's network (10 Gbit/s), seconds of an exchange: assumed
 
 
 def study(devices: int, batch: int = 64, **more: object) -> gs.Study:
     network = gs.Random(devices, 8 / (devices - 1))
     measure = gs.Measure(every=0)
-    return gs.Study(gs.DPSGD(0.05), network, gs.Mnist(), gs.Iid(), batch=batch, rounds=10**6, measure=measure, **more)
+    return gs.Study(
+        gs.DPSGD(0.05),
+        network,
+        gs.Mnist(),
+        gs.Iid(),
+        batch=batch,
+        rounds=10**6,
+        measure=measure,
+        **more,
+    )
 
 
 def seconds_a_round(engines: dict[str, object], rounds: int) -> dict[str, float]:
@@ -63,7 +75,11 @@ def scaling() -> dict[str, float]:
 
     connect(Ray(shards=4))  # room for all that take turns
     result: dict[str, float] = {}
-    engines = {"one process": started(400, 0), "one shard": started(400, 1), "two shards": started(400, 2)}
+    engines = {
+        "one process": started(400, 0),
+        "one shard": started(400, 1),
+        "two shards": started(400, 2),
+    }
     result |= seconds_a_round(engines, 20)
     half = {"one shard, 200": started(200, 1)}
     for engine in (engines["one shard"], engines["two shards"]):
@@ -80,12 +96,20 @@ def sweeps() -> dict[str, float]:
     from gossamer.engines.ray import connect, ray
 
     cells = [
-        replace(study(20, 128, threads=1), rounds=600, seed=seed, measure=gs.Measure(every=100, test=1000)) for seed in range(8)
+        replace(
+            study(20, 128, threads=1),
+            rounds=600,
+            seed=seed,
+            measure=gs.Measure(every=100, test=1000),
+        )
+        for seed in range(8)
     ]
     data = gs.Mnist().load()
     connect(Ray())
     with tempfile.TemporaryDirectory() as folder:
-        sweep([replace(cell, rounds=5) for cell in cells], Path(folder) / "warm", RayTasks())  # processes up, data there
+        sweep(
+            [replace(cell, rounds=5) for cell in cells], Path(folder) / "warm", RayTasks()
+        )  # processes up, data there
         times: dict[str, list[float]] = {"serial": [], "ray": []}
         for turn in range(3):
             began = time.perf_counter()
@@ -114,12 +138,24 @@ def moved() -> dict[str, float]:
         "boundary rows a round": float(np.mean(rows)),
         "bytes a round": float(np.mean(rows)) * PARAMETERS * 4,
         "seconds a link": min(times),
-        "10,000 mobile devices on 8 shards, rows in the order of their numbers": boundary_rows(links, plain),
-        "10,000 mobile devices on 8 shards, rows as placed": boundary_rows(links, divide(mobile, parts, 100)),
+        "10,000 mobile devices on 8 shards, rows in the order of their numbers": boundary_rows(
+            links, plain
+        ),
+        "10,000 mobile devices on 8 shards, rows as placed": boundary_rows(
+            links, divide(mobile, parts, 100)
+        ),
     }
 
 
-def cost(devices: int, machines: int, step: float, link: float, elsewhere: float, cores: int = 16, degree: int = 8) -> float:
+def cost(
+    devices: int,
+    machines: int,
+    step: float,
+    link: float,
+    elsewhere: float,
+    cores: int = 16,
+    degree: int = 8,
+) -> float:
     """The seconds of a round on machines of `cores` shards each.
 
     step: of one device's step and mix on one core, measured. Every shard makes all links and weights, `link` seconds each. Of
@@ -127,7 +163,12 @@ def cost(devices: int, machines: int, step: float, link: float, elsewhere: float
     """
     here, apart = devices / machines, machines * (1 - (1 - 1 / machines) ** degree) * (machines > 1)
     rows = here * elsewhere * min(apart, degree)
-    return step * here / cores + link * devices * degree / 2 + rows * PARAMETERS * 4 / RATE + LATENCY * (machines > 1)
+    return (
+        step * here / cores
+        + link * devices * degree / 2
+        + rows * PARAMETERS * 4 / RATE
+        + LATENCY * (machines > 1)
+    )
 
 
 def model(step: float, link: float) -> list[str]:
@@ -140,7 +181,9 @@ def model(step: float, link: float) -> list[str]:
         for machines in (1, 16, 64, 256):
             times = [cost(devices, machines, step, link, share) for share in (1.0, 0.05)]
             faster = [cost(devices, 1, step, link, 1.0) / time for time in times]
-            cells = " | ".join(f"{time:.2g} s | {gain:.1f}×" for time, gain in zip(times, faster, strict=True))
+            cells = " | ".join(
+                f"{time:.2g} s | {gain:.1f}×" for time, gain in zip(times, faster, strict=True)
+            )
             lines.append(f"| {devices:,} | {machines} | {cells} |")
     return lines
 
@@ -152,10 +195,12 @@ if __name__ == "__main__":
         result = {"scaling": scaling(), "sweeps": sweeps(), "machine": platform.machine()}
         times, runs = result["scaling"], result["sweeps"]
         result["ratios"] = {
-            "two shards against one process, one thread": times["one process"] / times["two shards"],
+            "two shards against one process, one thread": times["one process"]
+            / times["two shards"],
             "two threads against one": times["one process"] / times["two threads"],
             "one shard against one process": times["one process"] / times["one shard"],
-            "weak: 200 devices on one shard against 400 on two": times["one shard, 200"] / times["two shards"],
+            "weak: 200 devices on one shard against 400 on two": times["one shard, 200"]
+            / times["two shards"],
             "sweep as Ray tasks against a loop": runs["serial"] / runs["ray"],
         }
         OUT.parent.mkdir(exist_ok=True)
@@ -163,4 +208,6 @@ if __name__ == "__main__":
     result = json.loads(OUT.read_text()) | {"moved": moved()}
     OUT.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result["ratios"] | result["moved"], indent=2))
-    print("\n".join(model(result["scaling"]["one process"] / 400, result["moved"]["seconds a link"])))
+    print(
+        "\n".join(model(result["scaling"]["one process"] / 400, result["moved"]["seconds a link"]))
+    )

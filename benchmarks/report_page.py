@@ -20,7 +20,13 @@ import numpy as np
 METHODS, SEEDS, ROUNDS, DEVICES = 4, 5, 500, 100
 
 
-def made_up(folder: Path, methods: int = METHODS, seeds: int = SEEDS, rounds: int = ROUNDS, devices: int = DEVICES) -> Path:
+def made_up(
+    folder: Path,
+    methods: int = METHODS,
+    seeds: int = SEEDS,
+    rounds: int = ROUNDS,
+    devices: int = DEVICES,
+) -> Path:
     """A folder of runs that look like real ones, measured every round."""
     from gossamer import WPM, Random, Study
     from gossamer.engines import Measure, Record
@@ -32,7 +38,13 @@ def made_up(folder: Path, methods: int = METHODS, seeds: int = SEEDS, rounds: in
     for method in range(methods):
         for seed in range(seeds):
             network = Random(devices, density=0.2, seed=seed)
-            study = Study(WPM.robust(p=2 * method + 1), network, rounds=rounds, seed=seed, measure=Measure(every=1))
+            study = Study(
+                WPM.robust(p=2 * method + 1),
+                network,
+                rounds=rounds,
+                seed=seed,
+                measure=Measure(every=1),
+            )
             run = RunFolder(folder / f"method{method}-seed{seed}")
             run.create(spec.dumps(study))
             rate, spread = 40 + 10 * method, rng.normal(0, 0.02, devices)
@@ -45,8 +57,18 @@ def made_up(folder: Path, methods: int = METHODS, seeds: int = SEEDS, rounds: in
                 sent = 990 * t
                 records.append(Record(t, accuracy, loss, distance, distance, sent, 31_400 * sent))
             run.write_metrics(columns(records))
-            facts = {"name": "made up", "method": study.algorithm.label, "seed": seed, "finished": True, "rounds": rounds}
-            run.write_summary(facts | summarise(columns(records), study.measure) | {"seconds": 60.0, "command": "made up"})
+            facts = {
+                "name": "made up",
+                "method": study.algorithm.label,
+                "seed": seed,
+                "finished": True,
+                "rounds": rounds,
+            }
+            run.write_summary(
+                facts
+                | summarise(columns(records), study.measure)
+                | {"seconds": 60.0, "command": "made up"}
+            )
     return folder
 
 
@@ -62,7 +84,9 @@ def opening(report: Path, times: int = 5) -> list[float]:
             began = time.perf_counter()
             page.goto(report.as_uri(), wait_until="commit")
             page.wait_for_selector("html[data-ready]", state="attached", timeout=60_000)
-            page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")  # and painted
+            page.evaluate(
+                "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+            )  # and painted
             seconds.append(time.perf_counter() - began)
             page.close()
     return seconds
@@ -79,11 +103,15 @@ def main() -> None:
         out = options.keep or Path(place) / "report.html"
         began = time.perf_counter()
         page([runs], out)
-        print(f"{METHODS * SEEDS} runs × {ROUNDS} rounds × {DEVICES} devices: {out.stat().st_size / 1e6:.1f} MB (limit 15)")
+        print(
+            f"{METHODS * SEEDS} runs × {ROUNDS} rounds × {DEVICES} devices: {out.stat().st_size / 1e6:.1f} MB (limit 15)"
+        )
         print(f"written in {time.perf_counter() - began:.1f} s")
         seconds = opening(out)
         spread = f"{min(seconds):.2f} to {max(seconds):.2f}"
-        print(f"opens in {statistics.median(seconds):.2f} s (median of {len(seconds)}; {spread}; limit 3)")
+        print(
+            f"opens in {statistics.median(seconds):.2f} s (median of {len(seconds)}; {spread}; limit 3)"
+        )
 
 
 if __name__ == "__main__":

@@ -51,7 +51,9 @@ def here(kind: str, devices: int, folder: str | None) -> dict[str, Any]:
     split, batch = (gs.Drawn(32), 0) if kind == "digits" else (gs.Drawn(600), 128)
     network = gs.Random(devices, density=min(1.0, DEGREE / (devices - 1)))
     began = time.perf_counter()
-    study = gs.Study(gs.DPSGD(0.05), network, data, split, batch=batch, threads=2, measure=gs.Measure(every=0))
+    study = gs.Study(
+        gs.DPSGD(0.05), network, data, split, batch=batch, threads=2, measure=gs.Measure(every=0)
+    )
     plan = study.plan(data)
     simulator = gs.Simulator(plan)
     start = time.perf_counter() - began
@@ -93,16 +95,31 @@ def chart(rows: list[dict[str, Any]], path: Path) -> None:
 
     matplotlib.rcParams["svg.hashsalt"] = "gossamer"
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    for k, (kind, name) in enumerate({"digits": "digits, 650 parameters", "mnist": "MNIST, 7,850 parameters"}.items()):
+    for k, (kind, name) in enumerate(
+        {"digits": "digits, 650 parameters", "mnist": "MNIST, 7,850 parameters"}.items()
+    ):
         own = [row for row in rows if row["task"] == kind]
         x = [row["devices"] for row in own]
-        left.plot(x, [row["microseconds a device-step"] for row in own], "os"[k] + "-", color=COLOURS[k], label=name)
-        seen = [row for row in own if row["bytes beyond imports and samples"] > 1e6]  # else less than reading the data took
+        left.plot(
+            x,
+            [row["microseconds a device-step"] for row in own],
+            "os"[k] + "-",
+            color=COLOURS[k],
+            label=name,
+        )
+        seen = [
+            row for row in own if row["bytes beyond imports and samples"] > 1e6
+        ]  # else less than reading the data took
         memory = [row["bytes beyond imports and samples"] / 1e9 for row in seen]
         right.plot([row["devices"] for row in seen], memory, "os"[k] + "-", color=COLOURS[k])
         needed = "2·state + gradient + lists of samples" if k == 0 else None
-        right.plot(x, [row["bytes needed"] / 1e9 for row in own], ":", color=COLOURS[k], label=needed)
-    for axes, label in ((left, "time of a device-step, µs"), (right, "memory beyond imports and samples, GB")):
+        right.plot(
+            x, [row["bytes needed"] / 1e9 for row in own], ":", color=COLOURS[k], label=needed
+        )
+    for axes, label in (
+        (left, "time of a device-step, µs"),
+        (right, "memory beyond imports and samples, GB"),
+    ):
         axes.set(xscale="log", yscale="log", xlabel="devices", ylabel=label)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
@@ -114,7 +131,12 @@ def chart(rows: list[dict[str, Any]], path: Path) -> None:
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--data", help="the folder of MNIST's idx files (default: the cache)")
-    options.add_argument("--most", type=int, default=max(SIZES), help="devices; beyond it nothing is measured or written")
+    options.add_argument(
+        "--most",
+        type=int,
+        default=max(SIZES),
+        help="devices; beyond it nothing is measured or written",
+    )
     options.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.one:
@@ -124,10 +146,19 @@ def main() -> None:
     print("\n".join(HEAD))
     for kind, most in MOST.items():
         for devices in [size for size in SIZES if size <= min(most, given.most)]:
-            words = [sys.executable, __file__, "--one", kind, str(devices), *(["--data", given.data] if given.data else [])]
+            words = [
+                sys.executable,
+                __file__,
+                "--one",
+                kind,
+                str(devices),
+                *(["--data", given.data] if given.data else []),
+            ]
             done = subprocess.run(words, capture_output=True, text=True, check=False)
             if done.returncode:
-                raise SystemExit(f"{kind}, {devices} devices: {done.stderr.strip().splitlines()[-1]}")
+                raise SystemExit(
+                    f"{kind}, {devices} devices: {done.stderr.strip().splitlines()[-1]}"
+                )
             row = json.loads(done.stdout.splitlines()[-1])
             rows.append(row)
             lines.append(
@@ -137,7 +168,9 @@ def main() -> None:
             )
             print(lines[-1], flush=True)
     if given.most == max(SIZES):
-        (OUT / "scale.json").write_text(json.dumps({"rows": rows, "machine": platform.machine()}, indent=2) + "\n")
+        (OUT / "scale.json").write_text(
+            json.dumps({"rows": rows, "machine": platform.machine()}, indent=2) + "\n"
+        )
         (OUT / "scale.md").write_text("\n".join(lines) + "\n")
         chart(rows, PICTURE)
 

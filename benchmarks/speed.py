@@ -29,15 +29,21 @@ from yardstick import BATCH, DEGREE, RATE, yardstick  # isort: skip
 Advance = Callable[[], None]
 
 
-def ours(data: gs.Data, m: int, algorithm: gs.Algorithm, threads: int, model: object = None) -> Advance:
+def ours(
+    data: gs.Data, m: int, algorithm: gs.Algorithm, threads: int, model: object = None
+) -> Advance:
     """A function that runs one round of ours: the yardstick's job."""
     network = gs.ErdosRenyi(m, probability=min(1.0, DEGREE / (m - 1)))
-    study = Study(algorithm, network, data, model=model or gs.Softmax(), batch=BATCH, threads=threads)
+    study = Study(
+        algorithm, network, data, model=model or gs.Softmax(), batch=BATCH, threads=threads
+    )
     simulator = gs.Simulator(study.plan(data))
     return lambda: simulator.advance(simulator.round + 1)
 
 
-def in_turn(runs: dict[str, Advance], threads: int, blocks: int, rounds: int) -> dict[str, np.ndarray]:
+def in_turn(
+    runs: dict[str, Advance], threads: int, blocks: int, rounds: int
+) -> dict[str, np.ndarray]:
     """Seconds a round of each, block by block, in turn."""
     torch.set_num_threads(threads)
     for run in runs.values():
@@ -91,10 +97,23 @@ def measure(data: gs.Data, blocks: int) -> list[dict[str, object]]:
                 blocks,
                 rounds,
             )
-            for name, wanted in (("ours", 1.0), ("nn.Sequential", 0.6), ("a module of one's own", 0.6)):
-                row = {"what": f"{name} / yardstick, steps a second", "devices": m, "threads": threads, "at_least": wanted}
+            for name, wanted in (
+                ("ours", 1.0),
+                ("nn.Sequential", 0.6),
+                ("a module of one's own", 0.6),
+            ):
+                row = {
+                    "what": f"{name} / yardstick, steps a second",
+                    "devices": m,
+                    "threads": threads,
+                    "at_least": wanted,
+                }
                 speed = m / np.median(times[name])
-                rows.append(row | ratio(times["yardstick"], times[name]) | {"device_steps_per_s": float(speed)})
+                rows.append(
+                    row
+                    | ratio(times["yardstick"], times[name])
+                    | {"device_steps_per_s": float(speed)}
+                )
         for at in ("aggregate", "local"):
             times = in_turn(
                 {
@@ -111,7 +130,12 @@ def measure(data: gs.Data, blocks: int) -> list[dict[str, object]]:
             )
             for name in list(times)[1:]:
                 limit = {"constant": 1.10, "matched": 1.3}.get(name.split()[-1])
-                row = {"what": f"{name} / p = 1, time ({at})", "devices": m, "threads": 1, "at_most": limit}
+                row = {
+                    "what": f"{name} / p = 1, time ({at})",
+                    "devices": m,
+                    "threads": 1,
+                    "at_most": limit,
+                }
                 rows.append(row | ratio(times[name], times["p = 1"]))
     return rows
 
@@ -126,7 +150,9 @@ def plain_loop(data: gs.Data, make: Callable[[], nn.Module], m: int, batch: int)
         with torch.no_grad():
             before = [[p.clone() for p in module.parameters()] for module in modules]
             for i, module in enumerate(modules):
-                for p, *near in zip(module.parameters(), before[i - 1], before[i], before[(i + 1) % m], strict=True):
+                for p, *near in zip(
+                    module.parameters(), before[i - 1], before[i], before[(i + 1) % m], strict=True
+                ):
                     p.copy_(sum(near) / 3)
         for module, optimiser in zip(modules, optimisers, strict=True):
             pick = torch.randint(len(data.x), (batch,), generator=generator)
@@ -141,7 +167,9 @@ def modules(data: gs.Data, blocks: int) -> list[dict[str, object]]:
     """A multi-layer perceptron and a small convolutional network on CIFAR-10, 32 devices, against a plain loop."""
     rows: list[dict[str, object]] = []
     made = {
-        "mlp": lambda: nn.Sequential(nn.Flatten(), nn.Linear(3072, 64), nn.ReLU(), nn.Linear(64, 10)),
+        "mlp": lambda: nn.Sequential(
+            nn.Flatten(), nn.Linear(3072, 64), nn.ReLU(), nn.Linear(64, 10)
+        ),
         "cnn": lambda: nn.Sequential(
             *(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
             *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
@@ -150,9 +178,14 @@ def modules(data: gs.Data, blocks: int) -> list[dict[str, object]]:
     }
     for name, make in made.items():
         for threads in (1, 2):
-            study = Study(gs.DPSGD(RATE), gs.Ring(32), data, model=gs.Module(make), batch=32, threads=threads)
+            study = Study(
+                gs.DPSGD(RATE), gs.Ring(32), data, model=gs.Module(make), batch=32, threads=threads
+            )
             simulator = gs.Simulator(study.plan(data))
-            turns = {"loop": plain_loop(data, make, 32, 32), "ours": lambda s=simulator: s.advance(s.round + 1)}
+            turns = {
+                "loop": plain_loop(data, make, 32, 32),
+                "ours": lambda s=simulator: s.advance(s.round + 1),
+            }
             times = in_turn(turns, threads, max(3, blocks // 5), 2)
             row = {
                 "what": f"{name} on CIFAR-10 / a plain loop, steps a second",
@@ -168,7 +201,11 @@ def evaluation(data: gs.Data, blocks: int) -> list[dict[str, object]]:
     """100 models on 10,000 images against one matrix product of that size; and what measuring costs a run."""
     rows: list[dict[str, object]] = []
     learner = gs.Softmax().learner(data)
-    x, y, w = learner.features(data.x_test), data.y_test, torch.randn(100, learner.parameters) * 0.05
+    x, y, w = (
+        learner.features(data.x_test),
+        data.y_test,
+        torch.randn(100, learner.parameters) * 0.05,
+    )
     weight, outputs = w.view(1000, 785)[:, :-1].contiguous(), torch.empty(1000, len(x))
 
     def accuracy() -> None:  # what `scores` does but for the loss
@@ -184,16 +221,36 @@ def evaluation(data: gs.Data, blocks: int) -> list[dict[str, object]]:
             "scores": lambda: learner.scores(w, x, y, {}),
         }
         times = in_turn(turns, threads, max(5, blocks // 2), 1)
-        for name, what, limit in (("accuracy", "accuracy alone", 1.5), ("scores", "accuracy and loss", 2.5)):
-            row = {"what": f"{what} / one product, time", "devices": 100, "threads": threads, "at_most": limit}
+        for name, what, limit in (
+            ("accuracy", "accuracy alone", 1.5),
+            ("scores", "accuracy and loss", 2.5),
+        ):
+            row = {
+                "what": f"{what} / one product, time",
+                "devices": 100,
+                "threads": threads,
+                "at_most": limit,
+            }
             rows.append(row | ratio(times[name], times["product"]))
     network = gs.ErdosRenyi(100, probability=DEGREE / 99)
-    study = Study(gs.DPSGD(RATE), network, data, batch=BATCH, rounds=300, measure=gs.Measure(every=50, test=1000))
+    study = Study(
+        gs.DPSGD(RATE),
+        network,
+        data,
+        batch=BATCH,
+        rounds=300,
+        measure=gs.Measure(every=50, test=1000),
+    )
     shares = []
     for _ in range(3):
         summary = gs.run(study, data=data).summary
         shares.append(summary["seconds_measuring"] / summary["seconds"])
-    row = {"what": "measuring 1,000 images every 50 rounds / the run", "devices": 100, "threads": 0, "at_most": 0.15}
+    row = {
+        "what": "measuring 1,000 images every 50 rounds / the run",
+        "devices": 100,
+        "threads": 0,
+        "at_most": 0.15,
+    }
     return [*rows, row | ratio(np.array(shares), np.ones(3))]
 
 
@@ -207,10 +264,19 @@ def mixing(blocks: int) -> list[dict[str, object]]:
         mix = StackedMix(gs.Metropolis()(links, 0, 0), torch.arange(devices), 4, Traffic())
         x, other = torch.rand(devices, columns), torch.empty(devices, columns)
         for threads in (1, 2):
-            turns = {"copy": lambda x=x, other=other: other.copy_(x), "mix": lambda mix=mix, x=x: mix(x)}
+            turns = {
+                "copy": lambda x=x, other=other: other.copy_(x),
+                "mix": lambda mix=mix, x=x: mix(x),
+            }
             times = in_turn(turns, threads, max(5, blocks // 2), 2)
-            moved = (2 * len(links) + devices + devices) / (2 * devices)  # rows read and written, in copies
-            row = {"what": f"mixing {columns:,} columns / what memory allows", "devices": devices, "threads": threads}
+            moved = (2 * len(links) + devices + devices) / (
+                2 * devices
+            )  # rows read and written, in copies
+            row = {
+                "what": f"mixing {columns:,} columns / what memory allows",
+                "devices": devices,
+                "threads": threads,
+            }
             rows.append(row | {"at_most": 1.5} | ratio(times["mix"], times["copy"] * moved))
     return rows
 
@@ -220,20 +286,43 @@ def start_up() -> dict[str, object]:
     seconds = []
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder:
-            words = [sys.executable, "-m", "gossamer", "run", "-q", "--set", "rounds=1", "--out", f"{folder}/run"]
+            words = [
+                sys.executable,
+                "-m",
+                "gossamer",
+                "run",
+                "-q",
+                "--set",
+                "rounds=1",
+                "--out",
+                f"{folder}/run",
+            ]
             began = time.perf_counter()
             subprocess.run(words, check=True, capture_output=True)
             seconds.append(time.perf_counter() - began)
-    row = {"what": "seconds from start to the end of round 1", "devices": 10, "threads": 0, "at_most": 3}
+    row = {
+        "what": "seconds from start to the end of round 1",
+        "devices": 10,
+        "threads": 0,
+        "at_most": 3,
+    }
     return row | ratio(np.array(seconds), np.ones(3))
 
 
 def show(rows: list[dict[str, object]]) -> None:
     print(f"{'what':<50} {'devices':>8} {'threads':>8} {'ratio':>7}   10–90 %      asked")
     for row in rows:
-        asked = f">= {row['at_least']}" if row.get("at_least") else f"<= {row['at_most']}" if row.get("at_most") else ""
+        asked = (
+            f">= {row['at_least']}"
+            if row.get("at_least")
+            else f"<= {row['at_most']}"
+            if row.get("at_most")
+            else ""
+        )
         span = f"{row['low']:.2f}–{row['high']:.2f}"
-        print(f"{row['what']:<50} {row['devices']:>8} {row['threads']:>8} {row['ratio']:>7.2f}   {span:<12} {asked}")
+        print(
+            f"{row['what']:<50} {row['devices']:>8} {row['threads']:>8} {row['ratio']:>7.2f}   {span:<12} {asked}"
+        )
 
 
 def table(rows: list[dict[str, object]]) -> str:
@@ -245,19 +334,28 @@ def table(rows: list[dict[str, object]]) -> str:
         missed = (least and found < least) or (most and found > most)
         cell = f"**{found:.2f}**" if missed else f"{found:.2f}"
         span = f"{row['low']:.2f}–{row['high']:.2f}"
-        lines.append(f"| {row['what']} | {row['devices']:,} | {row['threads'] or '–'} | {cell} | {span} | {asked} |")
+        lines.append(
+            f"| {row['what']} | {row['devices']:,} | {row['threads'] or '–'} | {cell} | {span} | {asked} |"
+        )
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Speed as ratios in one run.")
-    parser.add_argument("--data", type=Path, help="the folder of MNIST's idx files (default: the cache)")
+    parser.add_argument(
+        "--data", type=Path, help="the folder of MNIST's idx files (default: the cache)"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer blocks")
     parser.add_argument("--json", type=Path, help="write the numbers here too")
     given = parser.parse_args()
     blocks, rows = 8 if given.quick else 30, [start_up()]
     data = gs.Mnist(given.data).load()
-    rows += [*measure(data, blocks), *evaluation(data, blocks), *mixing(blocks), *modules(gs.Cifar10().load(), blocks)]
+    rows += [
+        *measure(data, blocks),
+        *evaluation(data, blocks),
+        *mixing(blocks),
+        *modules(gs.Cifar10().load(), blocks),
+    ]
     show(rows)
     if given.json:
         from gossamer.study.run import versions

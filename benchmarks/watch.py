@@ -96,7 +96,13 @@ def main() -> None:
     turns = Turns()
     sys.modules["gossamer.study.run"].Live = lambda: turns  # type: ignore[attr-defined]
     rounds = 2 * options.blocks * BLOCK * EVERY
-    study = Study(WPM.robust(p=3), Random(100, density=0.05), rounds=rounds, measure=Measure(every=EVERY), threads=1)
+    study = Study(
+        WPM.robust(p=3),
+        Random(100, density=0.05),
+        rounds=rounds,
+        measure=Measure(every=EVERY),
+        threads=1,
+    )
     with tempfile.TemporaryDirectory() as place:
         run(study, Path(place) / "run", keep_models=False)
     pairs = list(zip(turns.seconds[True], turns.seconds[False], strict=False))

@@ -20,7 +20,11 @@ def yardstick(x: Tensor, y: Tensor, m: int) -> Callable[[], None]:
     share = len(x) // m
     owner = torch.randperm(len(x), generator=generator)[: share * m].view(m, share)
     w, spare = torch.zeros(m, 10, columns), torch.empty(m, 10, columns)
-    xb, logits, grad = torch.empty(m * BATCH, columns), torch.empty(m, 10, BATCH), torch.empty(m, 10, columns)
+    xb, logits, grad = (
+        torch.empty(m * BATCH, columns),
+        torch.empty(m, 10, BATCH),
+        torch.empty(m, 10, columns),
+    )
     chance = min(1.0, DEGREE / (m - 1))
 
     def metropolis() -> Tensor:
@@ -40,7 +44,9 @@ def yardstick(x: Tensor, y: Tensor, m: int) -> Callable[[], None]:
         p = torch.softmax(logits, 1)
         p.scatter_add_(1, y[pick].view(m, 1, BATCH), torch.full((m, 1, BATCH), -1.0))
         torch.bmm(p, batch, out=grad)
-        torch.addmm(grad.view(m, -1), metropolis(), w.view(m, -1), beta=-RATE / BATCH, out=spare.view(m, -1))
+        torch.addmm(
+            grad.view(m, -1), metropolis(), w.view(m, -1), beta=-RATE / BATCH, out=spare.view(m, -1)
+        )
         w, spare = spare, w
 
     return step

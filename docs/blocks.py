@@ -23,7 +23,12 @@ from gossamer import engines, network
 from gossamer.study import Study, spec
 
 _BLOCK = re.compile(r"^<!-- (?P<what>kinds|keys) (?P<name>\w+) -->\n.*?^<!-- end -->", re.M | re.S)
-_PLAIN = {"study": Study, "measure": engines.Measure, "timing": network.Timing, "fleet": engines.Fleet}
+_PLAIN = {
+    "study": Study,
+    "measure": engines.Measure,
+    "timing": network.Timing,
+    "fleet": engines.Fleet,
+}
 
 
 def filled(text: str) -> str:
@@ -39,7 +44,10 @@ def filled(text: str) -> str:
 def first_sentence(cls: type) -> str:
     """What a class is, in the first line or lines of its docstring."""
     paragraph = (cls.__doc__ or "").strip().split("\n\n")[0]
-    return re.split(r"(?<=[.:])\s+(?=[A-Z`])", " ".join(paragraph.split()), maxsplit=1)[0].rstrip(":.") + "."
+    return (
+        re.split(r"(?<=[.:])\s+(?=[A-Z`])", " ".join(paragraph.split()), maxsplit=1)[0].rstrip(":.")
+        + "."
+    )
 
 
 def _kinds(section: str) -> list[str]:
@@ -67,7 +75,9 @@ def _row(cls: type, field: dataclasses.Field[Any]) -> tuple[str, str, str]:
 def _key(cls: type, field: dataclasses.Field[Any]) -> str:
     """As `name = default`; bold where a value is needed."""
     default = _default(cls, field)
-    name = f"`{field.name} = {default.strip('`')}`" if default.startswith("`") else f"`{field.name}`"
+    name = (
+        f"`{field.name} = {default.strip('`')}`" if default.startswith("`") else f"`{field.name}`"
+    )
     return name if default else f"**{name}**"
 
 
@@ -93,7 +103,13 @@ def _toml(cls: type, name: str, value: Any) -> str:
         return str(value).lower()
     if isinstance(value, tuple):
         return f"[{', '.join(_toml(cls, name, v) for v in value)}]"
-    return f'"{value}"' if isinstance(value, str | Path) else f"{value:g}" if isinstance(value, float) else str(value)
+    return (
+        f'"{value}"'
+        if isinstance(value, str | Path)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
 
 
 def _accepted(cls: type, field: dataclasses.Field[Any]) -> str:
@@ -126,7 +142,10 @@ def commands() -> str:
         arguments = [_argument(p) for p in command.params if p.param_type_name == "argument"]
         about = " ".join((command.help or "").split())
         lines += ["", f"## {path}", "", " ".join(["    gossamer", path, *arguments]), "", about, ""]
-        lines += _table(("option", "what it does", "default"), (_option(p) for p in command.params if not p.hidden))
+        lines += _table(
+            ("option", "what it does", "default"),
+            (_option(p) for p in command.params if not p.hidden),
+        )
     return "\n".join(lines)
 
 
@@ -147,10 +166,24 @@ def walk(group: Any, before: str = "") -> Iterable[tuple[str, Any]]:
 
 
 def _option(parameter: Any) -> tuple[str, str, str]:
-    value = "" if parameter.param_type_name == "argument" or parameter.is_flag else f" {_argument(parameter).strip('[]')}"
+    value = (
+        ""
+        if parameter.param_type_name == "argument" or parameter.is_flag
+        else f" {_argument(parameter).strip('[]')}"
+    )
     given = parameter.default
-    told = "" if given is None or given is False or given == "" else "on" if given is True else f"`{given}`"
-    names = [_argument(parameter)] if parameter.param_type_name == "argument" else [*parameter.opts, *parameter.secondary_opts]
+    told = (
+        ""
+        if given is None or given is False or given == ""
+        else "on"
+        if given is True
+        else f"`{given}`"
+    )
+    names = (
+        [_argument(parameter)]
+        if parameter.param_type_name == "argument"
+        else [*parameter.opts, *parameter.secondary_opts]
+    )
     return ", ".join(f"`{name}{value}`" for name in names), _cell(parameter.help or ""), told
 
 
@@ -164,7 +197,11 @@ def api(words: str) -> str:
 
 
 def main(words: list[str]) -> int:
-    stale = [path for path in map(Path, words) if path.suffix == ".md" and filled(path.read_text()) != path.read_text()]
+    stale = [
+        path
+        for path in map(Path, words)
+        if path.suffix == ".md" and filled(path.read_text()) != path.read_text()
+    ]
     for path in stale:
         if "--check" in words:
             print(f"{path} is stale: python docs/blocks.py {path}")

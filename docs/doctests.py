@@ -22,8 +22,13 @@ def fenced(docstring: str) -> str:
     """
 
     def fence(found: re.Match[str]) -> str:
-        lines = [re.sub(r"\s+# doctest: .*$", "", line.removeprefix(found[1])) for line in found[0].splitlines()]
-        return "\n".join(["", "```pycon", *lines, "```"]).removeprefix("" if found.start() else "\n")
+        lines = [
+            re.sub(r"\s+# doctest: .*$", "", line.removeprefix(found[1]))
+            for line in found[0].splitlines()
+        ]
+        return "\n".join(["", "```pycon", *lines, "```"]).removeprefix(
+            "" if found.start() else "\n"
+        )
 
     return _EXAMPLE.sub(fence, docstring)
 

@@ -22,7 +22,8 @@ import blocks  # noqa: E402
 ROOT_PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 # A block of code, a link, or code in a line: in the first and the last nothing is a link.
 _LINK = re.compile(
-    r"^```.*?^```$|(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)]*)?\)|`[^`\n]*`", re.M | re.S
+    r"^```.*?^```$|(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)]*)?\)|`[^`\n]*`",
+    re.M | re.S,
 )
 _API = re.compile(r"^<!-- api (.*) -->$", re.M)
 
@@ -43,7 +44,11 @@ def site_path(path: str) -> str | None:
         return elsewhere[path]
     if path.startswith("papers/") and path.endswith((".md", ".png")):
         return path
-    return path.removeprefix("docs/") if path.startswith("docs/") and not path.endswith(".py") else None
+    return (
+        path.removeprefix("docs/")
+        if path.startswith("docs/") and not path.endswith(".py")
+        else None
+    )
 
 
 def relinked(markdown: str, page: str) -> str:
@@ -55,7 +60,11 @@ def relinked(markdown: str, page: str) -> str:
             return found[0]
         target = posixpath.normpath(posixpath.join(folder, found["path"]))
         there = site_path(target)
-        if (ROOT / target).is_dir() and (readme := f"{target}/README.md") and (ROOT / readme).is_file():
+        if (
+            (ROOT / target).is_dir()
+            and (readme := f"{target}/README.md")
+            and (ROOT / readme).is_file()
+        ):
             there = site_path(readme)
         if there is None:
             name = found["text"].strip("`")
@@ -68,8 +77,14 @@ def relinked(markdown: str, page: str) -> str:
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages and pictures of the papers, the changelog and how to contribute."""
-    papers = [path.relative_to(ROOT).as_posix() for end in ("md", "png") for path in (ROOT / "papers").rglob(f"*.{end}")]
-    shown = [path for path in sorted(papers) if not path.endswith("results/methods.md")]  # which is a table, not a page
+    papers = [
+        path.relative_to(ROOT).as_posix()
+        for end in ("md", "png")
+        for path in (ROOT / "papers").rglob(f"*.{end}")
+    ]
+    shown = [
+        path for path in sorted(papers) if not path.endswith("results/methods.md")
+    ]  # which is a table, not a page
     for here, there in [*((path, path) for path in shown), *ROOT_PAGES.items()]:
         files.append(File.generated(config, here, abs_src_path=str(ROOT / there)))
     return files

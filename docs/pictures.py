@@ -60,17 +60,26 @@ def around(devices: int) -> np.ndarray:
 
 
 def draw(
-    axis: Any, links: Links, places: np.ndarray, lost: Links | None = None, colours: Any = ORANGE, size: float = 45
+    axis: Any,
+    links: Links,
+    places: np.ndarray,
+    lost: Links | None = None,
+    colours: Any = ORANGE,
+    size: float = 45,
 ) -> None:
     """Devices and their links; those that were lost thin and grey, devices that are away hollow."""
     for shown, colour, width in ((lost, PALE, 0.8), (links, BLUE, 1.6)):
         if shown is not None:
-            axis.add_collection(LineCollection(list(places[shown.pairs]), colors=colour, linewidths=width, zorder=1))
+            axis.add_collection(
+                LineCollection(list(places[shown.pairs]), colors=colour, linewidths=width, zorder=1)
+            )
     here = np.ones(links.devices, dtype=bool) if links.active is None else links.active
     known = here & ~np.isnan(places[:, 0])
     face = colours if isinstance(colours, str) else np.asarray(colours)[known]
     axis.scatter(*places[known].T, s=size, c=face, edgecolors="white", linewidths=0.8, zorder=2)
-    axis.scatter(*places[~here].T, s=size, facecolors="white", edgecolors=PALE, linewidths=1.2, zorder=2)
+    axis.scatter(
+        *places[~here].T, s=size, facecolors="white", edgecolors=PALE, linewidths=1.2, zorder=2
+    )
     axis.set_aspect("equal")
     axis.axis("off")
 
@@ -115,14 +124,26 @@ def networks() -> None:
         for t, axis in enumerate(axes):
             places = net.positions(t) if hasattr(net, "positions") else around(net.devices)
             draw(axis, net.links(t), places, None if bare is None else bare.links(t))
-            every = np.concatenate([net.positions(k) for k in range(4)]) if hasattr(net, "positions") else places
+            every = (
+                np.concatenate([net.positions(k) for k in range(4)])
+                if hasattr(net, "positions")
+                else places
+            )
             (left, bottom), (right, top) = np.nanmin(every, axis=0), np.nanmax(every, axis=0)
             room = 0.2 * max(right - left, top - bottom)
             axis.set(xlim=(left - room, right + room), ylim=(bottom - room, top + room))
             axis.set_title(f"round {t}", fontsize=9)
             for place, word in zip(places, getattr(net, "names", ()), strict=False):
                 if not np.isnan(place).any():
-                    axis.annotate(word, place, (0, 7), textcoords="offset points", ha="center", fontsize=8, bbox=WHITE)
+                    axis.annotate(
+                        word,
+                        place,
+                        (0, 7),
+                        textcoords="offset points",
+                        ha="center",
+                        fontsize=8,
+                        bbox=WHITE,
+                    )
         save(figure, name)
 
 
@@ -153,11 +174,25 @@ def mixing() -> None:
     draw(left, one, places, size=330)
     weights = gs.metropolis(one, 0, 0).dense()
     for i, (x, y) in enumerate(places):
-        left.text(x, y, f"{i}", ha="center", va="center", color="white", fontweight="bold", zorder=3)
-        left.text(x, y - 0.28, f"keeps {_fraction(weights[i, i])}", ha="center", va="top", fontsize=8)
+        left.text(
+            x, y, f"{i}", ha="center", va="center", color="white", fontweight="bold", zorder=3
+        )
+        left.text(
+            x, y - 0.28, f"keeps {_fraction(weights[i, i])}", ha="center", va="top", fontsize=8
+        )
     for a, b in pairs:
         x, y = places[[a, b]].mean(axis=0)
-        left.text(x, y, _fraction(weights[a, b]), ha="center", va="center", fontsize=9, color=BLUE, bbox=WHITE, zorder=3)
+        left.text(
+            x,
+            y,
+            _fraction(weights[a, b]),
+            ha="center",
+            va="center",
+            fontsize=9,
+            color=BLUE,
+            bbox=WHITE,
+            zorder=3,
+        )
     left.set(xlim=(-1.7, 3.3), ylim=(-1.4, 1.2))
     left.set_title("weights of one round", fontsize=9)
     net = gs.Random(devices=10, density=0.1)
@@ -185,17 +220,29 @@ def mirror() -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.0))
     w = np.linspace(-1.3, 1.3, 521)
     for k, p in enumerate((1, 3, 15)):
-        left.plot(w, np.sign(w) * np.abs(w) ** p, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=f"p = {p}")
+        left.plot(
+            w,
+            np.sign(w) * np.abs(w) ** p,
+            color=COLOURS[k],
+            linestyle=_dash(k),
+            linewidth=1.8,
+            label=f"p = {p}",
+        )
     left.set(xlabel="a weight w", ylabel=r"its dual  z = w$^{[p]}$", ylim=(-1.6, 1.6))
     left.set_title("the mirror map", fontsize=9)
     left.legend(loc="upper left")
     shares = np.arange(1, 21)
     for k, p in enumerate((1, 3, 15)):
         line = (1 / shares) ** (1 / p)
-        right.plot(shares, line, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=f"p = {p}")
+        right.plot(
+            shares, line, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=f"p = {p}"
+        )
         right.text(20.2, line[-1], f"{line[-1]:.2f}", va="center", fontsize=8.5, color=COLOURS[k])
     right.set(
-        xlabel="devices in the mean, of which one has moved by 1", ylabel="the mean moves by", xlim=(1, 20), ylim=(0, 1.05)
+        xlabel="devices in the mean, of which one has moved by 1",
+        ylabel="the mean moves by",
+        xlim=(1, 20),
+        ylim=(0, 1.05),
     )
     right.xaxis.set_major_locator(mpl.ticker.FixedLocator([1, 5, 10, 15, 20]))
     right.set_title("one device's move in the power mean", fontsize=9)
@@ -212,20 +259,42 @@ def dual() -> None:
     mean = z[0].mean()
     for axis, lines, level, title, name in (
         (left, np.array(z), mean, "in the dual: plain averaging", "z = w³ of each device"),
-        (middle, np.array(z) ** (1 / p), mean ** (1 / p), "the same, seen in the primal", "w of each device"),
+        (
+            middle,
+            np.array(z) ** (1 / p),
+            mean ** (1 / p),
+            "the same, seen in the primal",
+            "w of each device",
+        ),
     ):
         axis.plot(lines, color=BLUE, linewidth=1.2, alpha=0.8)
         axis.axhline(level, color=ORANGE, linestyle=(0, (6, 2)), linewidth=1.4)
         axis.set(xlabel="round", ylabel=name, xlim=(0, 16))
         axis.set_title(title, fontsize=9)
     left.text(16, mean + 0.06, "the mean of z, kept", color=ORANGE, ha="right", fontsize=8.5)
-    middle.text(16, mean ** (1 / p) + 0.03, "the power mean", color=ORANGE, ha="right", fontsize=8.5)
+    middle.text(
+        16, mean ** (1 / p) + 0.03, "the power mean", color=ORANGE, ha="right", fontsize=8.5
+    )
     middle.axhline(np.linspace(0.2, 1.2, 8).mean(), color="#767676", linestyle=":", linewidth=1.4)
-    middle.text(16, np.linspace(0.2, 1.2, 8).mean() - 0.07, "the plain mean", color="#767676", ha="right", fontsize=8.5)
+    middle.text(
+        16,
+        np.linspace(0.2, 1.2, 8).mean() - 0.07,
+        "the plain mean",
+        color="#767676",
+        ha="right",
+        fontsize=8.5,
+    )
     w = np.linspace(0.0, 1.0, 401)
     for k, p in enumerate((1, 3, 15)):
         stepped = w**p + 0.01
-        right.plot(w, stepped ** (1 / p) - w, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=f"p = {p}")
+        right.plot(
+            w,
+            stepped ** (1 / p) - w,
+            color=COLOURS[k],
+            linestyle=_dash(k),
+            linewidth=1.8,
+            label=f"p = {p}",
+        )
     right.set(xlabel="a weight w", ylabel="w moves by", xlim=(0, 1), ylim=(0, 0.8))
     right.set_title("z⁺ = z + 0.01: the step that w takes", fontsize=9)
     right.legend(loc="upper right")
@@ -270,10 +339,19 @@ def readme() -> None:
     bar.outline.set_visible(False)
     curve = figure.add_subplot(whole[1])
     for k, method in enumerate(methods):
-        points = [interval(values) for values in zip(*(run.metrics["accuracy"] for run in method.runs), strict=True)]
-        mean, half = (100 * np.array([getattr(point, part) for point in points]) for part in ("mean", "half"))
-        curve.plot(rounds, mean, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=method.label)
-        curve.fill_between(rounds, mean - half, mean + half, color=COLOURS[k], alpha=0.15, linewidth=0)
+        points = [
+            interval(values)
+            for values in zip(*(run.metrics["accuracy"] for run in method.runs), strict=True)
+        ]
+        mean, half = (
+            100 * np.array([getattr(point, part) for point in points]) for part in ("mean", "half")
+        )
+        curve.plot(
+            rounds, mean, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=method.label
+        )
+        curve.fill_between(
+            rounds, mean - half, mean + half, color=COLOURS[k], alpha=0.15, linewidth=0
+        )
     curve.set(xlabel="round", ylabel="mean accuracy of the robots, %", xlim=(0, 200), ylim=(0, 100))
     curve.legend(loc="lower right")
     save(figure, "readme.png")

@@ -16,9 +16,16 @@ ROBOTS, READINGS = 8, 150
 def write_logs(folder: Path) -> None:
     rng = np.random.default_rng(0)
     for robot in range(ROBOTS):
-        ground = np.where(rng.uniform(size=READINGS) < 0.8, robot % 3, rng.integers(3, size=READINGS))
+        ground = np.where(
+            rng.uniform(size=READINGS) < 0.8, robot % 3, rng.integers(3, size=READINGS)
+        )
         shaking = rng.normal(size=(READINGS, 6)) + 2.5 * np.eye(3, 6)[ground]
-        np.savetxt(folder / f"robot{robot}.csv", np.column_stack([ground, shaking]), delimiter=",", fmt="%.4f")
+        np.savetxt(
+            folder / f"robot{robot}.csv",
+            np.column_stack([ground, shaking]),
+            delimiter=",",
+            fmt="%.4f",
+        )
 
 
 SPEC = """
@@ -64,7 +71,13 @@ with tempfile.TemporaryDirectory() as name:
         x_test += log[test, 1:].tolist()
         y_test += log[test, 0].astype(int).tolist()
     mean, scale = np.mean(x, axis=0), np.std(x, axis=0)
-    np.savez(folder / "fleet.npz", x=(x - mean) / scale, y=y, x_test=(x_test - mean) / scale, y_test=y_test)
+    np.savez(
+        folder / "fleet.npz",
+        x=(x - mean) / scale,
+        y=y,
+        x_test=(x_test - mean) / scale,
+        y_test=y_test,
+    )
     (folder / "fleet.json").write_text(json.dumps(held))
     (folder / "fleet.toml").write_text(SPEC)
 

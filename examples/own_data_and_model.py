@@ -9,8 +9,12 @@ import gossamer as gs
 rng = np.random.default_rng(0)
 machine = rng.integers(4, size=3000)
 pitch = 0.5 + 0.4 * machine[:, None]
-x = np.sin(pitch * np.arange(32) + rng.uniform(0, 6.28, (3000, 1))) + 0.5 * rng.normal(size=(3000, 32))
-data = gs.from_arrays(x[:2400, None], machine[:2400], x[2400:, None], machine[2400:], name="machines")
+x = np.sin(pitch * np.arange(32) + rng.uniform(0, 6.28, (3000, 1))) + 0.5 * rng.normal(
+    size=(3000, 32)
+)
+data = gs.from_arrays(
+    x[:2400, None], machine[:2400], x[2400:, None], machine[2400:], name="machines"
+)
 
 # Your model: a function that makes it, called anew for each seed. BatchNorm's running statistics stay with their robot;
 # dropout draws its masks by name, so that a run can be repeated exactly.

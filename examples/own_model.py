@@ -40,7 +40,9 @@ split = gs.from_lists([np.flatnonzero(place == device) for device in range(DEVIC
 
 print(f"{'loss':10}{'mean distance of device 0 from the curve':>42}")
 for name, loss in (("squared", None), ("Huber", huber)):
-    study = gs.Study(gs.DPSGD(eta=0.1), gs.RandomRing(DEVICES), data, split, gs.Module(Waves, loss), rounds=400)
+    study = gs.Study(
+        gs.DPSGD(eta=0.1), gs.RandomRing(DEVICES), data, split, gs.Module(Waves, loss), rounds=400
+    )
     models = gs.run(study).models
 
     # Device 0's model, back in a module: parameters by their names, one row a device.

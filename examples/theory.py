@@ -12,8 +12,12 @@ network = gs.Random(DEVICES, density=0.2)
 found = check_assumption1(network, ROUNDS)
 assert found.b is not None
 mixing = mixing_constants(found.zeta, DEVICES, found.b.aligned)
-print(f"Assumption 1 holds: {found.holds}. Smallest weight ζ = {found.zeta:.3f}; smallest B = {found.b.aligned} in the")
-print(f"paper's blocks, {found.b.sliding} in any window; rows sum to 1 within {found.error:.0e}; 1 - κ = {mixing.gap:.1e}\n")
+print(
+    f"Assumption 1 holds: {found.holds}. Smallest weight ζ = {found.zeta:.3f}; smallest B = {found.b.aligned} in the"
+)
+print(
+    f"paper's blocks, {found.b.sliding} in any window; rows sum to 1 within {found.error:.0e}; 1 - κ = {mixing.gap:.1e}\n"
+)
 
 # Lemma 1 is about a constant step and about the models at which the gradients are taken: those after the mix.
 print(f"the largest ‖w_i - power mean‖ of {ROUNDS} rounds:")
@@ -40,7 +44,9 @@ for p in (1, 3, 5):
         simulator.advance(t + 1)
 
     # Least squares has no Lipschitz constant on all of space; on the way of this run, the steepest gradient is one.
-    bound = consensus_bound(start, np.arange(ROUNDS), p=p, eta=ETA, lipschitz=steepest, mixing=mixing, euclidean=True)
+    bound = consensus_bound(
+        start, np.arange(ROUNDS), p=p, eta=ETA, lipschitz=steepest, mixing=mixing, euclidean=True
+    )
     assert (np.array(distance) <= bound).all()
     print(f"{p:3}{steepest:19.2f}{max(distance):10.3f}{bound.max():8.0f}")
 print("\nThe bound holds, and is far from tight: it knows of the network only ζ and B.")

@@ -4,7 +4,9 @@ import gossamer as gs
 
 METHODS = {
     "whole models": gs.DPSGD(eta=0.1, order="adapt-then-combine"),
-    "a tenth of the changes": gs.WPM(p=1, eta=0.1, order="adapt-then-combine", compress=gs.TopK(0.1), pull=0.3),
+    "a tenth of the changes": gs.WPM(
+        p=1, eta=0.1, order="adapt-then-combine", compress=gs.TopK(0.1), pull=0.3
+    ),
 }
 LINKS = {"slow radio": gs.LogUniform(1e3, 1e5), "cable": gs.LogUniform(1e6, 1e8)}  # bytes a second
 
@@ -13,7 +15,14 @@ for name, method in METHODS.items():
     cells = []
     for rate in LINKS.values():
         timing = gs.Timing(compute=gs.LogUniform(0.01, 0.1), rate=rate, latency=0.005)
-        study = gs.Study(method, gs.Ring(10), split=gs.Dirichlet(0.5), rounds=150, measure=gs.Measure(every=1), timing=timing)
+        study = gs.Study(
+            method,
+            gs.Ring(10),
+            split=gs.Dirichlet(0.5),
+            rounds=150,
+            measure=gs.Measure(every=1),
+            timing=timing,
+        )
         result = gs.run(study).summary
         cells.append(f"{result['seconds_to_accuracy']['0.8']:12.1f} s")
     rounds, sent = result["rounds_to_accuracy"]["0.8"], result["bytes_to_accuracy"]["0.8"]

@@ -39,11 +39,21 @@ methods = {
     "D-PSGD": gs.DPSGD(eta=0.1),
     "mine": mine,
     "mine, one device broken": gs.Broken(mine, devices=(0,), sends="large", size=10.0),
-    "mine, broken, clipped": gs.Broken(gs.Guarded(mine, gs.Clip(radius=1.0)), devices=(0,), sends="large", size=10.0),
+    "mine, broken, clipped": gs.Broken(
+        gs.Guarded(mine, gs.Clip(radius=1.0)), devices=(0,), sends="large", size=10.0
+    ),
 }
 print(f"\n{'method':26}{'accuracy':>9}{'rounds to 80 %':>16}{'MB sent':>9}")
 for name, method in methods.items():
-    study = gs.Study(method, gs.RandomRing(10), split=gs.OneLabel(), rounds=100, measure=gs.Measure(5, accuracy_targets=(0.8,)))
+    study = gs.Study(
+        method,
+        gs.RandomRing(10),
+        split=gs.OneLabel(),
+        rounds=100,
+        measure=gs.Measure(5, accuracy_targets=(0.8,)),
+    )
     result = gs.run(study).summary
     rounds = result["rounds_to_accuracy"]["0.8"]
-    print(f"{name:26}{result['accuracy']:9.3f}{rounds if rounds is not None else '–':>16}{result['bytes'] / 1e6:9.1f}")
+    print(
+        f"{name:26}{result['accuracy']:9.3f}{rounds if rounds is not None else '–':>16}{result['bytes'] / 1e6:9.1f}"
+    )

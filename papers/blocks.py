@@ -17,14 +17,20 @@ import re
 import sys
 from pathlib import Path
 
-_INCLUDED = re.compile(r"(?P<head><!-- include (?P<path>[^\s;]+\.md) -->\n).*?<!-- end -->", re.DOTALL)
-_BLOCK = re.compile(r"<!-- csv (?P<path>[^\s;]+\.csv)(?P<where>[^;\n]*);(?P<columns>[^\n]*?)-->\n.*?<!-- end -->", re.DOTALL)
+_INCLUDED = re.compile(
+    r"(?P<head><!-- include (?P<path>[^\s;]+\.md) -->\n).*?<!-- end -->", re.DOTALL
+)
+_BLOCK = re.compile(
+    r"<!-- csv (?P<path>[^\s;]+\.csv)(?P<where>[^;\n]*);(?P<columns>[^\n]*?)-->\n.*?<!-- end -->",
+    re.DOTALL,
+)
 
 
 def filled(path: Path) -> str:
     """The text of a Markdown file with every block made anew."""
     whole = _INCLUDED.sub(
-        lambda block: f"{block['head']}{(path.parent / block['path']).read_text()}<!-- end -->", path.read_text()
+        lambda block: f"{block['head']}{(path.parent / block['path']).read_text()}<!-- end -->",
+        path.read_text(),
     )
     return _BLOCK.sub(lambda block: _block(block, path.parent), whole)
 
@@ -32,9 +38,14 @@ def filled(path: Path) -> str:
 def _block(block: re.Match[str], folder: Path) -> str:
     where = [condition.split("=", 1) for condition in block["where"].replace("\\ ", "\0").split()]
     where = [(key, value.replace("\0", " ")) for key, value in where]
-    columns = [(name.partition(" as ")[0].strip(), name.rpartition(" as ")[2].strip()) for name in block["columns"].split(",")]
+    columns = [
+        (name.partition(" as ")[0].strip(), name.rpartition(" as ")[2].strip())
+        for name in block["columns"].split(",")
+    ]
     with (folder / block["path"]).open() as file:
-        rows = [row for row in csv.DictReader(file) if all(row[key] == value for key, value in where)]
+        rows = [
+            row for row in csv.DictReader(file) if all(row[key] == value for key, value in where)
+        ]
     if not rows:
         raise SystemExit(f"{block['path']} has no row with {block['where'].strip()}")
     lines = [_line(title for _, title in columns), _line("---" for _ in columns)]
@@ -61,7 +72,11 @@ def _line(cells: object) -> str:
 
 
 def main(words: list[str]) -> int:
-    stale = [path for path in map(Path, words) if path.suffix == ".md" and filled(path) != path.read_text()]
+    stale = [
+        path
+        for path in map(Path, words)
+        if path.suffix == ".md" and filled(path) != path.read_text()
+    ]
     for path in stale:
         if "--check" in words:
             print(f"{path} is stale: python -m papers.blocks {path}")

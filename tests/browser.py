@@ -27,10 +27,16 @@ SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "hei
 @contextmanager
 def chromium() -> Iterator[Any]:
     """The browser; the test is skipped, with the reason, where there is none."""
-    sync = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed: pip install playwright")
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    sync = pytest.importorskip(
+        "playwright.sync_api", reason="Playwright is not installed: pip install playwright"
+    )
+    path = (
+        os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    )
     if path is None:
-        pytest.skip("there is no Chromium: `apt-get install chromium` brings it, or CHROMIUM names one")
+        pytest.skip(
+            "there is no Chromium: `apt-get install chromium` brings it, or CHROMIUM names one"
+        )
     with sync.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         try:
@@ -70,9 +76,15 @@ def opener(browser: Any) -> Iterator[Opened]:
     contexts = []
 
     def open_page(
-        url: str, size: str = "desktop", scheme: str = "light", allowed: tuple[str, ...] = (), **options: Any
+        url: str,
+        size: str = "desktop",
+        scheme: str = "light",
+        allowed: tuple[str, ...] = (),
+        **options: Any,
     ) -> Watched:
-        context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, accept_downloads=True, **options)
+        context = browser.new_context(
+            viewport=SIZES[size], color_scheme=scheme, accept_downloads=True, **options
+        )
         contexts.append(context)
         watched = Watched(context.new_page(), (url, *allowed))
 
@@ -85,7 +97,10 @@ def opener(browser: Any) -> Iterator[Opened]:
                 route.abort()
 
         context.route("**/*", route)
-        watched.page.on("console", lambda message: watched.wrong.append(f"console: {message.type} {message.text}"))
+        watched.page.on(
+            "console",
+            lambda message: watched.wrong.append(f"console: {message.type} {message.text}"),
+        )
         watched.page.on("pageerror", lambda error: watched.wrong.append(f"error: {error}"))
         watched.page.goto(url)
         watched.page.wait_for_selector("html[data-ready]", state="attached")

@@ -13,14 +13,32 @@ def main(folder: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "gossamer/py.typed" in names, "the wheel lacks its typing marker"
     assert any(name.endswith("licenses/LICENSE") for name in names), "the wheel lacks its licence"
-    assert not any(name.startswith(("tests/", "benchmarks/")) for name in names), "the wheel carries tests"
+    assert not any(name.startswith(("tests/", "benchmarks/")) for name in names), (
+        "the wheel carries tests"
+    )
     with tempfile.TemporaryDirectory() as place:
-        install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", place, str(wheel)]
+        install = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            "--target",
+            place,
+            str(wheel),
+        ]
         subprocess.run(install, check=True)
         code = f"import gossamer as gs; assert gs.__file__.startswith({place!r}), gs.__file__; gs.run(gs.Study(rounds=2))"
         if not wheel.name.endswith("-any.whl"):
             code += "; from gossamer import kernels; assert kernels.library, 'the kernels are not in the wheel, or not loaded'"
-        subprocess.run([sys.executable, "-c", code], check=True, cwd=place, env={**os.environ, "PYTHONPATH": place})
+        subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            cwd=place,
+            env={**os.environ, "PYTHONPATH": place},
+        )
     print(f"{wheel.name} installs and runs")
 
 

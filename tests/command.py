@@ -29,7 +29,11 @@ class Result:
 def gossamer(*words: object) -> Result:
     """Run the command in this process."""
     out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), mock.patch.object(sys, "argv", ["gossamer", *map(str, words)]):
+    with (
+        redirect_stdout(out),
+        redirect_stderr(err),
+        mock.patch.object(sys, "argv", ["gossamer", *map(str, words)]),
+    ):
         try:
             main()
         except SystemExit as end:
@@ -39,16 +43,21 @@ def gossamer(*words: object) -> Result:
 def real(*words: object, env: Mapping[str, str] | None = None, **options: object) -> Result:
     """Run the command as a process of its own."""
     done = subprocess.run(
-        [*REAL, *map(str, words)], capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=240, **options
+        [*REAL, *map(str, words)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **(env or {})},
+        timeout=240,
+        **options,
     )
     return Result(done.returncode, done.stdout, done.stderr)
 
 
 def files(folder: Path | str = ".") -> dict[str, bytes]:
     """Every file below a folder, so that a test can say that nothing was lost or left behind."""
-    return {str(path): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()} | {
-        str(path): b"a folder" for path in Path(folder).rglob("*") if path.is_dir()
-    }
+    return {
+        str(path): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()
+    } | {str(path): b"a folder" for path in Path(folder).rglob("*") if path.is_dir()}
 
 
 def assert_refused(result: Result, *parts: str, code: int = 2) -> None:

@@ -68,7 +68,10 @@ class Outcome:
         return dict(json.loads((self.folder / f"n{device}" / node.STATUS).read_bytes()))
 
     def log(self, device: int) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.folder / f"n{device}" / node.LOG).read_text().splitlines()]
+        return [
+            json.loads(line)
+            for line in (self.folder / f"n{device}" / node.LOG).read_text().splitlines()
+        ]
 
     def kept(self, device: int) -> Kept:
         kept = Journal(self.folder / f"n{device}").read()
@@ -90,7 +93,9 @@ class Outcome:
         return model
 
     def accuracy(self, devices: Iterable[int] | None = None) -> float:
-        found = [self.log(i)[-1]["accuracy"] for i in (self.devices if devices is None else devices)]
+        found = [
+            self.log(i)[-1]["accuracy"] for i in (self.devices if devices is None else devices)
+        ]
         return sum(found) / len(found)
 
 
@@ -98,10 +103,14 @@ class Fleets:
     """Fleets that run now, in threads; `fleets[name]` waits for the outcome of one, or raises what it raised."""
 
     def __init__(self, trials: Mapping[str, Trial], folder: Path) -> None:
-        self._gate = threading.Barrier(len(trials))  # what starts slows down what runs: all begin when all are ready
+        self._gate = threading.Barrier(
+            len(trials)
+        )  # what starts slows down what runs: all begin when all are ready
         self._pool = ThreadPoolExecutor(len(trials))
         self._outcomes: dict[str, Future[Outcome]] = {
-            name: self._pool.submit(self._run, trial, folder / name.replace(" ", "-"), place / len(trials))
+            name: self._pool.submit(
+                self._run, trial, folder / name.replace(" ", "-"), place / len(trials)
+            )
             for place, (name, trial) in enumerate(trials.items())
         }
 
@@ -113,7 +122,9 @@ class Fleets:
 
     def _run(self, trial: Trial, folder: Path, later: float) -> Outcome:
         outcome = Outcome(trial, folder)
-        with Rehearsal(trial.study, trial.fleet, folder, trial.trace, dict(trial.clocks)) as rehearsal:
+        with Rehearsal(
+            trial.study, trial.fleet, folder, trial.trace, dict(trial.clocks)
+        ) as rehearsal:
             try:
                 trial.before(rehearsal)
                 rehearsal.load(trial.absent)
@@ -124,7 +135,10 @@ class Fleets:
                 raise
             time.sleep(later * trial.fleet.slot)  # not all in the same instant
             rehearsal.begin()
-            looks = [(trial.study.rounds - before - 0.3, lambda: _look(rehearsal, outcome)) for before in (3, 2, 1)]
+            looks = [
+                (trial.study.rounds - before - 0.3, lambda: _look(rehearsal, outcome))
+                for before in (3, 2, 1)
+            ]
             rehearsal.play(events=[*trial.events(rehearsal), *looks])
         return outcome
 
@@ -134,11 +148,19 @@ def _look(rehearsal: Rehearsal, outcome: Outcome) -> None:
     for device in rehearsal.running:
         process = Path(f"/proc/{rehearsal.pid(device)}")
         with suppress(OSError, KeyError):  # it has ended
-            status = dict(line.split(":", 1) for line in (process / "status").read_text().splitlines() if ":" in line)
+            status = dict(
+                line.split(":", 1)
+                for line in (process / "status").read_text().splitlines()
+                if ":" in line
+            )
             outcome.peak[device] = int(status["VmHWM"].split()[0]) / 1024
             fields = (process / "stat").read_text().rpartition(")")[2].split()
             outcome.used[device] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-            names, numbers = (line.split() for line in (process / "net/snmp").read_text().splitlines() if line[:4] == "Tcp:")
+            names, numbers = (
+                line.split()
+                for line in (process / "net/snmp").read_text().splitlines()
+                if line[:4] == "Tcp:"
+            )
             outcome.retransmitted[device] = int(numbers[names.index("RetransSegs")])
 
 
@@ -154,8 +176,15 @@ def simulated(study: Study) -> Simulator:
 
 def starts(study: Study) -> Tensor:
     """Every device from elsewhere, with weights of every size."""
-    devices, size = np.arange(study.network.devices), np.arange(study.plan().task.learner.parameters)
-    w = draws.normal(5, "start", devices[:, None], size) * 10.0 ** draws.below(7, 5, "size", size) / 1e4
+    devices, size = (
+        np.arange(study.network.devices),
+        np.arange(study.plan().task.learner.parameters),
+    )
+    w = (
+        draws.normal(5, "start", devices[:, None], size)
+        * 10.0 ** draws.below(7, 5, "size", size)
+        / 1e4
+    )
     return torch.from_numpy(w).float()
 
 
@@ -177,9 +206,13 @@ def dual_end(outcome: Outcome, p: float) -> Tensor:
     z = signed_power(torch.cat([one.state["w"] for one in kept]).double(), p)
     for i, one in enumerate(kept):
         for flow in one.pending:
-            assert flow.exchange[0] >= outcome.trial.study.rounds - 3, "what was in doubt has not been settled"
+            assert flow.exchange[0] >= outcome.trial.study.rounds - 3, (
+                "what was in doubt has not been settled"
+            )
             if flow.exchange in kept[flow.neighbour].applied[i]:
-                z[i] += flow.weight * (signed_power(flow.other.double(), p) - signed_power(flow.own.double(), p))
+                z[i] += flow.weight * (
+                    signed_power(flow.other.double(), p) - signed_power(flow.own.double(), p)
+                )
     return z
 
 
@@ -206,6 +239,12 @@ def needed() -> None:
 
 def leftovers() -> list[str]:
     """Networks and processes that the fleets of this process have left."""
-    names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.splitlines()
-    processes = [process.name for process in multiprocessing.active_children() if process.name.startswith("gossamer-")]
+    names = subprocess.run(
+        ["ip", "netns", "list"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    processes = [
+        process.name
+        for process in multiprocessing.active_children()
+        if process.name.startswith("gossamer-")
+    ]
     return [name for name in names if name.startswith(f"gossamer-{os.getpid()}-")] + processes

@@ -53,12 +53,17 @@ class Peer:
         connect = tuple(f"{host}:{PORT}" for host in given["hosts"])
         names, certificates = tuple(given["names"]), Path(given["certificates"])
         more = {"multicast": False, "lease": given["lease"], "largest": 1 << 20, "outgoing": 600}
-        self.transport = peer.Zenoh(self.number, peer.Settings(given["run"], names, certificates, connect=connect, **more))
+        self.transport = peer.Zenoh(
+            self.number, peer.Settings(given["run"], names, certificates, connect=connect, **more)
+        )
         self.session, self.root = self.transport._session, f"gossamer/{given['run']}"
         # What each is to refuse, in turn: who has refused ignores the next for a while.
         kinds = list(self.refused())
         self.turns = {to: kinds[place :: len(self.honest)] for place, to in enumerate(self.honest)}
-        self.tokens = [self.session.liveliness().declare_token(f"{self.root}/alive/{other}") for other in range(self.number)]
+        self.tokens = [
+            self.session.liveliness().declare_token(f"{self.root}/alive/{other}")
+            for other in range(self.number)
+        ]
         self.overheard = torch.ones(self.size)
 
     def work(self) -> dict[str, int]:
@@ -69,13 +74,17 @@ class Peer:
             while came := self.transport.receive(0):
                 done["received"] += 1
                 if len(came[1]) > 4 * self.size:  # a model
-                    self.overheard = torch.frombuffer(bytearray(came[1][-4 * self.size :]), dtype=torch.float32)
+                    self.overheard = torch.frombuffer(
+                        bytearray(came[1][-4 * self.size :]), dtype=torch.float32
+                    )
             for to in self.honest:
                 messages = list(self.nonsense()) if now < refused else []
                 if nonsense + to <= now < nonsense + to + 1:
                     messages = [*messages * 20, *[self.without_vector(Kind.ASK)] * 200]  # a flood
                 if refused <= now:
-                    turn = min(int((now - refused) / self.given["ignored"]), len(self.turns[to]) - 1)
+                    turn = min(
+                        int((now - refused) / self.given["ignored"]), len(self.turns[to]) - 1
+                    )
                     messages.append(self.turns[to][turn]())
                 for message in messages:
                     self.transport.send(to, message)
@@ -89,7 +98,13 @@ class Peer:
         return (time.time() - self.given["start"]) / self.given["slot"]
 
     def message(self, **changes: Any) -> bytes:
-        fields = {"kind": Kind.MODEL, "run": self.run, "sender": self.number, "round": int(self.round()), "degree": 3}
+        fields = {
+            "kind": Kind.MODEL,
+            "run": self.run,
+            "sender": self.number,
+            "round": int(self.round()),
+            "degree": 3,
+        }
         return pack(Message(**{**fields, "vector": self.overheard, **changes}))
 
     def without_vector(self, kind: Kind, **changes: Any) -> bytes:
@@ -150,7 +165,12 @@ class Peer:
             if link.auth_identifier == self.given["names"][to]:
                 key = f"{self.root}/from/{sender}/to/{to}/{link.zid}"
                 with suppress(zenoh.ZError):
-                    self.session.put(key, payload, attachment=header, congestion_control=zenoh.CongestionControl.DROP)
+                    self.session.put(
+                        key,
+                        payload,
+                        attachment=header,
+                        congestion_control=zenoh.CongestionControl.DROP,
+                    )
 
 
 def strangers(given: dict[str, Any]) -> dict[str, Any]:
@@ -161,7 +181,9 @@ def strangers(given: dict[str, Any]) -> dict[str, Any]:
     connect = tuple(f"{host}:{PORT}" for host in given["hosts"])
     sessions = []
     for place, folder in enumerate([None, *given["folders"]]):
-        security: dict[str, Any] = {"insecure": True} if folder is None else {"certificates": Path(folder)}
+        security: dict[str, Any] = (
+            {"insecure": True} if folder is None else {"certificates": Path(folder)}
+        )
         listen = (f"0.0.0.0:{PORT + 1 + place}",)
         settings = peer.Settings(
             given["run"],

@@ -30,7 +30,9 @@ def namespace() -> list[str]:
                 return words
         except FileNotFoundError:
             break
-    pytest.skip("needs a network namespace (root, or user namespaces) and iproute2: Ray is not to reach beyond loopback here")
+    pytest.skip(
+        "needs a network namespace (root, or user namespaces) and iproute2: Ray is not to reach beyond loopback here"
+    )
 
 
 class Script:
@@ -40,10 +42,18 @@ class Script:
         self.mark = f"GOSSAMER_TEST={uuid.uuid4().hex}"
         name, value = self.mark.split("=")
         paths = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
-        more = {name: value, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "HOME": str(folder), "RAY_TMPDIR": "/tmp"}
+        more = {
+            name: value,
+            "PYTHONPATH": paths,
+            "OMP_NUM_THREADS": "1",
+            "HOME": str(folder),
+            "RAY_TMPDIR": "/tmp",
+        }
         environment = {**os.environ, **more}
         command = [*namespace(), *words]
-        self.process = subprocess.Popen(command, cwd=folder, env=environment, stdout=-1, stderr=-1, text=True)
+        self.process = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=-1, stderr=-1, text=True
+        )
 
     def ended(self, timeout: float = 240) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
@@ -100,7 +110,9 @@ def python(code: str, folder: Path, **given: Any) -> Any:
         "print('RESULT', json.dumps(result))",
     ]
     script.write_text(
-        "def main():\n" + "".join(f"    {line}\n" for line in lines) + "\nif __name__ == '__main__':\n    main()\n"
+        "def main():\n"
+        + "".join(f"    {line}\n" for line in lines)
+        + "\nif __name__ == '__main__':\n    main()\n"
     )
     running = Script([sys.executable, str(script)], folder)
     code_, out, err = running.ended()

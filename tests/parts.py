@@ -21,10 +21,14 @@ from gossamer.network.base import IntArray
 class Threads:
     """`Exchange` by queues, one for each ordered pair of parts."""
 
-    def __init__(self, number: int, boxes: dict[tuple[int, int], queue.Queue[Tensor]], count: int) -> None:
+    def __init__(
+        self, number: int, boxes: dict[tuple[int, int], queue.Queue[Tensor]], count: int
+    ) -> None:
         self.number, self.boxes, self.count, self.rows = number, boxes, count, 0
 
-    def swap(self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]) -> Callable[[], dict[int, Tensor]]:
+    def swap(
+        self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]
+    ) -> Callable[[], dict[int, Tensor]]:
         for k, rows in wanted.items():
             self.rows += len(rows)
             self.boxes[self.number, k].put(x[torch.from_numpy(rows)])
@@ -45,17 +49,26 @@ class Threads:
 class Parts:
     """The parts of a plan, each with a thread; `owner` says who has which device."""
 
-    def __init__(self, plan: Plan, owner: IntArray, snapshots: list[Snapshot] | None = None) -> None:
+    def __init__(
+        self, plan: Plan, owner: IntArray, snapshots: list[Snapshot] | None = None
+    ) -> None:
         count = int(owner.max()) + 1
-        boxes: dict[tuple[int, int], queue.Queue[Tensor]] = {(i, k): queue.Queue() for i in range(count) for k in range(count)}
+        boxes: dict[tuple[int, int], queue.Queue[Tensor]] = {
+            (i, k): queue.Queue() for i in range(count) for k in range(count)
+        }
         self.parts = [Part(owner, k, Threads(k, boxes, count)) for k in range(count)]
         kept = snapshots or [None] * count
         plans = [replace(plan, task=plan.task.only(part.devices)) for part in self.parts]
-        self.simulators = [Simulator(p, s, part) for p, s, part in zip(plans, kept, self.parts, strict=True)]
+        self.simulators = [
+            Simulator(p, s, part) for p, s, part in zip(plans, kept, self.parts, strict=True)
+        ]
 
     def each(self, do: Callable[[Simulator], Any]) -> list[Any]:
         with ThreadPoolExecutor(len(self.simulators)) as pool:
-            return [future.result() for future in [pool.submit(do, simulator) for simulator in self.simulators]]
+            return [
+                future.result()
+                for future in [pool.submit(do, simulator) for simulator in self.simulators]
+            ]
 
     def advance(self, until: int) -> None:
         lock = threading.Barrier(len(self.simulators))
@@ -69,7 +82,9 @@ class Parts:
     def together(self, values: list[Any]) -> Any:
         """One row a device, of all devices in their order."""
         found = {
-            int(i): x for part, rows in zip(self.parts, values, strict=True) for i, x in zip(part.devices, rows, strict=True)
+            int(i): x
+            for part, rows in zip(self.parts, values, strict=True)
+            for i, x in zip(part.devices, rows, strict=True)
         }
         rows = [found[i] for i in sorted(found)]
         return torch.stack(rows) if isinstance(rows[0], Tensor) else np.array(rows)

@@ -42,12 +42,23 @@ from gossamer.algorithms import (
     Tracking,
 )
 from gossamer.engines import Plan
-from gossamer.network import BestConstant, Laplacian, Links, Matching, Metropolis, OnePair, PushSum, RandomPeer
+from gossamer.network import (
+    BestConstant,
+    Laplacian,
+    Links,
+    Matching,
+    Metropolis,
+    OnePair,
+    PushSum,
+    RandomPeer,
+)
 
 Vector = np.ndarray[Any, Any]  # float64, or mpmath's numbers
 Vectors = dict[int, Vector]  # by device
 Neighbours = dict[int, list[int]]  # ascending
-Shares = dict[int, dict[int, Any]]  # a_ij: what device i takes of each j that it hears, itself included
+Shares = dict[
+    int, dict[int, Any]
+]  # a_ij: what device i takes of each j that it hears, itself included
 
 
 def power(x: Vector, c: Any) -> Vector:
@@ -63,14 +74,20 @@ class Reference:
         self.number: Callable[[float], Any] = mpmath.mpf if exact else float
         self.devices = range(plan.task.devices)
         place = torch.device("cpu")
-        self.workers = [plan.task.worker(np.array([i]), plan.seed, torch.float64, place) for i in self.devices]
+        self.workers = [
+            plan.task.worker(np.array([i]), plan.seed, torch.float64, place) for i in self.devices
+        ]
         self.start = self.lift(self.workers[0].start()[0])
         anchored = isinstance(plan.algorithm, WPM) and plan.algorithm.anchor
         # The state of a device: its model, less the shared start where the method is anchored there.
         self.x: Vectors = dict.fromkeys(self.devices, 0 * self.start if anchored else self.start)
         self.memory: dict[str, Vectors] = {}  # what a method keeps of each device, by name
-        self.copies: dict[int, Vectors] = {i: dict(self.x) for i in self.devices}  # what i knows of each j; all start alike
-        self.heard: set[tuple[int, int]] | None = None  # (i, j): j sent to i in the round before (None: nothing yet)
+        self.copies: dict[int, Vectors] = {
+            i: dict(self.x) for i in self.devices
+        }  # what i knows of each j; all start alike
+        self.heard: set[tuple[int, int]] | None = (
+            None  # (i, j): j sent to i in the round before (None: nothing yet)
+        )
         self.added: Vectors = {}  # how large the terms were that WPM's last round added up in the dual: rounding goes by it
 
     def lift(self, x: torch.Tensor) -> Vector:
@@ -114,7 +131,10 @@ class Reference:
     def metropolis(self, inbox: Vectors, i: int, neighbours: Neighbours) -> Vector:
         """Σ_j a_ij·x_j with a_ij = min(1/(|N_i|+1), 1/(|N_j|+1)) and a_ii = what is left of 1."""
         one = self.number(1)
-        a = {j: min(one / (len(neighbours[i]) + 1), one / (len(neighbours[j]) + 1)) for j in neighbours[i]}
+        a = {
+            j: min(one / (len(neighbours[i]) + 1), one / (len(neighbours[j]) + 1))
+            for j in neighbours[i]
+        }
         a[i] = one - sum(a[j] for j in sorted(a))
         total = 0 * self.start
         for j in sorted(a):
@@ -142,17 +162,26 @@ class Reference:
         one, near = self.number(1), neighbours_of(links)
         match rule:
             case Metropolis():
-                a = {i: {j: min(one / (len(near[i]) + 1), one / (len(near[j]) + 1)) for j in near[i]} for i in here}
+                a = {
+                    i: {j: min(one / (len(near[i]) + 1), one / (len(near[j]) + 1)) for j in near[i]}
+                    for i in here
+                }
             case Laplacian() | BestConstant():
                 degree = np.diag([len(near[i]) for i in self.devices])
-                matrix = degree - np.array([[j in near[i] for j in self.devices] for i in self.devices])
+                matrix = degree - np.array(
+                    [[j in near[i] for j in self.devices] for i in self.devices]
+                )
                 spectrum = [value for value in np.linalg.eigvalsh(matrix) if value > 1e-9]
                 alpha = getattr(rule, "alpha", 0) or one / (1 + degree.max())
                 if isinstance(rule, BestConstant) and spectrum:
                     alpha = 2 / (min(spectrum) + max(spectrum))
                 a = {i: dict.fromkeys(near[i], alpha) for i in here}
             case OnePair() | Matching():
-                pairs = self.one_pair(links, t) if isinstance(rule, OnePair) else self.matching(links, t)
+                pairs = (
+                    self.one_pair(links, t)
+                    if isinstance(rule, OnePair)
+                    else self.matching(links, t)
+                )
                 a = {i: {sum(pair) - i: one / 2 for pair in pairs if i in pair} for i in here}
             case RandomPeer():
                 sends_to = self.random_peers(links, t)
@@ -160,7 +189,10 @@ class Reference:
                 a = {i: dict.fromkeys(senders[i], one / (1 + len(senders[i]))) for i in here}
             case PushSum():
                 out = receivers_of(links)
-                return {i: {j: one / (1 + len(out[j])) for j in here if j == i or i in out[j]} for i in here}
+                return {
+                    i: {j: one / (1 + len(out[j])) for j in here if j == i or i in out[j]}
+                    for i in here
+                }
         for i in here:
             a[i][i] = one - sum(a[i][j] for j in sorted(a[i]))
         return a
@@ -168,11 +200,17 @@ class Reference:
     def random_peers(self, links: Links, t: int) -> dict[int, int]:
         """The one that each device sends to."""
         out = receivers_of(links)
-        return {i: out[i][int(draws.below(len(out[i]), self.plan.seed, "weights/random-peer", t, i))] for i in out if out[i]}
+        return {
+            i: out[i][int(draws.below(len(out[i]), self.plan.seed, "weights/random-peer", t, i))]
+            for i in out
+            if out[i]
+        }
 
     def kept(self, name: str, here: list[int], start: Vector | None = None) -> Vectors:
         """What the devices keep under a name, at first `start` or zeros; a copy."""
-        self.memory.setdefault(name, dict.fromkeys(self.devices, 0 * self.start if start is None else start))
+        self.memory.setdefault(
+            name, dict.fromkeys(self.devices, 0 * self.start if start is None else start)
+        )
         return {i: self.memory[name][i] for i in here}
 
     # Rounds
@@ -196,7 +234,9 @@ class Reference:
         while self.round < until:
             links = self.plan.network.links(self.round)
             here = [i for i in self.devices if links.active is None or links.active[i]]
-            self.x |= rounds[type(algorithm)](algorithm, self.round, links, here)  # who is away keeps what it has
+            self.x |= rounds[type(algorithm)](
+                algorithm, self.round, links, here
+            )  # who is away keeps what it has
             self.round += 1
 
     def dpsgd(self, algorithm: DPSGD, t: int, links: Links, here: list[int]) -> Vectors:
@@ -220,7 +260,11 @@ class Reference:
         before = x = {i: self.x[i] for i in here}
 
         def mean(x: Vectors) -> Vectors:
-            inbox = self.send(x, a) if algorithm.compress is None else self.send_changes(algorithm, x, a, t)
+            inbox = (
+                self.send(x, a)
+                if algorithm.compress is None
+                else self.send_changes(algorithm, x, a, t)
+            )
             dual = {i: {j: power(received, p) for j, received in inbox[i].items()} for i in here}
             means = {i: gain * power(self.weighted(dual[i], a[i]), 1 / p) for i in here}
             if algorithm.compress is None:
@@ -229,9 +273,18 @@ class Reference:
 
         def step(x: Vectors, at: Vectors) -> Vectors:
             for s in range(algorithm.local_steps):
-                d = self.directed(algorithm.direction, {i: self.gradient(i, at[i], t, s) for i in here}, a)
+                d = self.directed(
+                    algorithm.direction, {i: self.gradient(i, at[i], t, s) for i in here}, a
+                )
                 stepped = {
-                    i: mirror_step(algorithm.step, x[i], d[i], self.eta(i, t), p, lambda i=i, x=x: self.loss(i, x[i], t))
+                    i: mirror_step(
+                        algorithm.step,
+                        x[i],
+                        d[i],
+                        self.eta(i, t),
+                        p,
+                        lambda i=i, x=x: self.loss(i, x[i], t),
+                    )
                     for i in here
                 }
                 self.added = {i: terms for i, (_, terms) in stepped.items()}
@@ -249,7 +302,9 @@ class Reference:
             self.added = {i: self.added[i] + self.weighted(terms, a[i]) for i in here}
         if isinstance(algorithm.direction, QuasiGlobal):
             b, beta = self.kept("momentum", here), algorithm.direction.beta
-            way = {i: (before[i] - after[i]) / (self.eta(i, t) * algorithm.local_steps) for i in here}
+            way = {
+                i: (before[i] - after[i]) / (self.eta(i, t) * algorithm.local_steps) for i in here
+            }
             self.memory["momentum"] |= {i: beta * b[i] + (1 - beta) * way[i] for i in here}
         return after
 
@@ -291,11 +346,16 @@ class Reference:
         self.heard = {(i, j) for i in a for j in a[i]}
         return {i: {j: self.copies[i][j] for j in a[i]} for i in a}
 
-    def push_sum(self, algorithm: StochasticGradientPush, t: int, links: Links, here: list[int]) -> Vectors:
+    def push_sum(
+        self, algorithm: StochasticGradientPush, t: int, links: Links, here: list[int]
+    ) -> Vectors:
         """x_i ← Σ_j p_ij·(x_j − η·d_j(z_j)), w_i ← Σ_j p_ij·w_j, z_i = x_i/w_i."""
         a = self.shares(PushSum(), links, t, here)
         x, weight = self.kept("x", here, self.start), self.kept("weight", here, np.ones(1))
-        pushed = {i: np.append(x[i] - self.eta(i, t) * self.gradient(i, self.x[i], t), weight[i]) for i in here}
+        pushed = {
+            i: np.append(x[i] - self.eta(i, t) * self.gradient(i, self.x[i], t), weight[i])
+            for i in here
+        }
         inbox = self.send(pushed, a)
         summed = {i: self.weighted(inbox[i], a[i]) for i in here}
         self.memory["x"] |= {i: summed[i][:-1] for i in here}
@@ -311,7 +371,9 @@ class Reference:
         self.memory |= {"x": x, "Wx": Wx, "d": d}
         if t == 0:
             return {i: Wx[i] - eta * d[i] for i in here}
-        return {i: x[i] + Wx[i] - (x_old[i] + Wx_old[i]) / 2 - eta * (d[i] - d_old[i]) for i in here}
+        return {
+            i: x[i] + Wx[i] - (x_old[i] + Wx_old[i]) / 2 - eta * (d[i] - d_old[i]) for i in here
+        }
 
     def d2(self, algorithm: D2, t: int, links: Links, here: list[int]) -> Vectors:
         """x¹ = W·(x⁰ − η·d⁰), then W·(2·x^k − x^{k−1} − η·(d^k − d^{k−1}))."""
@@ -334,7 +396,9 @@ class Reference:
         self.memory |= {"x": x, "d": d}
         return {i: 2 * x[i] - x_old[i] - eta * (d[i] - d_old[i]) for i in here}
 
-    def gossip_learning(self, algorithm: GossipLearning, t: int, links: Links, here: list[int]) -> Vectors:
+    def gossip_learning(
+        self, algorithm: GossipLearning, t: int, links: Links, here: list[int]
+    ) -> Vectors:
         """Each sends (w, age) to one other; a receiver merges by age, steps, and grows older, model after model."""
         sent = {i: (self.x[i], age) for i, age in self.kept("age", here, np.zeros(1)).items()}
         now, received = dict(sent), dict.fromkeys(here, 0)
@@ -369,9 +433,16 @@ class Reference:
         a, y = self.shares(Metropolis(), links, t, here), {}
         for i in here:
             b = 1 + int(draws.below(algorithm.max_batches, algorithm.seed, "dabmd/batches", t, i))
-            g = sum(self.gradient(i, self.x[i], t, s) for s in range(b)) / ((1 + algorithm.max_batches) / 2)
+            g = sum(self.gradient(i, self.x[i], t, s) for s in range(b)) / (
+                (1 + algorithm.max_batches) / 2
+            )
             y[i], _ = mirror_step(
-                algorithm.step, self.x[i], g, self.eta(i, t), algorithm.p, lambda i=i: self.loss(i, self.x[i], t)
+                algorithm.step,
+                self.x[i],
+                g,
+                self.eta(i, t),
+                algorithm.p,
+                lambda i=i: self.loss(i, self.x[i], t),
             )
         inbox = self.send(y, a)
         return {i: self.weighted(inbox[i], a[i]) for i in here}
@@ -417,14 +488,22 @@ class Reference:
 
     def one_pair(self, links: Links, t: int) -> list[tuple[int, int]]:
         pairs = sorted(map(tuple, links.pairs.tolist()))
-        return [pairs[int(draws.below(len(pairs), self.plan.seed, "weights/one-pair", t))]] if pairs else []
+        return (
+            [pairs[int(draws.below(len(pairs), self.plan.seed, "weights/one-pair", t))]]
+            if pairs
+            else []
+        )
 
     def matching(self, links: Links, t: int) -> list[tuple[int, int]]:
         """Each device names the link with the lowest draw; a link that both of its ends name is a pair."""
         pairs = [(a, b) for a, b in links.pairs.tolist()]
-        drawn = {pair: int(draws.bits(self.plan.seed, "weights/matching", t, *pair)) for pair in pairs}
+        drawn = {
+            pair: int(draws.bits(self.plan.seed, "weights/matching", t, *pair)) for pair in pairs
+        }
         named = {
-            i: min((pair for pair in pairs if i in pair), key=lambda pair: (drawn[pair], pair)) for pair in pairs for i in pair
+            i: min((pair for pair in pairs if i in pair), key=lambda pair: (drawn[pair], pair))
+            for pair in pairs
+            for i in pair
         }
         return [(a, b) for a, b in pairs if named[a] == named[b] == (a, b)]
 
@@ -441,7 +520,9 @@ class Reference:
         return np.array([[float(value) for value in self.model(self.x[i])] for i in self.devices])
 
 
-def mirror_step(rule: Any, w: Vector, d: Vector, eta: Any, p: Any, loss: Callable[[], Any]) -> tuple[Vector, Vector]:
+def mirror_step(
+    rule: Any, w: Vector, d: Vector, eta: Any, p: Any, loss: Callable[[], Any]
+) -> tuple[Vector, Vector]:
     """(w^[p] − rate·d)^[1/p], with the rate as the rule has it; and how large the terms of its dual were."""
     if isinstance(rule, Plain):
         return w - eta * d, (np.abs(w) + np.abs(eta * d)) ** p
@@ -461,7 +542,9 @@ def mirror_step(rule: Any, w: Vector, d: Vector, eta: Any, p: Any, loss: Callabl
     if not isinstance(rule, Safe):
         return stepped, terms
     keeps = stepped * w > 0
-    return np.where(keeps, stepped, w - eta * d), np.where(keeps, terms, (np.abs(w) + np.abs(eta * d)) ** p)
+    return np.where(keeps, stepped, w - eta * d), np.where(
+        keeps, terms, (np.abs(w) + np.abs(eta * d)) ** p
+    )
 
 
 def compressed(rule: Any, x: Vector, i: int, t: int) -> tuple[Vector, int]:
@@ -473,15 +556,25 @@ def compressed(rule: Any, x: Vector, i: int, t: int) -> tuple[Vector, int]:
             return np.array([x[c] if c in kept else 0.0 for c in range(len(x))]), k * (8 + 4)
         case RandomK():
             k = max(1, round(rule.share * len(x)))
-            drawn = [int(draws.bits(rule.seed, "compression/random", t, i, c)) for c in range(len(x))]
+            drawn = [
+                int(draws.bits(rule.seed, "compression/random", t, i, c)) for c in range(len(x))
+            ]
             kept = sorted(range(len(x)), key=lambda place: -drawn[place])[:k]
             return np.array([x[c] if c in kept else 0.0 for c in range(len(x))]), k * 8
         case Quantised():
             levels, size = 2 ** (rule.bits - 1) - 1, max(abs(x))
-            luck = [float(draws.uniform(rule.seed, "compression/quantised", t, i, c)) for c in range(len(x))]
+            luck = [
+                float(draws.uniform(rule.seed, "compression/quantised", t, i, c))
+                for c in range(len(x))
+            ]
             tau = min(len(x) / levels**2, len(x) ** 0.5 / levels)
-            level = [np.floor(abs(v) / size * levels + u) if size else 0.0 for v, u in zip(x, luck, strict=True)]
-            return np.sign(x) * np.array(level) * size / levels / (1 + tau), -(-len(x) * rule.bits // 8) + 8
+            level = [
+                np.floor(abs(v) / size * levels + u) if size else 0.0
+                for v, u in zip(x, luck, strict=True)
+            ]
+            return np.sign(x) * np.array(level) * size / levels / (1 + tau), -(
+                -len(x) * rule.bits // 8
+            ) + 8
     raise NotImplementedError(rule)
 
 
@@ -494,4 +587,7 @@ def receivers_of(links: Links) -> Neighbours:
 
 def neighbours_of(links: Links) -> Neighbours:
     pairs = links.pairs.tolist()
-    return {i: sorted([b for a, b in pairs if a == i] + [a for a, b in pairs if b == i]) for i in range(links.devices)}
+    return {
+        i: sorted([b for a, b in pairs if a == i] + [a for a, b in pairs if b == i])
+        for i in range(links.devices)
+    }

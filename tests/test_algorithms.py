@@ -74,9 +74,15 @@ def squares(heterogeneity: float = 0.3, batch: int = 3) -> Task:
     return Task(problem.load(), problem.split(), LinearRegression(), batch)
 
 
-def plan_of(algorithm: Algorithm, network: Network = NETWORKS["churn"], rounds: int = 20, **changes: Any) -> Plan:
+def plan_of(
+    algorithm: Algorithm, network: Network = NETWORKS["churn"], rounds: int = 20, **changes: Any
+) -> Plan:
     return Plan(
-        changes.pop("task", None) or squares(), network, algorithm, rounds, **{"dtype": "float64", "seed": 1, **changes}
+        changes.pop("task", None) or squares(),
+        network,
+        algorithm,
+        rounds,
+        **{"dtype": "float64", "seed": 1, **changes},
     )
 
 
@@ -123,7 +129,9 @@ def eta_for(rule: object, p: float) -> float:
     measured at η = 0.02 and p = 5 or 15, 30 rounds: 1e-12 to 3e-11 between the loop in float64 and the loop in mpmath,
     up to 2e-12 between the simulator and the latter. So there one round is compared, from equal states (below).
     """
-    if isinstance(rule, Ratio):  # the same near its own optimum, where the ratio grows without bound
+    if isinstance(
+        rule, Ratio
+    ):  # the same near its own optimum, where the ratio grows without bound
         return 0.002
     return 0.02 * 0.3 ** (p - 1) if type(rule) is Constant else 0.02
 
@@ -133,9 +141,13 @@ def eta_for(rule: object, p: float) -> float:
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_wpm_equals_the_reference(rule: Any, way: dict[str, Any], anchor: bool, p: float) -> None:
-    turn = RULES.index(rule) + WAYS.index(way) + anchor + p  # every rule and every way meets every network
+    turn = (
+        RULES.index(rule) + WAYS.index(way) + anchor + p
+    )  # every rule and every way meets every network
     network = NETWORKS[list(NETWORKS)[int(turn) % len(NETWORKS)]]
-    check_against_reference(plan_of(WPM(p, eta_for(rule, p), rule, anchor=anchor, **way), network, 30))
+    check_against_reference(
+        plan_of(WPM(p, eta_for(rule, p), rule, anchor=anchor, **way), network, 30)
+    )
 
 
 @pytest.mark.parametrize("p", [1, 1.5, 2, 2.5, 5, 9])
@@ -185,7 +197,9 @@ class Unsteady(torch.nn.Sequential):
 
     def __init__(self) -> None:
         nn = torch.nn
-        super().__init__(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, 3))
+        super().__init__(
+            nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Dropout(0.3), nn.Linear(5, 3)
+        )
 
 
 def classes(model: Any, devices: int = M) -> Task:
@@ -196,10 +210,14 @@ def classes(model: Any, devices: int = M) -> Task:
 
 
 @pytest.mark.parametrize(
-    "model", [Module(Unsteady), Softmax(1e-3), Svm(), Mlp((4,), 0.2)], ids=lambda model: type(model).__name__
+    "model",
+    [Module(Unsteady), Softmax(1e-3), Svm(), Mlp((4,), 0.2)],
+    ids=lambda model: type(model).__name__,
 )
 @pytest.mark.parametrize(
-    "algorithm", [DPSGD(0.1), WPM(3, 0.1), SwarmSGD(0.1, 2, "matching"), AllReduce(0.1)], ids=lambda a: type(a).__name__
+    "algorithm",
+    [DPSGD(0.1), WPM(3, 0.1), SwarmSGD(0.1, 2, "matching"), AllReduce(0.1)],
+    ids=lambda a: type(a).__name__,
 )
 def test_any_model_equals_the_reference(model: Any, algorithm: Algorithm) -> None:
     check_against_reference(plan_of(algorithm, task=classes(model), rounds=15))
@@ -208,8 +226,16 @@ def test_any_model_equals_the_reference(model: Any, algorithm: Algorithm) -> Non
 @st.composite
 def changing(draw: st.DrawFn) -> Network:
     """Any links in any round, and anybody may be away."""
-    pairs = st.tuples(st.integers(0, M - 1), st.integers(0, M - 1)).filter(lambda pair: pair[0] != pair[1])
-    rounds = draw(st.lists(st.tuples(st.lists(pairs, max_size=9), st.sets(st.integers(0, M - 1))), min_size=1, max_size=4))
+    pairs = st.tuples(st.integers(0, M - 1), st.integers(0, M - 1)).filter(
+        lambda pair: pair[0] != pair[1]
+    )
+    rounds = draw(
+        st.lists(
+            st.tuples(st.lists(pairs, max_size=9), st.sets(st.integers(0, M - 1))),
+            min_size=1,
+            max_size=4,
+        )
+    )
 
     def links(t: int) -> Links:
         linked, away = rounds[t % len(rounds)]
@@ -221,10 +247,14 @@ def changing(draw: st.DrawFn) -> Network:
 
 
 LINEAR = st.one_of(
-    st.builds(DPSGD, st.floats(0, 0.2), st.sampled_from(["local", "aggregate"]), st.sampled_from(ORDERS)),
+    st.builds(
+        DPSGD, st.floats(0, 0.2), st.sampled_from(["local", "aggregate"]), st.sampled_from(ORDERS)
+    ),
     st.builds(SwarmSGD, st.floats(0, 0.2), st.integers(1, 3), st.sampled_from(["one", "matching"])),
     st.builds(AllReduce, st.floats(0, 0.2)),
-    st.builds(WPM, st.floats(1, 3), st.floats(1e-3, 0.02), st.just(Safe()), order=st.sampled_from(ORDERS)),
+    st.builds(
+        WPM, st.floats(1, 3), st.floats(1e-3, 0.02), st.just(Safe()), order=st.sampled_from(ORDERS)
+    ),
 )
 
 
@@ -235,7 +265,12 @@ def test_any_links_equal_the_reference(algorithm: Algorithm, network: Network, s
     simulator, reference = Simulator(plan), Reference(plan)
     simulator.advance(6)
     reference.advance(6)
-    np.testing.assert_allclose(simulator.models(), reference.models(), rtol=0, atol=1e-12 * np.abs(reference.models()).max())
+    np.testing.assert_allclose(
+        simulator.models(),
+        reference.models(),
+        rtol=0,
+        atol=1e-12 * np.abs(reference.models()).max(),
+    )
     assert simulator.record().messages == reference.messages
 
 
@@ -245,8 +280,12 @@ def test_any_links_equal_the_reference(algorithm: Algorithm, network: Network, s
 @pytest.mark.parametrize("p", [15, 101])
 @pytest.mark.parametrize("anchor", [False, True], ids=["", "anchor"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
-@pytest.mark.parametrize("rule", [Constant(), Power(), Matched(), Safe(), Ratio("printed")], ids=repr)
-def test_one_round_from_equal_states(rule: Any, way: dict[str, Any], anchor: bool, p: float) -> None:
+@pytest.mark.parametrize(
+    "rule", [Constant(), Power(), Matched(), Safe(), Ratio("printed")], ids=repr
+)
+def test_one_round_from_equal_states(
+    rule: Any, way: dict[str, Any], anchor: bool, p: float
+) -> None:
     """To the dual accuracy: 8·p·eps of what was added, once for the mean and once for the step."""
     plan = plan_of(WPM(p, 0.02, rule, anchor=anchor, **way), NETWORKS["bursts"], task=squares(1.0))
     simulator = Simulator(plan)
@@ -275,13 +314,21 @@ def states(reference: Reference, snapshot: Snapshot, p: float) -> dict[int, Any]
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
-    "way", [*WAYS, {"order": "adapt-then-combine", "gradient_at": "local"}], ids=lambda way: "-".join(way.values())
+    "way",
+    [*WAYS, {"order": "adapt-then-combine", "gradient_at": "local"}],
+    ids=lambda way: "-".join(way.values()),
 )
 @pytest.mark.parametrize("rule", [Constant(), Matched(), Safe()], ids=repr)
 @pytest.mark.parametrize("eta", [0.02, by_device], ids=["constant", "by device"])
 def test_p_1_is_dpsgd_bit_for_bit(rule: Any, way: dict[str, Any], dtype: Any, eta: Any) -> None:
     for network, model in ((NETWORKS["churn"], Softmax()), (Ring(M), Mlp((4,)))):
-        plan = plan_of(DPSGD(eta, **{"gradient_at": "aggregate", **way}), network, 8, dtype=dtype, task=classes(model))
+        plan = plan_of(
+            DPSGD(eta, **{"gradient_at": "aggregate", **way}),
+            network,
+            8,
+            dtype=dtype,
+            task=classes(model),
+        )
         linear = Simulator(plan)
         linear.advance(plan.rounds)
         for p, anchor in ((1, False), (1.0, True)):
@@ -295,7 +342,10 @@ def test_p_1_is_dpsgd_bit_for_bit(rule: Any, way: dict[str, Any], dtype: Any, et
 @pytest.mark.parametrize("anchor", [False, True], ids=["", "anchor"])
 def test_the_dual_and_the_primal_path_agree(way: dict[str, Any], anchor: bool, dtype: Any) -> None:
     """With a constant rate the state is the dual; a p that might change keeps it in the primal. Same numbers."""
-    plans = [plan_of(WPM(p, 0.002, Constant(), anchor=anchor, **way), dtype=dtype) for p in (3, lambda t: 3)]
+    plans = [
+        plan_of(WPM(p, 0.002, Constant(), anchor=anchor, **way), dtype=dtype)
+        for p in (3, lambda t: 3)
+    ]
     dual, primal = (Simulator(plan) for plan in plans)
     for simulator in (dual, primal):
         simulator.advance(20)
@@ -335,7 +385,10 @@ def test_a_state_changes_its_form_while_devices_are_away(p: float, dtype: Any) -
 @pytest.mark.parametrize("anchor", [False, True], ids=["", "anchor"])
 def test_the_model_of_a_dual_state(p: float, dtype: torch.dtype, anchor: bool) -> None:
     """w = z^[1/p] to 8·eps (8·p·eps in the dual), whatever type the state is held in; float64 has the rounding of 1/p too."""
-    algorithm, start = WPM(p, 0.01, Constant(), anchor=anchor), torch.full((1, 1), 0.25, dtype=dtype)
+    algorithm, start = (
+        WPM(p, 0.01, Constant(), anchor=anchor),
+        torch.full((1, 1), 0.25, dtype=dtype),
+    )
     for held in {dtype, torch.float64}:
         digits = 30 if held == torch.float32 else 280
         lowest, highest = max(-8.0, -digits / p), min(4.0, digits / p)
@@ -346,9 +399,15 @@ def test_the_model_of_a_dual_state(p: float, dtype: torch.dtype, anchor: bool) -
             w = algorithm.models({"z": sign * z, "start": start})
             assert w.dtype == dtype
             w = sign * (w - 0.25 * anchor)[0]
-            room = [(8 + (abs(mpmath.log(x)) / 2 if dtype == torch.float64 else 0)) * x + 0.5 * anchor for x in exact]
+            room = [
+                (8 + (abs(mpmath.log(x)) / 2 if dtype == torch.float64 else 0)) * x + 0.5 * anchor
+                for x in exact
+            ]
             eps = torch.finfo(dtype).eps
-            assert all(abs(got - x) <= eps * bound for got, x, bound in zip(w.tolist(), exact, room, strict=True))
+            assert all(
+                abs(got - x) <= eps * bound
+                for got, x, bound in zip(w.tolist(), exact, room, strict=True)
+            )
 
 
 # What the papers' names stand for
@@ -356,8 +415,18 @@ def test_the_model_of_a_dual_state(p: float, dtype: torch.dtype, anchor: bool) -
 
 def test_presets() -> None:
     paper, robust = WPM.paper(15), WPM.robust(15)
-    assert (paper.step, paper.gradient_at, paper.order, paper.anchor) == (Power(), "local", "combine-then-adapt", False)
-    assert (robust.step, robust.gradient_at, robust.order, robust.anchor) == (Safe(), "aggregate", "combine-then-adapt", True)
+    assert (paper.step, paper.gradient_at, paper.order, paper.anchor) == (
+        Power(),
+        "local",
+        "combine-then-adapt",
+        False,
+    )
+    assert (robust.step, robust.gradient_at, robust.order, robust.anchor) == (
+        Safe(),
+        "aggregate",
+        "combine-then-adapt",
+        True,
+    )
     assert WPM.robust(Switch(5, 20), order="adapt-then-combine").order == "adapt-then-combine"
     assert [a.label for a in (WPM(2.5), WPM(Switch(5, 20)), DPSGD(), SwarmSGD(), AllReduce())] == [
         "WPM p=2.5",
@@ -372,7 +441,9 @@ def test_schedules() -> None:
     assert [Switch(5, 2)(t) for t in range(4)] == [5, 5, 1, 1]
     assert [InverseSqrt(0.1)(t) for t in (0, 3)] == [0.1, 0.05]
     assert [Inverse(0.1, 10)(t) for t in (0, 10, 30)] == [0.1, 0.05, 0.025]
-    assert [Cosine(0.1, 10, 0.02)(t) for t in (0, 5, 10, 99)] == pytest.approx([0.1, 0.06, 0.02, 0.02])
+    assert [Cosine(0.1, 10, 0.02)(t) for t in (0, 5, 10, 99)] == pytest.approx(
+        [0.1, 0.06, 0.02, 0.02]
+    )
 
 
 @pytest.mark.parametrize(
@@ -415,7 +486,13 @@ def test_a_gain_multiplies_the_averaged_distance_from_the_start(rule: StepRule) 
 
 
 @pytest.mark.parametrize(
-    "change", [{"gain": 0.0}, {"gain": float("inf")}, {"gain": Switch(0.0, 3)}, {"gain": 1.1, "anchor": False}]
+    "change",
+    [
+        {"gain": 0.0},
+        {"gain": float("inf")},
+        {"gain": Switch(0.0, 3)},
+        {"gain": 1.1, "anchor": False},
+    ],
 )
 def test_gains_that_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(InputError, match="gain"):

@@ -26,7 +26,9 @@ from gossamer.network import Ring, save
 from gossamer.study import store
 from gossamer.tasks.download import ORIGINALS
 
-running = importlib.import_module("gossamer.study.run")  # by name: the package has a function of this name
+running = importlib.import_module(
+    "gossamer.study.run"
+)  # by name: the package has a function of this name
 
 SPEC = """
 rounds = 6
@@ -107,7 +109,10 @@ def test_a_misspelt_key_is_named_and_the_nearest_suggested(key: str, meant: str)
 
 
 def test_a_key_that_is_like_no_other_gets_the_list() -> None:
-    refused_set("network.zebra=1", parts=("network.zebra is not", "the keys here are kind, devices, density, seed, every"))
+    refused_set(
+        "network.zebra=1",
+        parts=("network.zebra is not", "the keys here are kind, devices, density, seed, every"),
+    )
 
 
 KINDS = [
@@ -121,11 +126,17 @@ KINDS = [
     ("network.faults=[{kind='chrn'}]", "did you mean 'churn'?"),
     ("network={kind='cycle',networks=['rng']}", "did you mean 'ring'?"),
     ("algorithm.preset=papr", "did you mean 'paper'?"),
-    ("data=[1]", "data = [1] is not accepted: give a table with a kind, such as data = { kind = 'digits' }"),
+    (
+        "data=[1]",
+        "data = [1] is not accepted: give a table with a kind, such as data = { kind = 'digits' }",
+    ),
     ("network.kind=[1]", "one of 'random', 'full'"),
     ("algorithm.preset=[1]", "one of 'paper', 'robust'"),
     ("network={devices=10}", "network has no kind: give network.kind = one of 'random', 'full'"),
-    ("network={knid='ring',devices=10}", "network.knid is not a key that is known (did you mean 'kind'?)"),
+    (
+        "network={knid='ring',devices=10}",
+        "network.knid is not a key that is known (did you mean 'kind'?)",
+    ),
     ("network={kind='mobility',devices=10}", "network.radius is missing: give a number"),
     ("data.kind=arrays", "data.path is missing: give a path"),
     ("algorithm={kind='dpsgd',preset='paper'}", 'only "wpm" has them'),
@@ -151,14 +162,23 @@ TYPES = [
     ("network.density=[0.1]", "network.density = [0.1]"),
     ("network=3", "network = 3 is not accepted: give a table with a kind"),
     ("network.devices=1e3", "network.devices = 1000.0 is not accepted: give a whole number"),
-    ("network={kind='cycle',networks=3}", "network.networks = 3 is not accepted: give a list of networks"),
+    (
+        "network={kind='cycle',networks=3}",
+        "network.networks = 3 is not accepted: give a list of networks",
+    ),
     ("network.faults=3", "network.faults = 3 is not accepted: give a table with a kind"),
     ("algorithm.p='3'", "algorithm.p = '3' is not accepted: give a number or a table with a kind"),
-    ("algorithm.p=[1,2]", "algorithm.p = [1, 2] is not accepted: give a number or a table with a kind"),
+    (
+        "algorithm.p=[1,2]",
+        "algorithm.p = [1, 2] is not accepted: give a number or a table with a kind",
+    ),
     ("algorithm.anchor=1", "algorithm.anchor = 1 is not accepted: give true or false"),
     ("algorithm.step=3", "algorithm.step = 3 is not accepted: give a table with a kind"),
     ("algorithm.gradient_at=here", "give 'local' or 'aggregate'"),
-    ("model={kind='mlp',hidden=64}", "model.hidden = 64 is not accepted: give a list of whole numbers"),
+    (
+        "model={kind='mlp',hidden=64}",
+        "model.hidden = 64 is not accepted: give a list of whole numbers",
+    ),
     ("model={kind='mlp',hidden=['a']}", "give a list of whole numbers"),
     ("model={kind='cnn',channels=[1]}", "give a list of 2 whole numbers"),
     ("measure=3", "measure = 3 is not accepted: give a table"),
@@ -191,15 +211,24 @@ VALUES = [
     ("network.density=nan", "network.density = nan"),
     ("network.devices=0", "network.devices = 0 is not accepted: give a whole number from 1"),
     ("network.devices=-3", "network.devices = -3"),
-    ("network.devices=2000", "network.devices = 2000 is not accepted: give at most 1437, the number of samples"),
-    ("network.faults=[{kind='churn',leave=2,come_back=1}]", "network.faults.leave = 2 is not accepted"),
+    (
+        "network.devices=2000",
+        "network.devices = 2000 is not accepted: give at most 1437, the number of samples",
+    ),
+    (
+        "network.faults=[{kind='churn',leave=2,come_back=1}]",
+        "network.faults.leave = 2 is not accepted",
+    ),
     ("network={kind='regular',devices=9,degree=3}", "network.degree = 3"),
     ("network={kind='cycle',networks=[]}", "network.networks = []"),
     (
         "network={kind='cycle',networks=[{kind='ring',devices=10},{kind='random',devices=10,density=2}]}",
         "networks[1].density = 2",
     ),
-    ("network={kind='cycle',networks=[{kind='ring',devices=10},{kind='ring',devices=9}]}", "the same number of devices"),
+    (
+        "network={kind='cycle',networks=[{kind='ring',devices=10},{kind='ring',devices=9}]}",
+        "the same number of devices",
+    ),
     ("rounds=-1", "rounds = -1 is not accepted: give a whole number of at least 0"),
     ("batch=-1", "batch = -1 is not accepted: give a whole number of at least 1, or 0"),
     ("batch=0", "batch = 0 is not accepted"),
@@ -209,7 +238,10 @@ VALUES = [
     ("name=a/b", "name = 'a/b'"),
     ("measure.every=-1", "measure.every = -1"),
     ("measure.at=nowhere", "give 'after_step' or 'after_mix'"),
-    ("measure.accuracy_targets=[2]", "measure.accuracy_targets = [2] is not accepted: give numbers from 0 to 1"),
+    (
+        "measure.accuracy_targets=[2]",
+        "measure.accuracy_targets = [2] is not accepted: give numbers from 0 to 1",
+    ),
     ("data.test=5000", "data.test = 5000"),
     ("split={kind='labels',k=0}", "split.k = 0"),
     ("split={kind='labels',k=11}", "split.k = 11 is not accepted: give at most 10"),
@@ -256,7 +288,10 @@ def test_a_device_that_this_machine_has_not() -> None:
     ("settings", "parts"),
     [
         (["model.kind=logistic"], ("model = 'logistic' is not accepted", "softmax")),
-        (["split.kind=one-label", "network.devices=5"], ("network.devices = 5 is not accepted: give at least 10", "labels")),
+        (
+            ["split.kind=one-label", "network.devices=5"],
+            ("network.devices = 5 is not accepted: give at least 10", "labels"),
+        ),
     ],
 )
 def test_parts_that_do_not_fit_the_data(settings: list[str], parts: tuple[str, ...]) -> None:
@@ -304,7 +339,9 @@ def test_a_spec_that_is_a_folder() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"rounds = = 3", b"\xff\xfe\x00", b"a = " + b"[" * 20_000], ids=["syntax", "binary", "deep"]
+    "content",
+    [b"rounds = = 3", b"\xff\xfe\x00", b"a = " + b"[" * 20_000],
+    ids=["syntax", "binary", "deep"],
 )
 def test_a_spec_that_is_not_toml(content: bytes) -> None:
     Path("a.toml").write_bytes(content)
@@ -320,7 +357,10 @@ def test_an_empty_spec_is_the_default_study() -> None:
 @pytest.mark.parametrize(
     ("setting", "part"),
     [
-        ("algorithm.p", "--set 'algorithm.p' is not accepted: give key=value, for example algorithm.p=15"),
+        (
+            "algorithm.p",
+            "--set 'algorithm.p' is not accepted: give key=value, for example algorithm.p=15",
+        ),
         ("=3", "give key=value"),
         ("a..b=3", "give key=value"),
         ("rounds.x=3", "--set rounds.x: rounds is a plain value and has no keys"),
@@ -335,8 +375,14 @@ def test_settings_that_make_no_sense(setting: str, part: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "part"),
     [
-        ("network={kind='file',path='none.parquet'}", "none.parquet does not exist; `gossamer network show --save` writes"),
-        ("network={kind='file',path='a.toml'}", "a.toml is not a sequence of links that can be used"),
+        (
+            "network={kind='file',path='none.parquet'}",
+            "none.parquet does not exist; `gossamer network show --save` writes",
+        ),
+        (
+            "network={kind='file',path='a.toml'}",
+            "a.toml is not a sequence of links that can be used",
+        ),
         ("network={kind='contacts',path='none.txt'}", "none.txt cannot be read: No such file"),
         ("split={kind='lists',path='none.json'}", "cannot read"),
         ("split={kind='lists',path='a.toml'}", "a.toml is not JSON"),
@@ -367,12 +413,23 @@ def test_a_network_file_for_another_number_of_devices() -> None:
 
 def test_a_network_file_with_fewer_rounds_than_asked_for() -> None:
     save(Ring(10), "short.parquet", 5)
-    refused_set("network={kind='file',path='short.parquet'}", parts=("rounds = 6 is not accepted: give at most 5",))
+    refused_set(
+        "network={kind='file',path='short.parquet'}",
+        parts=("rounds = 6 is not accepted: give at most 5",),
+    )
 
 
 TRACES = [
-    ("0 0 1\n1 1 2\n", "symmetric='require'", "line 1: the contact 0 1 of round 0 is not listed the other way round too"),
-    ("0 0 1\n0 1 12\n", "devices=10", "line 2: device 12 is out of range; devices are numbered 0 to 9"),
+    (
+        "0 0 1\n1 1 2\n",
+        "symmetric='require'",
+        "line 1: the contact 0 1 of round 0 is not listed the other way round too",
+    ),
+    (
+        "0 0 1\n0 1 12\n",
+        "devices=10",
+        "line 2: device 12 is out of range; devices are numbered 0 to 9",
+    ),
     ("0 0 1\n0 1 -2\n", "devices=10", "line 2: device -2 is negative"),
     ("0 0 1\nnonsense\n", "devices=10", "line 2: expected lines `t a b`, not 'nonsense'"),
     ("0 0 1\nx 1 2\n", "devices=10", "line 2: the time 'x' is not a finite number"),
@@ -392,20 +449,28 @@ def test_a_trace_that_cannot_be_used(text: str, option: str, part: str) -> None:
 def test_fixes_that_cannot_be_used() -> None:
     Path("gps.csv").write_text("0,0,91.0,8.5\n")
     refused_set(
-        "network={kind='positions',path='gps.csv',radius=100.0,geographic=true}", parts=("gps.csv, line 1", "latitude 91.0")
+        "network={kind='positions',path='gps.csv',radius=100.0,geographic=true}",
+        parts=("gps.csv, line 1", "latitude 91.0"),
     )
 
 
 # -- data sets ---------------------------------------------------------------------------------------------------------
 
 
-def test_data_that_was_not_brought_says_how_to_bring_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_data_that_was_not_brought_says_how_to_bring_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("GOSSAMER_DATA", str(tmp_path / "nothing"))
     for name in ("mnist", "fashion-mnist", "cifar10"):
-        refused_set(f"data.kind={name}", parts=(f"{name}: there is no", f"`gossamer data get {name}`", "--from DIR"))
+        refused_set(
+            f"data.kind={name}",
+            parts=(f"{name}: there is no", f"`gossamer data get {name}`", "--from DIR"),
+        )
 
 
-def test_data_that_is_truncated_or_has_another_hash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_data_that_is_truncated_or_has_another_hash(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("GOSSAMER_DATA", str(tmp_path / "cache"))
     folder = tmp_path / "cache" / "mnist"
     folder.mkdir(parents=True)
@@ -413,7 +478,12 @@ def test_data_that_is_truncated_or_has_another_hash(monkeypatch: pytest.MonkeyPa
         with (folder / name).open("wb") as file:
             file.truncate(stamp.size)  # zeros, of the right length
     refused_set(
-        "data.kind=mnist", parts=("train-images-idx3-ubyte is truncated or not the original", "sha256:", "data get mnist")
+        "data.kind=mnist",
+        parts=(
+            "train-images-idx3-ubyte is truncated or not the original",
+            "sha256:",
+            "data get mnist",
+        ),
     )
     with (folder / "train-images-idx3-ubyte").open("wb") as file:
         file.truncate(1000)
@@ -423,13 +493,18 @@ def test_data_that_is_truncated_or_has_another_hash(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        (["mnst"], "name = 'mnst' is not accepted: give mnist or fashion-mnist or cifar10 (did you mean 'mnist'?)"),
+        (
+            ["mnst"],
+            "name = 'mnst' is not accepted: give mnist or fashion-mnist or cifar10 (did you mean 'mnist'?)",
+        ),
         (["mnist", "--from", "nowhere"], "nowhere is not a folder"),
         (["mnist", "--from", "."], "there is no train-images-idx3-ubyte in ."),
         ([], "missing argument 'NAME'"),
     ],
 )
-def test_data_get(words: list[str], part: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_data_get(
+    words: list[str], part: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("GOSSAMER_DATA", str(tmp_path / "nothing"))
     before = files()
     assert_refused(gossamer("data", "get", *words), part)
@@ -444,13 +519,22 @@ def test_data_get(words: list[str], part: str, monkeypatch: pytest.MonkeyPatch, 
     [
         (["none.toml"], "there is no spec none.toml"),
         (["none.parquet"], "none.parquet does not exist"),
-        (["a.toml", "--rounds", "0"], "rounds = 0 is not accepted: give a whole number of at least 1"),
+        (
+            ["a.toml", "--rounds", "0"],
+            "rounds = 0 is not accepted: give a whole number of at least 1",
+        ),
         (["a.toml", "--rounds", "many"], "--rounds"),
         (["a.toml", "--set", "network.kind=zoo"], "network.kind = 'zoo'"),
-        (["a.toml", "--save", "none/links.parquet"], "none/links.parquet cannot be written: No such file"),
+        (
+            ["a.toml", "--save", "none/links.parquet"],
+            "none/links.parquet cannot be written: No such file",
+        ),
         (["a.toml", "--picture", "none/net.png"], "cannot write none/net.png: No such file"),
         (["a.toml", "--picture", "net.xyz"], "cannot write net.xyz: Format 'xyz' is not supported"),
-        (["short.parquet", "--rounds", "9"], "rounds = 9 is not accepted: give a whole number of at least 1 and at most 5"),
+        (
+            ["short.parquet", "--rounds", "9"],
+            "rounds = 9 is not accepted: give a whole number of at least 1 and at most 5",
+        ),
     ],
 )
 def test_network_show(words: list[str], part: str) -> None:
@@ -466,28 +550,48 @@ def test_network_show_of_a_folder() -> None:
 
 def test_several_methods_are_not_one_run() -> None:
     Path("a.toml").write_text('[[algorithm]]\nkind = "dpsgd"\n[[algorithm]]\nkind = "swarm"\n')
-    refused(parts=("algorithm = 'D-PSGD, SwarmSGD' is not accepted: give one [algorithm]", "gossamer compare"))
+    refused(
+        parts=(
+            "algorithm = 'D-PSGD, SwarmSGD' is not accepted: give one [algorithm]",
+            "gossamer compare",
+        )
+    )
     refused("--set", "algorithm.local_steps=2", parts=("algorithm[0].local_steps is not a key",))
 
 
 def test_studies_that_differ_in_more_than_the_method() -> None:
     for old, new, part in [
-        ("density = 0.2", "density = 0.3", "network.density = 0.3 is not accepted: give 0.2 as in the first study"),
+        (
+            "density = 0.2",
+            "density = 0.3",
+            "network.density = 0.3 is not accepted: give 0.2 as in the first study",
+        ),
         ("batch = 8", "batch = 9", "batch = 9 is not accepted: give 8"),
-        ('kind = "iid"', 'kind = "one-label"', "split.kind = 'one-label' is not accepted: give 'iid'"),
+        (
+            'kind = "iid"',
+            'kind = "one-label"',
+            "split.kind = 'one-label' is not accepted: give 'iid'",
+        ),
     ]:
         Path("b.toml").write_text(SPEC.replace(old, new))
         refused("b.toml", parts=(part, "fair"), command="compare")
 
 
 def test_no_seeds() -> None:
-    refused("--seeds", "0", parts=("seeds = 0 is not accepted: give a whole number of at least 1",), command="compare")
+    refused(
+        "--seeds",
+        "0",
+        parts=("seeds = 0 is not accepted: give a whole number of at least 1",),
+        command="compare",
+    )
 
 
 def test_new_does_not_write_over_a_file() -> None:
     before = files()
     assert_refused(gossamer("new", "a.toml"), "a.toml exists: give another name")
-    assert_refused(gossamer("new", "none/b.toml"), "cannot write none/b.toml: No such file or directory")
+    assert_refused(
+        gossamer("new", "none/b.toml"), "cannot write none/b.toml: No such file or directory"
+    )
     assert files() == before
 
 
@@ -510,7 +614,11 @@ def test_words_that_the_command_does_not_know(words: list[str], part: str) -> No
 
 def test_a_run_folder_that_exists() -> None:
     finished("--out", "out")
-    refused("--out", "out", parts=("out exists: go on with it by --resume, or give another name by --out",))
+    refused(
+        "--out",
+        "out",
+        parts=("out exists: go on with it by --resume, or give another name by --out",),
+    )
     Path("mine").mkdir()
     finished("--out", "mine", "--set", "rounds=1")  # an empty folder will do
     Path("mine/spec.toml").unlink()
@@ -525,13 +633,23 @@ def test_a_run_folder_that_exists() -> None:
         ("algorithm.p=5", "algorithm.p was 3.0 and is now 5.0"),
         ("rounds=7", "rounds was 6 and is now 7"),
         ("network.kind=ring", "network.kind was 'random' and is now 'ring'"),
-        ("network.faults=[{kind='link-failure',probability=0.1}]", "network.faults was not set and is now"),
+        (
+            "network.faults=[{kind='link-failure',probability=0.1}]",
+            "network.faults was not set and is now",
+        ),
         ("measure.loss_targets=[0.5]", "measure.loss_targets was [] and is now [0.5]"),
     ],
 )
 def test_a_resume_with_a_changed_spec(setting: str, part: str) -> None:
     finished("--out", "out")
-    refused("--out", "out", "--resume", "--set", setting, parts=("cannot go on with out", part, "another --out"))
+    refused(
+        "--out",
+        "out",
+        "--resume",
+        "--set",
+        setting,
+        parts=("cannot go on with out", part, "another --out"),
+    )
 
 
 @pytest.fixture
@@ -540,7 +658,11 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(running, "_CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(running, "_SPARED", 0)
     with monkeypatch.context() as patch:
-        patch.setattr(store.RunFolder, "write_models", lambda *_: (_ for _ in ()).throw(store.DataError("stopped")))
+        patch.setattr(
+            store.RunFolder,
+            "write_models",
+            lambda *_: (_ for _ in ()).throw(store.DataError("stopped")),
+        )
         assert gossamer("run", "a.toml", "-q", "--out", "out").code == 2
     yield Path("out")
     for half_written in Path("out").glob(".*"):
@@ -557,9 +679,21 @@ DAMAGE = [
     ("checkpoint.safetensors", lambda path: path.read_bytes()[:-10], "is not a whole checkpoint"),
     ("checkpoint.safetensors", lambda path: b"", "is not a whole checkpoint"),
     ("checkpoint.safetensors", lambda path: damaged(path, -5), "its checksum does not fit"),
-    ("checkpoint.safetensors", lambda path: safetensors.torch.save({"w": torch.zeros(3)}), "is not a whole checkpoint"),
-    ("metrics.parquet", lambda path: path.read_bytes()[:-10], "metrics.parquet is not a whole Parquet file"),
-    ("metrics.parquet", lambda path: damaged(path, 40), "metrics.parquet is not a whole Parquet file"),
+    (
+        "checkpoint.safetensors",
+        lambda path: safetensors.torch.save({"w": torch.zeros(3)}),
+        "is not a whole checkpoint",
+    ),
+    (
+        "metrics.parquet",
+        lambda path: path.read_bytes()[:-10],
+        "metrics.parquet is not a whole Parquet file",
+    ),
+    (
+        "metrics.parquet",
+        lambda path: damaged(path, 40),
+        "metrics.parquet is not a whole Parquet file",
+    ),
     ("metrics.parquet", lambda path: None, "metrics.parquet is missing"),
     ("spec.toml", lambda path: b"rounds = = 3", "spec.toml is not TOML"),
     ("spec.toml", lambda path: b"", "cannot go on with"),
@@ -590,7 +724,14 @@ def test_a_folder_that_cannot_be_made() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["spec.toml", "metrics.parquet", "checkpoint.safetensors", "models.safetensors", "summary.json"]
+    "name",
+    [
+        "spec.toml",
+        "metrics.parquet",
+        "checkpoint.safetensors",
+        "models.safetensors",
+        "summary.json",
+    ],
 )
 def test_a_disk_that_is_full(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_CHECKPOINT_SECONDS", 0.0)
@@ -607,7 +748,10 @@ def test_a_disk_that_is_full(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 
     with monkeypatch.context() as patch:
         patch.setattr(store, "write_atomically", full)
-        assert_refused(gossamer("run", "a.toml", "-q", "--out", "out"), f"cannot write out/{name}: No space left on device")
+        assert_refused(
+            gossamer("run", "a.toml", "-q", "--out", "out"),
+            f"cannot write out/{name}: No space left on device",
+        )
     assert not list(Path().rglob("*.part"))
     if name == "spec.toml":  # nothing had begun
         assert files().keys() == {"a.toml"}
@@ -615,7 +759,9 @@ def test_a_disk_that_is_full(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     finished("--out", "whole")
     for file in ("out", "whole"):
         assert pq.read_table(f"{file}/metrics.parquet")["round"].to_pylist() == [0, 3, 6]
-    assert Path("out/models.safetensors").read_bytes() == Path("whole/models.safetensors").read_bytes()
+    assert (
+        Path("out/models.safetensors").read_bytes() == Path("whole/models.safetensors").read_bytes()
+    )
 
 
 def test_a_run_that_diverges() -> None:
@@ -626,7 +772,12 @@ def test_a_run_that_diverges() -> None:
     result = gossamer("run", "a.toml", "-q", "--out", "out")
     summary = json.loads(Path("out/summary.json").read_text(), parse_constant=pytest.fail)
     at, device = summary["diverged"]["round"], summary["diverged"]["device"]
-    assert_refused(result, f"device {device} has a value that is not finite after round {at}", "a smaller eta", code=3)
+    assert_refused(
+        result,
+        f"device {device} has a value that is not finite after round {at}",
+        "a smaller eta",
+        code=3,
+    )
     assert summary["finished"] is False
     assert 0 <= device < 10
     rounds = pq.read_table("out/metrics.parquet")["round"].to_pylist()
@@ -650,12 +801,27 @@ def test_a_run_that_diverges_says_which_device() -> None:
         'network = { kind = "random", devices = 10, density = 0.0 }\n'
     )
     setting = arrays(x=x, y=np.ones(40), x_test=x[:8], y_test=np.ones(8))
-    assert_refused(gossamer("run", "a.toml", "-q", "--out", "out", "--set", setting), "device 7 has", code=3)
+    assert_refused(
+        gossamer("run", "a.toml", "-q", "--out", "out", "--set", setting), "device 7 has", code=3
+    )
 
 
 # -- anything ----------------------------------------------------------------------------------------------------------
 
-KEYS = ["rounds", "batch", "seed", "dtype", "name", "data", "split", "model", "network", "algorithm", "measure", "nothing"]
+KEYS = [
+    "rounds",
+    "batch",
+    "seed",
+    "dtype",
+    "name",
+    "data",
+    "split",
+    "model",
+    "network",
+    "algorithm",
+    "measure",
+    "nothing",
+]
 INNER = [
     "",
     ".kind",
@@ -715,10 +881,24 @@ def test_no_setting_gives_a_traceback(key: str, inner: str, word: str) -> None:
     [
         (["run", "a.toml", "--set", "network.densty=0.1"], "did you mean 'density'?", 2),
         (["run", "none.toml"], "there is no spec none.toml", 2),
-        (["network", "show", "a.toml", "--set", "network.density=7"], "network.density = 7 is not accepted", 2),
+        (
+            ["network", "show", "a.toml", "--set", "network.density=7"],
+            "network.density = 7 is not accepted",
+            2,
+        ),
         (["rum"], "no such command 'rum'", 2),
         (
-            ["run", "a.toml", "-q", "--out", "out", "--set", "model.kind=least-squares", "--set", "algorithm.eta=1e6"],
+            [
+                "run",
+                "a.toml",
+                "-q",
+                "--out",
+                "out",
+                "--set",
+                "model.kind=least-squares",
+                "--set",
+                "algorithm.eta=1e6",
+            ],
             "diverged",
             3,
         ),
@@ -735,7 +915,11 @@ def test_the_real_command_and_a_real_limit_of_the_file_system() -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
 
-    assert_refused(real("run", "a.toml", "-q", "--out", "out", preexec_fn=limit), "cannot write out/", "File too large")
+    assert_refused(
+        real("run", "a.toml", "-q", "--out", "out", preexec_fn=limit),
+        "cannot write out/",
+        "File too large",
+    )
     assert files().keys() == {"a.toml", "out", "out/spec.toml"}
     finished("--out", "out", "--resume")
 
@@ -744,5 +928,14 @@ def test_the_real_command_and_a_real_limit_of_the_file_system() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_the_real_command_and_an_output_that_is_full() -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*REAL, "network", "show", "a.toml"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
-    assert (done.returncode, done.stderr) == (2, "gossamer: cannot go on: No space left on device\n")
+        done = subprocess.run(
+            [*REAL, "network", "show", "a.toml"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+        )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "gossamer: cannot go on: No space left on device\n",
+    )

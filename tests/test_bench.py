@@ -18,20 +18,41 @@ from gossamer.cli.bench import facts
 from gossamer.engines import Simulator
 from gossamer.errors import InputError
 from gossamer.study import bench
-from gossamer.study.bench import MODELS, PARTS, POWERS, Bench, Evaluation, Parts, PowerCost, Speed, Threads, advice, gains_from
+from gossamer.study.bench import (
+    MODELS,
+    PARTS,
+    POWERS,
+    Bench,
+    Evaluation,
+    Parts,
+    PowerCost,
+    Speed,
+    Threads,
+    advice,
+    gains_from,
+)
 
 SMALL = (4, 6, 12)
 
 
-def made_up(cores: int = 4, gains: tuple[float, ...] = (0.5, 2.0, 3.0), chosen: tuple[int, ...] = (1, 4, 4)) -> Bench:
+def made_up(
+    cores: int = 4, gains: tuple[float, ...] = (0.5, 2.0, 3.0), chosen: tuple[int, ...] = (1, 4, 4)
+) -> Bench:
     sizes = (10, 100, 1000)
     return Bench(
         cores=cores,
         busy=None,
-        speeds=tuple(Speed(m, model, p, 1, m * p / 1000, 5) for m in sizes for model in MODELS for p in POWERS),
+        speeds=tuple(
+            Speed(m, model, p, 1, m * p / 1000, 5)
+            for m in sizes
+            for model in MODELS
+            for p in POWERS
+        ),
         power_costs=tuple(PowerCost(m, model, 15.0) for m in sizes for model in MODELS),
         parts=tuple(Parts(100, p, dict.fromkeys(PARTS, 0.001 * p)) for p in POWERS),
-        threads=tuple(Threads(m, k, gain) for m, k, gain in zip(sizes, chosen, gains, strict=True)) if cores > 1 else (),
+        threads=tuple(Threads(m, k, gain) for m, k, gain in zip(sizes, chosen, gains, strict=True))
+        if cores > 1
+        else (),
         float64=2.0,
         evaluations=(Evaluation(100, 10_000, 8.0), Evaluation(100, 1000, 0.9)),
     )
@@ -52,8 +73,18 @@ def test_threads_are_left_alone_where_the_choice_is_right() -> None:
 @pytest.mark.parametrize(
     ("gains", "chosen", "values", "part"),
     [
-        ((0.5, 0.5, 3.0), (1, 4, 4), [1], "At 100 devices set threads = 1: one thread is 2.0 times as fast as the 4 that"),
-        ((1.5, 2.0, 3.0), (1, 4, 4), [4], "At 10 devices set threads = 4: 4 threads are 1.5 times as fast as the one that"),
+        (
+            (0.5, 0.5, 3.0),
+            (1, 4, 4),
+            [1],
+            "At 100 devices set threads = 1: one thread is 2.0 times as fast as the 4 that",
+        ),
+        (
+            (1.5, 2.0, 3.0),
+            (1, 4, 4),
+            [4],
+            "At 10 devices set threads = 4: 4 threads are 1.5 times as fast as the one that",
+        ),
         ((1.5, 2.0, 0.5), (1, 4, 4), [4, 1], "At 1000 devices set threads = 1"),
         ((0.9, 1.0, 1.01), (1, 4, 4), [1], "4 threads gain nothing over one here"),
     ],
@@ -72,7 +103,13 @@ def test_one_core_has_nothing_to_choose() -> None:
 
 @pytest.mark.parametrize(
     ("gains", "first"),
-    [((0.5, 2.0, 3.0), 100), ((2.0, 2.0, 2.0), 10), ((2.0, 0.9, 2.0), 1000), ((2.0, 2.0, 1.0), None), ((1.0, 1.0, 1.0), None)],
+    [
+        ((0.5, 2.0, 3.0), 100),
+        ((2.0, 2.0, 2.0), 10),
+        ((2.0, 0.9, 2.0), 1000),
+        ((2.0, 2.0, 1.0), None),
+        ((1.0, 1.0, 1.0), None),
+    ],
 )
 def test_from_which_size_threads_gain(gains: tuple[float, ...], first: int | None) -> None:
     rows = made_up(gains=gains).threads
@@ -98,7 +135,10 @@ def test_measuring_costs_below_a_tenth_from_there_on_and_not_before(rounds: floa
 def test_measuring() -> None:
     assert told(made_up(), "measure.every")[0][0] == 73
     assert told(made_up(), "measure.test") == [
-        (1000, "With measure.test = 1000 it takes as long as 0.9 rounds: below 10 % from measure.every = 9 on.")
+        (
+            1000,
+            "With measure.test = 1000 it takes as long as 0.9 rounds: below 10 % from measure.every = 9 on.",
+        )
     ]
 
 
@@ -115,21 +155,35 @@ def check(document: dict[str, Any], sizes: tuple[int, ...]) -> None:
         assert row["blocks"] >= 1
         assert row["threads"] in (1, document["cores"])
         assert math.isclose(row["rounds_per_second"] * row["seconds"], 1)
-        assert math.isclose(row["device_steps_per_second"], row["devices"] * row["rounds_per_second"])
+        assert math.isclose(
+            row["device_steps_per_second"], row["devices"] * row["rounds_per_second"]
+        )
     assert [(row["devices"], row["model"]) for row in document["power_costs"]] == [
         (m, model) for m in sizes for model in MODELS
     ]
-    assert [(row["devices"], row["p"]) for row in document["parts"]] == [(sizes[1], p) for p in POWERS]
+    assert [(row["devices"], row["p"]) for row in document["parts"]] == [
+        (sizes[1], p) for p in POWERS
+    ]
     for row in document["parts"]:
         assert list(row["seconds"]) == list(row["shares"]) == list(PARTS)
         assert min(row["seconds"].values()) > 0
         assert math.isclose(sum(row["shares"].values()), 1)
     assert [row["devices"] for row in document["threads"]] == (list(sizes) if several else [])
-    ratios = [row["ratio"] for row in document["power_costs"]] + [row["gain"] for row in document["threads"]]
+    ratios = [row["ratio"] for row in document["power_costs"]] + [
+        row["gain"] for row in document["threads"]
+    ]
     ratios += [row["rounds"] for row in document["evaluations"]] + [document["float64"]]
     assert all(0 < ratio < math.inf for ratio in ratios)
-    assert {one["key"] for one in document["advice"]} == {"threads", "dtype", "measure.every", "measure.test"}
-    every, test = (next(one for one in document["advice"] if one["key"] == key) for key in ("measure.every", "measure.test"))
+    assert {one["key"] for one in document["advice"]} == {
+        "threads",
+        "dtype",
+        "measure.every",
+        "measure.test",
+    }
+    every, test = (
+        next(one for one in document["advice"] if one["key"] == key)
+        for key in ("measure.every", "measure.test")
+    )
     assert every["value"] == document["evaluations"][0]["every"]
     assert test["value"] == document["evaluations"][1]["test"]
 
@@ -212,7 +266,15 @@ def test_what_is_printed_fits_a_terminal(small: None) -> None:
     result = done("-q")
     assert result.err == ""
     assert max(map(len, result.out.splitlines())) <= 80
-    for part in (*PARTS, *MODELS, "p = 15", "float64 against float32", "measure.every =", "dtype =", "threads"):
+    for part in (
+        *PARTS,
+        *MODELS,
+        "p = 15",
+        "float64 against float32",
+        "measure.every =",
+        "dtype =",
+        "threads",
+    ):
         assert part in result.out
     assert "bench 100%" in done().err
 
@@ -241,7 +303,9 @@ def test_the_real_command() -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_ends_it_cleanly() -> None:
-    process = subprocess.Popen([*REAL, "bench", "--seconds", "600", "-q"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*REAL, "bench", "--seconds", "600", "-q"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     try:
         time.sleep(5)
         process.send_signal(signal.SIGINT)

@@ -43,7 +43,9 @@ preset = "robust"
 p = 3
 eta = 0.05
 """
-SEVERAL = SPEC.replace("[algorithm]", "[[algorithm]]") + '[[algorithm]]\nkind = "dpsgd"\neta = 0.05\n'
+SEVERAL = (
+    SPEC.replace("[algorithm]", "[[algorithm]]") + '[[algorithm]]\nkind = "dpsgd"\neta = 0.05\n'
+)
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -78,7 +80,16 @@ def test_run_without_a_spec_is_the_demo_with_its_first_method() -> None:
 
 
 def test_run_a_spec_with_changes() -> None:
-    words = ["--set", "algorithm.p=15", "--set", "network.density=0.1", "--seed", "3", "--out", "runs/deep/a"]
+    words = [
+        "--set",
+        "algorithm.p=15",
+        "--set",
+        "network.density=0.1",
+        "--seed",
+        "3",
+        "--out",
+        "runs/deep/a",
+    ]
     out = done("run", "a.toml", "-q", *words)
     assert "a: 10 devices, 12 rounds" in out
     assert "WPM p=15" in out
@@ -102,7 +113,9 @@ def test_run_says_what_it_measured() -> None:
 
 
 def test_run_without_accuracy_says_nothing_of_it() -> None:
-    Path("a.toml").write_text('rounds = 5\ndata = "least-squares"\nmeasure = { loss_targets = [50.0] }\n')
+    Path("a.toml").write_text(
+        'rounds = 5\ndata = "least-squares"\nmeasure = { loss_targets = [50.0] }\n'
+    )
     out = done("run", "a.toml", "-q")
     assert "accuracy" not in out
     assert "%" not in out.split("measuring")[0].rsplit("\n", 1)[0]
@@ -118,7 +131,9 @@ def test_a_second_run_is_refused_and_a_resume_reads_it() -> None:
 def test_a_run_folders_spec_is_a_spec() -> None:
     done("run", "a.toml", "-q", "--out", "one")
     done("run", "one/spec.toml", "-q", "--out", "two")
-    assert Path("one/models.safetensors").read_bytes() == Path("two/models.safetensors").read_bytes()
+    assert (
+        Path("one/models.safetensors").read_bytes() == Path("two/models.safetensors").read_bytes()
+    )
 
 
 # -- compare -----------------------------------------------------------------------------------------------------------
@@ -140,10 +155,19 @@ def test_compare_one_file_with_several_methods() -> None:
     assert rows(out).keys() == {"WPM p=3", "D-PSGD"}
     assert "runs: runs/b   curves: runs/b/curves.png" in out
     assert Path("runs/b/curves.png").read_bytes().startswith(b"\x89PNG")
-    assert {path.name for path in Path("runs/b").iterdir()} == {"wpm-p-3-seed0", "d-psgd-seed0", "curves.png"}
+    assert {path.name for path in Path("runs/b").iterdir()} == {
+        "wpm-p-3-seed0",
+        "d-psgd-seed0",
+        "curves.png",
+    }
     # The same links, batches and start: at round 0 nothing differs, and as much was sent by both.
-    tables = [pq.read_table(f"runs/b/{name}-seed0/metrics.parquet").to_pylist() for name in ("wpm-p-3", "d-psgd")]
-    assert [{**row, "power_distance": 0} for row in tables[0][:1]] == [{**row, "power_distance": 0} for row in tables[1][:1]]
+    tables = [
+        pq.read_table(f"runs/b/{name}-seed0/metrics.parquet").to_pylist()
+        for name in ("wpm-p-3", "d-psgd")
+    ]
+    assert [{**row, "power_distance": 0} for row in tables[0][:1]] == [
+        {**row, "power_distance": 0} for row in tables[1][:1]
+    ]
     assert tables[0][-1]["bytes"] == tables[1][-1]["bytes"]
     assert tables[0][-1]["loss"] != tables[1][-1]["loss"]
 
@@ -157,7 +181,10 @@ def test_compare_two_files() -> None:
 
 def test_compare_the_same_method_twice_tells_them_apart() -> None:
     Path("b.toml").write_text(SPEC.replace("eta = 0.05", "eta = 0.01"))
-    assert rows(done("compare", "a.toml", "b.toml", "-q")).keys() == {"WPM p=3 (eta=0.05)", "WPM p=3 (eta=0.01)"}
+    assert rows(done("compare", "a.toml", "b.toml", "-q")).keys() == {
+        "WPM p=3 (eta=0.05)",
+        "WPM p=3 (eta=0.01)",
+    }
 
 
 @pytest.mark.slow
@@ -167,7 +194,9 @@ def test_compare_over_seeds_and_again() -> None:
     assert "3 seeds" in out
     assert all(row.count("±") >= 3 for row in rows(out).values())
     summaries = sorted(Path("runs/b").glob("*/summary.json"))
-    assert [path.parent.name for path in summaries] == [f"{m}-seed{s}" for m in ("d-psgd", "wpm-p-3") for s in (4, 5, 6)]
+    assert [path.parent.name for path in summaries] == [
+        f"{m}-seed{s}" for m in ("d-psgd", "wpm-p-3") for s in (4, 5, 6)
+    ]
     accuracies = [json.loads(path.read_text())["accuracy"] for path in summaries[3:]]
     assert len(set(accuracies)) > 1
     assert f"{100 * sum(accuracies) / 3:.2f} ±" in rows(out)["WPM p=3"]
@@ -180,23 +209,30 @@ def test_compare_over_seeds_and_again() -> None:
     assert again.err.count("done before") == 6
     more = gossamer("compare", "b.toml", "-q", "--seeds", "4", "--seed", "4")
     assert "4 seeds" in more.out
-    assert [path.stat().st_mtime_ns for path in summaries] == times  # what was there was not run again
+    assert [
+        path.stat().st_mtime_ns for path in summaries
+    ] == times  # what was there was not run again
 
 
 @pytest.mark.slow
-def test_compare_that_is_stopped_goes_on_by_the_same_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_that_is_stopped_goes_on_by_the_same_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     running = importlib.import_module("gossamer.study.run")
     Path("b.toml").write_text(SEVERAL)
     asked = iter(range(20))
     with monkeypatch.context() as patch:  # as if Ctrl-C had come in the middle of the second method
-        patch.setattr(running, "_stop_on_signal", lambda: nullcontext(lambda: next(asked, None) is None))
+        patch.setattr(
+            running, "_stop_on_signal", lambda: nullcontext(lambda: next(asked, None) is None)
+        )
         stopped = gossamer("compare", "b.toml", "-q")
     kept = r"D-PSGD, seed 0: stopped after round \d+ of 12; runs/b/d-psgd-seed0 is kept and the same command goes on"
     assert re.search(kept, stopped.err)
     assert_refused(stopped, code=130)
     first = Path("runs/b/wpm-p-3-seed0/summary.json").stat().st_mtime_ns
     assert (
-        done("compare", "b.toml", "-q").split("runs:")[0] == done("compare", "b.toml", "-q", "--out", "whole").split("runs:")[0]
+        done("compare", "b.toml", "-q").split("runs:")[0]
+        == done("compare", "b.toml", "-q", "--out", "whole").split("runs:")[0]
     )
     assert Path("runs/b/wpm-p-3-seed0/summary.json").stat().st_mtime_ns == first
 
@@ -205,12 +241,18 @@ def test_compare_refuses_what_another_spec_left_in_the_folder() -> None:
     done("compare", "a.toml", "-q")
     before = files("runs")
     result = gossamer("compare", "a.toml", "-q", "--set", "algorithm.eta=0.1")
-    assert_refused(result, "cannot go on with runs/a/wpm-p-3-seed0: algorithm.eta was 0.05 and is now 0.1", "--out")
+    assert_refused(
+        result,
+        "cannot go on with runs/a/wpm-p-3-seed0: algorithm.eta was 0.05 and is now 0.1",
+        "--out",
+    )
     assert files("runs") == before
 
 
 @pytest.mark.slow
-def test_compare_without_a_spec_is_the_demo_and_says_what_to_try_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_without_a_spec_is_the_demo_and_says_what_to_try_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Every command that it suggests works, right after it."""
     out = done("compare", "-q", "--set", "rounds=3")
     assert rows(out).keys() == {"WPM p=15", "WPM p=3", "WPM p=1", "SwarmSGD"}
@@ -245,8 +287,25 @@ NETWORKS = {
 def test_network_show(name: str) -> None:
     Path("log.txt").write_text("0 0 1\n1 1 2\n2 2 0\n")
     Path("fixes.csv").write_text("0,0,0.0,0.0\n9,0,1.0,1.0\n0,1,0.5,0.5\n9,1,9.0,9.0\n")
-    out = done("network", "show", "a.toml", "--set", f"network={NETWORKS[name]}", "--rounds", "8", "--picture", "net.png")
-    for fact in ("density", "links a round", "neighbours", "smallest B (Assumption 1)", "spectral gap", "8 rounds"):
+    out = done(
+        "network",
+        "show",
+        "a.toml",
+        "--set",
+        f"network={NETWORKS[name]}",
+        "--rounds",
+        "8",
+        "--picture",
+        "net.png",
+    )
+    for fact in (
+        "density",
+        "links a round",
+        "neighbours",
+        "smallest B (Assumption 1)",
+        "spectral gap",
+        "8 rounds",
+    ):
         assert fact in out
     assert Path("net.png").read_bytes().startswith(b"\x89PNG")
 
@@ -265,13 +324,21 @@ def test_network_show_says_the_truth() -> None:
 @pytest.mark.slow
 def test_saved_links_are_the_network_bit_for_bit() -> None:
     Path("a.toml").write_text(
-        SPEC.replace("[measure]", '[[network.faults]]\nkind = "churn"\nleave = 0.2\ncome_back = 0.3\n[measure]')
+        SPEC.replace(
+            "[measure]",
+            '[[network.faults]]\nkind = "churn"\nleave = 0.2\ncome_back = 0.3\n[measure]',
+        )
     )
     out = done("network", "show", "a.toml", "--save", "deep.parquet")
     assert 'kind = "file", path = "deep.parquet"' in out
     done("run", "a.toml", "-q", "--out", "drawn")
-    done("run", "a.toml", "-q", "--out", "read", "--set", "network={kind='file',path='deep.parquet'}")
-    assert Path("drawn/models.safetensors").read_bytes() == Path("read/models.safetensors").read_bytes()
+    done(
+        "run", "a.toml", "-q", "--out", "read", "--set", "network={kind='file',path='deep.parquet'}"
+    )
+    assert (
+        Path("drawn/models.safetensors").read_bytes()
+        == Path("read/models.safetensors").read_bytes()
+    )
     assert pq.read_table("drawn/metrics.parquet").equals(pq.read_table("read/metrics.parquet"))
     # The file itself can be shown, and says the same of the same rounds.
     shown = done("network", "show", "deep.parquet")
@@ -289,9 +356,14 @@ def small_mnist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, by
     packed = {f"{name}.gz": gzip.compress(content) for name, content in contents.items()}
 
     def stamps(given: dict[str, bytes]) -> dict[str, download.Stamp]:
-        return {name: download.Stamp(len(c), f"sha256:{hashlib.sha256(c).hexdigest()}") for name, c in given.items()}
+        return {
+            name: download.Stamp(len(c), f"sha256:{hashlib.sha256(c).hexdigest()}")
+            for name, c in given.items()
+        }
 
-    original = download.Original(stamps(contents), stamps(packed), ("mnist",), ("https://mirror.invalid/",))
+    original = download.Original(
+        stamps(contents), stamps(packed), ("mnist",), ("https://mirror.invalid/",)
+    )
     monkeypatch.setitem(download.ORIGINALS, "mnist", original)
     monkeypatch.setenv("GOSSAMER_DATA", str(tmp_path / "cache"))
     return contents | packed
@@ -303,12 +375,19 @@ def test_data_get_from_a_folder(small_mnist: dict[str, bytes], end: str) -> None
     for name in ("train", "test"):
         Path(f"mine/{name}{end}").write_bytes(small_mnist[name + end])
     for _ in range(2):
-        assert done("data", "get", "mnist", "--from", "mine") == f"mnist is in {Path.cwd()}/cache/mnist\n"
+        assert (
+            done("data", "get", "mnist", "--from", "mine")
+            == f"mnist is in {Path.cwd()}/cache/mnist\n"
+        )
     assert Path("cache/mnist/train").read_bytes() == small_mnist["train"]
 
 
-def test_data_get_shows_what_it_downloads(small_mnist: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(name: str, file: str, folder: Path, progress: Callable[[str, int, int], None]) -> None:
+def test_data_get_shows_what_it_downloads(
+    small_mnist: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(
+        name: str, file: str, folder: Path, progress: Callable[[str, int, int], None]
+    ) -> None:
         (folder / file).write_bytes(small_mnist[file])
         for part in (0, 1, 2):
             progress(file, part * len(small_mnist[file]) // 2, len(small_mnist[file]))
@@ -328,9 +407,20 @@ def test_data_get_shows_what_it_downloads(small_mnist: dict[str, bytes], monkeyp
 def test_new_then_run_and_compare_what_it_wrote() -> None:
     assert done("new", "fleet.toml") == "fleet.toml is written; `gossamer run fleet.toml` runs it\n"
     assert Path("fleet.toml").read_text() == TEMPLATE
-    settings = ("--set", "algorithm.p=5", "--set", "network.density=0.1", "--seed", "3", "--out", "runs/a")
+    settings = (
+        "--set",
+        "algorithm.p=5",
+        "--set",
+        "network.density=0.1",
+        "--seed",
+        "3",
+        "--out",
+        "runs/a",
+    )
     assert rows(done("run", "fleet.toml", *settings, "-q")).keys() == {"WPM p=5"}
-    Path("fleet.toml").write_text(re.sub(r"(?m)^# (?=(\[\[algorithm|kind = .dpsgd|eta = 0.1))", "", TEMPLATE))
+    Path("fleet.toml").write_text(
+        re.sub(r"(?m)^# (?=(\[\[algorithm|kind = .dpsgd|eta = 0.1))", "", TEMPLATE)
+    )
     assert rows(done("compare", "fleet.toml", "-q")).keys() == {"WPM p=15", "D-PSGD"}
     assert "fleet: 10 devices, 200 rounds" in done("network", "show", "fleet.toml")
 
@@ -343,7 +433,12 @@ def test_every_kind_in_the_comments_of_the_template_is_one(section: str) -> None
     start = TEMPLATE.index("[[network.faults]]" if section == "faults" else f"[{section}]")
     block = re.split(r"\n\n", TEMPLATE[start:])[0]
     comments = [line.split("# ", 1)[1] for line in block.splitlines() if "# " in line]
-    listed = [part for comment in comments if "|" in comment for part in comment.split("# ")[-1].split("|")]
+    listed = [
+        part
+        for comment in comments
+        if "|" in comment
+        for part in comment.split("# ")[-1].split("|")
+    ]
     listed += [comment.split("  ")[0] for comment in comments if comment.startswith("arrays")]
     named = {}
     for part in listed:
@@ -362,9 +457,13 @@ def test_every_kind_in_the_comments_of_the_template_is_one(section: str) -> None
 
 def test_what_the_template_has_in_comments_works() -> None:
     """Every commented-out key, uncommented."""
-    text = re.sub(r"(?m)^# (?=(dtype|threads|\[\[network|kind = .gilb|fail|recover|step))", "", TEMPLATE)
+    text = re.sub(
+        r"(?m)^# (?=(dtype|threads|\[\[network|kind = .gilb|fail|recover|step))", "", TEMPLATE
+    )
     assert text.count("[[network.faults]]") == 1
-    text = text.replace("# [[network.faults]]", "[[network.faults]]").replace("rounds = 200", "rounds = 2", 1)
+    text = text.replace("# [[network.faults]]", "[[network.faults]]").replace(
+        "rounds = 200", "rounds = 2", 1
+    )
     text = re.sub(r"(?m)^(p|eta) = \S+ +# or (?=\1 = \{)", "", text)
     Path("fleet.toml").write_text(text)
     table = tomllib.loads(text)
@@ -382,7 +481,17 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [[], ["run"], ["compare"], ["new"], ["network"], ["network", "show"], ["data"], ["data", "get"]]
+    "words",
+    [
+        [],
+        ["run"],
+        ["compare"],
+        ["new"],
+        ["network"],
+        ["network", "show"],
+        ["data"],
+        ["data", "get"],
+    ],
 )
 @pytest.mark.parametrize("option", ["--help", "-h"])
 def test_help(words: list[str], option: str) -> None:
@@ -444,11 +553,20 @@ def test_help_is_light() -> None:
         "print('loaded:', sorted(heavy & set(sys.modules)))"
     )
     for words in (["--help"], ["run", "--help"], ["--version"]):
-        result = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=60)
+        result = subprocess.run(
+            [sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=60
+        )
         # typer itself brings pydantic in some of its versions
-        assert result.stdout.splitlines()[-1] in ("loaded: []", "loaded: ['pydantic_core']"), result.stdout + result.stderr
+        assert result.stdout.splitlines()[-1] in ("loaded: []", "loaded: ['pydantic_core']"), (
+            result.stdout + result.stderr
+        )
     light = "import sys, gossamer; print(sorted({'torch', 'numpy'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", light], capture_output=True, text=True, timeout=60).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", light], capture_output=True, text=True, timeout=60
+        ).stdout
+        == "[]\n"
+    )
 
 
 @pytest.mark.slow
@@ -456,7 +574,10 @@ def test_the_real_command() -> None:
     assert real("--version").out == f"gossamer {gs.__version__}\n"
     script = Path(sys.executable).with_name("gossamer")
     if script.exists():  # where the package is installed
-        assert subprocess.run([script, "--version"], capture_output=True, text=True, timeout=60).stdout == real("--version").out
+        assert (
+            subprocess.run([script, "--version"], capture_output=True, text=True, timeout=60).stdout
+            == real("--version").out
+        )
     result = real("run", "a.toml")
     assert result.code == 0
     assert not ANSI.search(result.out + result.err)
@@ -472,10 +593,16 @@ def in_a_terminal(*words: str, columns: int = 80, **env: str) -> str:
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     kept = {
-        k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE", "CI")
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE", "CI")
     }
     process = subprocess.Popen(
-        [*REAL, *words], stdin=inner, stdout=inner, stderr=inner, env={**kept, "TERM": "xterm-256color", **env}
+        [*REAL, *words],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env={**kept, "TERM": "xterm-256color", **env},
     )
     os.close(inner)
     written = b""

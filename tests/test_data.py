@@ -45,7 +45,12 @@ def stamp(content: bytes) -> Stamp:
 
 
 def idx(array: np.ndarray) -> bytes:
-    return b"\0\0\x08" + bytes([array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape) + array.tobytes()
+    return (
+        b"\0\0\x08"
+        + bytes([array.ndim])
+        + struct.pack(f">{array.ndim}I", *array.shape)
+        + array.tobytes()
+    )
 
 
 def tiny_idx() -> dict[str, bytes]:
@@ -62,7 +67,9 @@ def tiny_idx() -> dict[str, bytes]:
 def tiny_cifar() -> dict[str, bytes]:
     def batch(number: int) -> bytes:
         pixels = (np.arange(2 * 3072) * (number + 1) % 256).astype(np.uint8).reshape(2, 3072)
-        return np.concatenate([np.array([[number], [9 - number]], dtype=np.uint8), pixels], axis=1).tobytes()
+        return np.concatenate(
+            [np.array([[number], [9 - number]], dtype=np.uint8), pixels], axis=1
+        ).tobytes()
 
     return {file: batch(number) for number, file in enumerate(ORIGINALS["cifar10"].files)}
 
@@ -80,7 +87,9 @@ def tar_of(files: dict[str, bytes]) -> bytes:
 class Tiny:
     """The files of a tiny data set, packed and unpacked, and the folder that the cache keeps it in."""
 
-    def __init__(self, name: str, files: dict[str, bytes], packed: dict[str, bytes], cache: Path) -> None:
+    def __init__(
+        self, name: str, files: dict[str, bytes], packed: dict[str, bytes], cache: Path
+    ) -> None:
         self.name, self.files, self.packed, self.cache = name, files, packed, cache
         self.folder = cache / ORIGINALS[name].folders[0]
 
@@ -104,7 +113,11 @@ def tiny(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     name = getattr(request, "param", "mnist")
     files = tiny_cifar() if name == "cifar10" else tiny_idx()
     if name == "cifar10":
-        packed = {"cifar-10-binary.tar.gz": tar_of({f"cifar-10-batches-bin/{f}": c for f, c in files.items()})}
+        packed = {
+            "cifar-10-binary.tar.gz": tar_of(
+                {f"cifar-10-batches-bin/{f}": c for f, c in files.items()}
+            )
+        }
     else:
         packed = {f"{file}.gz": gzip.compress(content) for file, content in files.items()}
     if name == "fashion-mnist":
@@ -122,16 +135,22 @@ EACH = pytest.mark.parametrize("tiny", ["mnist", "fashion-mnist", "cifar10"], in
 @EACH
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("place", range(3))
-def test_a_folder_loads_raw_or_packed_and_under_its_usual_names(tiny: Tiny, tmp_path: Path, packed: bool, place: int):
+def test_a_folder_loads_raw_or_packed_and_under_its_usual_names(
+    tiny: Tiny, tmp_path: Path, packed: bool, place: int
+):
     folders = (".", *ORIGINALS[tiny.name].folders)
     tiny.write(tmp_path / "mine" / folders[place], packed)
     data = DOWNLOADABLE[tiny.name](tmp_path / "mine").load()
     if tiny.name == "cifar10":
-        raw = np.concatenate([np.frombuffer(c, dtype=np.uint8).reshape(2, 3073) for c in tiny.files.values()])
+        raw = np.concatenate(
+            [np.frombuffer(c, dtype=np.uint8).reshape(2, 3073) for c in tiny.files.values()]
+        )
         assert data.y.tolist() == raw[:10, 0].tolist()
         assert data.y_test.tolist() == raw[10:, 0].tolist()
         assert data.x.shape == (10, 3, 32, 32)
-        blue = (raw[7, 1 + 2048 + 32 * 4 + 5] / 255 - 0.4465) / 0.2616  # sample 7, colour 2, row 4, column 5
+        blue = (
+            raw[7, 1 + 2048 + 32 * 4 + 5] / 255 - 0.4465
+        ) / 0.2616  # sample 7, colour 2, row 4, column 5
         assert data.x[7, 2, 4, 5].item() == pytest.approx(blue, abs=1e-6)
     else:
         mean, std = (0.1307, 0.3081) if tiny.name == "mnist" else (0.2860, 0.3530)
@@ -145,13 +164,17 @@ def test_a_folder_loads_raw_or_packed_and_under_its_usual_names(tiny: Tiny, tmp_
 
 @EACH
 @pytest.mark.parametrize("packed", [False, True])
-def test_get_takes_files_from_a_folder_and_keeps_them_whole(tiny: Tiny, tmp_path: Path, packed: bool):
+def test_get_takes_files_from_a_folder_and_keeps_them_whole(
+    tiny: Tiny, tmp_path: Path, packed: bool
+):
     source = tiny.write(tmp_path / "source", packed)
     assert download.get(tiny.name, source_dir=source) == tiny.folder
     assert {p.name: p.read_bytes() for p in tiny.folder.iterdir()} == tiny.files
     assert DOWNLOADABLE[tiny.name]().load().samples > 0
     times = [p.stat().st_mtime_ns for p in sorted(tiny.folder.iterdir())]
-    download.get(tiny.name, source_dir=tmp_path / "nowhere")  # whole already: nothing is asked of the source
+    download.get(
+        tiny.name, source_dir=tmp_path / "nowhere"
+    )  # whole already: nothing is asked of the source
     assert [p.stat().st_mtime_ns for p in sorted(tiny.folder.iterdir())] == times
 
 
@@ -177,12 +200,16 @@ def test_a_missing_file_is_named_with_the_command_that_brings_it(tiny: Tiny):
 
 @EACH
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_truncated_file_is_named_with_its_size_and_the_one_expected(tiny: Tiny, tmp_path: Path, packed: bool):
+def test_a_truncated_file_is_named_with_its_size_and_the_one_expected(
+    tiny: Tiny, tmp_path: Path, packed: bool
+):
     folder = tiny.write(tmp_path / "mine", packed)
     file, content = next(iter((tiny.packed if packed else tiny.files).items()))
     (folder / file).write_bytes(content[:-1])
     sizes = rf"it has {len(content) - 1:,} bytes, expected is {len(content):,} bytes"
-    with pytest.raises(DataError, match=rf"{tiny.name}: .*{file} is truncated or not the original: {sizes}"):
+    with pytest.raises(
+        DataError, match=rf"{tiny.name}: .*{file} is truncated or not the original: {sizes}"
+    ):
         DOWNLOADABLE[tiny.name](folder).load()
     with pytest.raises(DataError, match=rf"{file} is truncated"):
         download.get(tiny.name, source_dir=folder)
@@ -194,7 +221,9 @@ def test_a_changed_byte_is_found_by_the_hash(tiny: Tiny, tmp_path: Path, packed:
     folder = tiny.write(tmp_path / "mine", packed)
     file, content = list((tiny.packed if packed else tiny.files).items())[-1]
     (folder / file).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(DataError, match=rf"{file} .*it has sha256:\w{{64}}, expected is {stamp(content).hash}"):
+    with pytest.raises(
+        DataError, match=rf"{file} .*it has sha256:\w{{64}}, expected is {stamp(content).hash}"
+    ):
         DOWNLOADABLE[tiny.name](folder).load()
     with pytest.raises(DataError, match=file):
         download.get(tiny.name, source_dir=folder)
@@ -210,8 +239,13 @@ def test_a_file_that_changes_after_it_was_verified_is_verified_again(tiny: Tiny)
         Mnist().load()
 
 
-@pytest.mark.parametrize("content", [b"", b"\0\0\x08", b"\0\0\x08\x03\0\0\0\x01", b"\0\0\x0d\x01\0\0\0\x01a", b"\0\0\x08\0a"])
-def test_a_file_that_is_not_idx_is_refused_even_if_its_hash_is_right(tiny: Tiny, monkeypatch, content: bytes):
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\0\0\x08", b"\0\0\x08\x03\0\0\0\x01", b"\0\0\x0d\x01\0\0\0\x01a", b"\0\0\x08\0a"],
+)
+def test_a_file_that_is_not_idx_is_refused_even_if_its_hash_is_right(
+    tiny: Tiny, monkeypatch, content: bytes
+):
     tiny.files["train-images-idx3-ubyte"] = content
     monkeypatch.setitem(ORIGINALS, "mnist", tiny.original())
     tiny.write(tiny.folder)
@@ -230,7 +264,9 @@ def test_a_batch_with_a_part_of_a_record_is_refused(tiny: Tiny, monkeypatch):
 @pytest.mark.parametrize("tiny", ["cifar10"], indirect=True)
 def test_a_tar_is_read_only_for_the_files_it_should_hold(tiny: Tiny, tmp_path: Path, monkeypatch):
     evil = {"../../outside.bin": b"x", "/tmp/data_batch_9.bin": b"x"}
-    tiny.packed = {"cifar-10-binary.tar.gz": tar_of(evil | {f"../../{f}": c for f, c in tiny.files.items()})}
+    tiny.packed = {
+        "cifar-10-binary.tar.gz": tar_of(evil | {f"../../{f}": c for f, c in tiny.files.items()})
+    }
     monkeypatch.setitem(ORIGINALS, "cifar10", tiny.original())
     download.get("cifar10", source_dir=tiny.write(tmp_path / "a" / "b" / "source", packed=True))
     assert {p.name for p in tiny.folder.iterdir()} == set(tiny.files)
@@ -255,7 +291,9 @@ def test_a_tar_is_read_only_for_the_files_it_should_hold(tiny: Tiny, tmp_path: P
 )
 def test_a_wrong_tar_is_refused(tiny: Tiny, tmp_path: Path, monkeypatch, damage, said: str):
     tiny.packed = {"cifar-10-binary.tar.gz": damage(tiny.files)}
-    monkeypatch.setitem(ORIGINALS, "cifar10", tiny.original())  # the hash is right, what is inside is not
+    monkeypatch.setitem(
+        ORIGINALS, "cifar10", tiny.original()
+    )  # the hash is right, what is inside is not
     with pytest.raises(DataError, match=said):
         download.get("cifar10", source_dir=tiny.write(tmp_path / "source", packed=True))
 
@@ -263,7 +301,9 @@ def test_a_wrong_tar_is_refused(tiny: Tiny, tmp_path: Path, monkeypatch, damage,
 def test_a_gz_that_holds_something_else_is_refused(tiny: Tiny, tmp_path: Path, monkeypatch):
     tiny.packed["train-images-idx3-ubyte.gz"] = gzip.compress(bytes(10**6))
     monkeypatch.setitem(ORIGINALS, "mnist", tiny.original())
-    with pytest.raises(DataError, match=r"train-images-idx3-ubyte in .* truncated or not the original"):
+    with pytest.raises(
+        DataError, match=r"train-images-idx3-ubyte in .* truncated or not the original"
+    ):
         download.get("mnist", source_dir=tiny.write(tmp_path / "source", packed=True))
 
 
@@ -284,7 +324,9 @@ def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
         def log_message(self, *args: object) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(root))) as httpd:
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), partial(Quiet, directory=str(root))
+    ) as httpd:
         thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield f"http://127.0.0.1:{httpd.server_address[1]}/", root
@@ -299,7 +341,9 @@ def test_get_downloads_with_progress_from_the_mirror_that_works(tiny: Tiny, serv
     mirrors = ("http://127.0.0.1:9/", url + "nothing-here/", url)
     monkeypatch.setitem(ORIGINALS, tiny.name, replace(tiny.original(), mirrors=mirrors))
     seen: dict[str, tuple[int, int]] = {}
-    folder = download.get(tiny.name, progress=lambda file, done, size: seen.update({file: (done, size)}))
+    folder = download.get(
+        tiny.name, progress=lambda file, done, size: seen.update({file: (done, size)})
+    )
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == tiny.files
     assert seen == {file: (len(content), len(content)) for file, content in tiny.packed.items()}
     assert [p.name for p in tiny.cache.iterdir()] == [folder.name]  # nothing left of the download
@@ -310,13 +354,17 @@ def test_a_mirror_with_another_file_is_not_believed(tiny: Tiny, server, monkeypa
     tiny.write(root, packed=True)
     (root / "train-images-idx3-ubyte.gz").write_bytes(b"something else")
     monkeypatch.setitem(ORIGINALS, "mnist", replace(tiny.original(), mirrors=(url, url + "none/")))
-    with pytest.raises(DataError, match=r"no mirror gave train-images.*gave another file.*HTTP 404.*--from DIR"):
+    with pytest.raises(
+        DataError, match=r"no mirror gave train-images.*gave another file.*HTTP 404.*--from DIR"
+    ):
         download.get("mnist")
     assert list(tiny.cache.iterdir()) == []
 
 
 def test_without_a_network_the_mirrors_and_the_way_out_are_named(tiny: Tiny):
-    with pytest.raises(DataError, match=r"127\.0\.0\.1:9/ \(no connection\).*`gossamer data get mnist --from DIR`"):
+    with pytest.raises(
+        DataError, match=r"127\.0\.0\.1:9/ \(no connection\).*`gossamer data get mnist --from DIR`"
+    ):
         download.get("mnist")
 
 
@@ -370,7 +418,9 @@ def test_digits_have_a_fixed_split():
     assert whole.std().item() == pytest.approx(1, abs=1e-3)
     counts = torch.bincount(torch.cat([data.y, data.y_test])).tolist()
     assert counts == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
-    rows = {image.numpy().tobytes() for image in data.x} & {image.numpy().tobytes() for image in data.x_test}
+    rows = {image.numpy().tobytes() for image in data.x} & {
+        image.numpy().tobytes() for image in data.x_test
+    }
     assert not rows  # no image is on both sides
     for test in (0, 1797):
         with pytest.raises(InputError, match="test = "):
@@ -380,8 +430,30 @@ def test_digits_have_a_fixed_split():
 @pytest.mark.data
 def test_mnist(mnist: Data):
     assert (mnist.samples, mnist.shape, mnist.classes) == (60_000, (1, 28, 28), 10)
-    assert torch.bincount(mnist.y).tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
-    assert torch.bincount(mnist.y_test).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert torch.bincount(mnist.y).tolist() == [
+        5923,
+        6742,
+        5958,
+        6131,
+        5842,
+        5421,
+        5918,
+        6265,
+        5851,
+        5949,
+    ]
+    assert torch.bincount(mnist.y_test).tolist() == [
+        980,
+        1135,
+        1032,
+        1010,
+        982,
+        892,
+        958,
+        1028,
+        974,
+        1009,
+    ]
     assert abs(mnist.x.mean().item()) < 1e-3
     assert mnist.x.std().item() == pytest.approx(1, abs=1e-3)
     assert mnist.y[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
@@ -405,7 +477,12 @@ def test_get_from_a_folder_with_the_real_files(data_dir: Path, tmp_path: Path):
 
 # --- the user's own ---
 
-GOOD = {"x": np.zeros((6, 4)), "y": np.array([0, 1, 2, 0, 1, 2]), "x_test": np.ones((2, 4)), "y_test": np.array([0, 2])}
+GOOD = {
+    "x": np.zeros((6, 4)),
+    "y": np.array([0, 1, 2, 0, 1, 2]),
+    "x_test": np.ones((2, 4)),
+    "y_test": np.array([0, 2]),
+}
 
 
 def write(folder: Path, kind: str, **changes: np.ndarray | None) -> Path:
@@ -440,10 +517,16 @@ def test_own_arrays_load(tmp_path: Path, kind: str):
         ({"y": np.zeros(5, dtype=np.int64)}, "y = '5 targets'.*as many as x has samples, 6"),
         ({"x_test": np.ones((2, 5))}, r"x_test = \[5\].*the shape that x has, \[4\]"),
         ({"x": np.full((6, 4), np.nan)}, "x = 'NaN or infinity in sample 0'"),
-        ({"x_test": np.array([[1, 2, 3, 4], [1, np.inf, 3, 4]])}, "x_test = 'NaN or infinity in sample 1'"),
+        (
+            {"x_test": np.array([[1, 2, 3, 4], [1, np.inf, 3, 4]])},
+            "x_test = 'NaN or infinity in sample 1'",
+        ),
         ({"x": np.full((6, 4), 1e300)}, "x = .*finite numbers within float32"),
         ({"x": np.zeros(6)}, r"x = \[6\].*\[samples, …features\]"),
-        ({"x": np.zeros((0, 4)), "y": np.zeros(0, dtype=np.int64)}, r"x = \[0, 4\].*at least one sample"),
+        (
+            {"x": np.zeros((0, 4)), "y": np.zeros(0, dtype=np.int64)},
+            r"x = \[0, 4\].*at least one sample",
+        ),
         ({"y": np.array([0, 1, 2, 0, 1, -1])}, "y = -1.*labels from 0"),
         ({"y": np.array([0, 1, 2, 0, 1, 2**62])}, f"y = {2**62}.*labels from 0"),
         ({"y": np.zeros((6, 1), dtype=np.int64)}, r"y = \[6, 1\].*labels as an array \[samples\]"),
@@ -451,7 +534,9 @@ def test_own_arrays_load(tmp_path: Path, kind: str):
         ({"y": np.full(6, np.nan), "y_test": np.zeros(2)}, "y = 'NaN or infinity"),
     ],
 )
-def test_unfit_arrays_are_refused_with_the_file_named(tmp_path: Path, kind: str, changes: dict, said: str):
+def test_unfit_arrays_are_refused_with_the_file_named(
+    tmp_path: Path, kind: str, changes: dict, said: str
+):
     path = write(tmp_path, kind, **changes)
     with pytest.raises(DataError, match=said) as refusal:
         Arrays(path).load()
@@ -465,7 +550,10 @@ def test_objects_are_refused_before_they_are_read(tmp_path: Path):
 
 
 def test_text_and_complex_numbers_are_refused(tmp_path: Path):
-    for array, kind in ((np.array([["a"] * 4] * 6), "<U1"), (np.zeros((6, 4), dtype=complex), "complex128")):
+    for array, kind in (
+        (np.array([["a"] * 4] * 6), "<U1"),
+        (np.zeros((6, 4), dtype=complex), "complex128"),
+    ):
         with pytest.raises(DataError, match=f"x = '{kind}'"):
             Arrays(write(tmp_path, "npz", x=array)).load()
 
@@ -479,7 +567,9 @@ def npz_with(path: Path, x: bytes) -> Path:
 
 def npy(shape: tuple[int, ...], content: bytes) -> bytes:
     buffer = io.BytesIO()
-    np.lib.format.write_array_header_1_0(buffer, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    np.lib.format.write_array_header_1_0(
+        buffer, {"descr": "<f4", "fortran_order": False, "shape": shape}
+    )
     return buffer.getvalue() + content
 
 
@@ -504,7 +594,9 @@ def test_sizes_over_the_limit_are_refused_before_reading(tmp_path: Path, monkeyp
 @KINDS
 @settings(max_examples=60)
 @given(share=st.floats(0, 0.999), flip=st.integers(0, 7))
-def test_a_damaged_file_gives_a_sentence_or_the_data(tmp_path_factory, kind: str, share: float, flip: int):
+def test_a_damaged_file_gives_a_sentence_or_the_data(
+    tmp_path_factory, kind: str, share: float, flip: int
+):
     folder = tmp_path_factory.mktemp("damaged")
     content = bytearray(write(folder, kind).read_bytes())
     cut, bent = folder / f"cut.{kind}", folder / f"bent.{kind}"
@@ -529,7 +621,10 @@ def test_other_files_are_refused(tmp_path: Path):
 
 def test_half_precision_tensors_load(tmp_path: Path):
     tensors = {name: torch.from_numpy(array) for name, array in GOOD.items()}
-    save_torch(tensors | {"x": torch.full((6, 4), 1.5, dtype=torch.bfloat16)}, tmp_path / "half.safetensors")
+    save_torch(
+        tensors | {"x": torch.full((6, 4), 1.5, dtype=torch.bfloat16)},
+        tmp_path / "half.safetensors",
+    )
     assert Arrays(tmp_path / "half.safetensors").load().x.unique().tolist() == [1.5]
 
 

@@ -41,7 +41,9 @@ def test_the_index_is_the_catalogue() -> None:
     ]
     wanted = "\n".join(["| method | file | paper | needs |", "| --- | --- | --- | --- |", *rows])
     _, _, rest = PAGES["index"].partition("<!-- methods -->\n")
-    assert rest.partition("\n<!-- end -->")[0] == wanted, f"the table of docs/methods/index.md should be\n\n{wanted}"
+    assert rest.partition("\n<!-- end -->")[0] == wanted, (
+        f"the table of docs/methods/index.md should be\n\n{wanted}"
+    )
 
 
 # What is shown
@@ -89,7 +91,10 @@ def test_what_a_page_points_to_is_there(name: str) -> None:
     for path, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", PAGES[name]):
         target = METHODS / path if path else METHODS / f"{name}.md"
         assert target.is_file(), path
-        headings = [heading.lower().replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", target.read_text(), re.M)]
+        headings = [
+            heading.lower().replace(" ", "-")
+            for heading in re.findall(r"^#+ (.*)$", target.read_text(), re.M)
+        ]
         assert not anchor or anchor in headings, f"{path}#{anchor}"
 
 
@@ -99,7 +104,9 @@ def test_what_a_page_points_to_is_there(name: str) -> None:
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_a_page_names_its_file_and_its_knobs(name: str) -> None:
     entry = CATALOGUE[name]
-    assert f"Code: [{entry.file}](../../src/gossamer/algorithms/{entry.file})" in " ".join(PAGES[name].split())
+    assert f"Code: [{entry.file}](../../src/gossamer/algorithms/{entry.file})" in " ".join(
+        PAGES[name].split()
+    )
     rows = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \| .+ \|$", PAGES[name], re.M))
     made = entry.make()
     wanted = {}
@@ -117,7 +124,9 @@ def least_squares(devices: int, dimension: int) -> Task:
 
 
 def run(algorithm: Algorithm, network: Network, dimension: int, rounds: int) -> Simulator:
-    simulator = Simulator(Plan(least_squares(network.devices, dimension), network, algorithm, rounds))
+    simulator = Simulator(
+        Plan(least_squares(network.devices, dimension), network, algorithm, rounds)
+    )
     simulator.advance(rounds)
     return simulator
 
@@ -131,7 +140,9 @@ def test_a_page_says_what_is_kept_and_sent(name: str) -> None:
     (said,) = re.findall(r"(\d\.\d\d) × D-PSGD's bytes", page)
     assert float(said) == pytest.approx(sent / (18 * 4 * dimension), abs=0.0051)
     kept = [x for x in later.snapshot().tensors.values() if x.shape == (9, dimension)]
-    assert re.findall(r"Keeps (\w+) vectors? a device", page) == [("one", "two", "three", "four")[len(kept) - 1]]
+    assert re.findall(r"Keeps (\w+) vectors? a device", page) == [
+        ("one", "two", "three", "four")[len(kept) - 1]
+    ]
 
 
 @pytest.mark.parametrize("name", CATALOGUE)

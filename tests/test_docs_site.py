@@ -27,9 +27,14 @@ from gossamer.study import spec
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = {str(page.relative_to(ROOT)): page.read_text() for page in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))}
+PAGES = {
+    str(page.relative_to(ROOT)): page.read_text()
+    for page in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
+}
 # A block of code: its language, the file that it stands for, whether something is to be missing, what it says.
-BLOCK = re.compile(r'^(?:<!-- without (\w+) -->\n)?```([\w-]+)(?: title="([^"]*)")?\n(.*?)^```$', re.M | re.S)
+BLOCK = re.compile(
+    r'^(?:<!-- without (\w+) -->\n)?```([\w-]+)(?: title="([^"]*)")?\n(.*?)^```$', re.M | re.S
+)
 
 
 def tool(name: str) -> ModuleType:
@@ -49,8 +54,23 @@ def tool(name: str) -> ModuleType:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` builds it."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(folder),
+    ]
+    built = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
     assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
     return folder
 
@@ -71,7 +91,9 @@ class _Addresses(HTMLParser):
             self.links.append(given.get("href", ""))
         elif tag == "link":
             self.fetched.append(given["href"])
-        self.fetched += [given[key] for key in ("src", "srcset", "poster", "data") if key in given and tag != "a"]
+        self.fetched += [
+            given[key] for key in ("src", "srcset", "poster", "data") if key in given and tag != "a"
+        ]
         self.fetched += re.findall(r"url\(([^)]*)\)", given.get("style", ""))
 
 
@@ -87,7 +109,9 @@ def test_the_site_needs_nothing_from_elsewhere_and_leads_nowhere_else(site: Path
             continue
         for address in found.fetched:
             assert not re.match(r"(https?:)?//", address), f"{page} fetches {address}"
-            assert address.startswith("data:") or (page.parent / unquote(address)).is_file(), f"{page} lacks {address}"
+            assert address.startswith("data:") or (page.parent / unquote(address)).is_file(), (
+                f"{page} lacks {address}"
+            )
         for link in found.links:
             path, _, place = link.partition("#")
             if ":" in path:
@@ -95,7 +119,9 @@ def test_the_site_needs_nothing_from_elsewhere_and_leads_nowhere_else(site: Path
                 continue
             target = (page.parent / unquote(path)).resolve() if path else page
             assert target in pages or target.is_file(), f"{page} leads to {link}"
-            assert not place or target not in pages or unquote(place) in pages[target].places, f"{page} leads to {link}"
+            assert not place or target not in pages or unquote(place) in pages[target].places, (
+                f"{page} leads to {link}"
+            )
     for style in site.rglob("*.css"):
         assert not re.search(r"url\(['\"]?(https?:)?//|@import", style.read_text()), style
 
@@ -108,7 +134,9 @@ def test_every_page_is_there_and_every_public_name_and_command_in_it(site: Path)
     for name in ("papers/wpm/index.html", "papers/field/index.html", "changelog.html"):
         assert (site / name).is_file(), name
     reference = "".join(page.read_text() for page in (site / "api").glob("*.html"))
-    names = {place.rpartition(".")[2] for place in re.findall(r'id="(gossamer\.[\w.]+)"', reference)}
+    names = {
+        place.rpartition(".")[2] for place in re.findall(r'id="(gossamer\.[\w.]+)"', reference)
+    }
     assert set(gs.__all__) - names == set()
     headings = set(re.findall(r'<h2 id="([\w-]+)"', (site / "commands.html").read_text()))
     assert {"-".join(path.split()) for path in COMMANDS} <= headings
@@ -133,8 +161,18 @@ def test_from_its_folder_in_a_browser(site: Path) -> None:
             context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, offline=True)
             watched = Watched(context.new_page(), (site.as_uri(),))
             page, wrong = watched.page, watched.wrong
-            page.on("request", lambda asked, wrong=wrong: wrong.append(asked.url) if asked.url.startswith("http") else None)
-            page.on("console", lambda message, wrong=wrong: wrong.append(message.text) if message.type == "error" else None)
+            page.on(
+                "request",
+                lambda asked, wrong=wrong: (
+                    wrong.append(asked.url) if asked.url.startswith("http") else None
+                ),
+            )
+            page.on(
+                "console",
+                lambda message, wrong=wrong: (
+                    wrong.append(message.text) if message.type == "error" else None
+                ),
+            )
             page.on("pageerror", lambda error, wrong=wrong: wrong.append(str(error)))
             for name in (
                 "quickstart",
@@ -148,7 +186,12 @@ def test_from_its_folder_in_a_browser(site: Path) -> None:
             ):
                 page.goto((site / f"{name}.html").as_uri())
                 watched.check_fits()
-                assert page.evaluate("[...document.images].filter(i => !i.complete || !i.naturalWidth).length") == 0
+                assert (
+                    page.evaluate(
+                        "[...document.images].filter(i => !i.complete || !i.naturalWidth).length"
+                    )
+                    == 0
+                )
             if size == "phone":
                 page.locator("label.md-header__button[for=__search]").click()
             page.locator("input.md-search__input").press_sequentially("gilbert")
@@ -173,7 +216,9 @@ COMMANDS = dict(commands(typer.main.get_command(app)))
 def told(page: str) -> list[str]:
     """The commands that a page shows: in blocks, and in lines of text."""
     blocks = re.findall(r"^(?:    |\$ )(gossamer .*)$", page, re.M)
-    return [re.split(r"\s{3,}|  #", line)[0] for line in blocks] + re.findall(r"(?<!`)`(gossamer [^`\n]+)`(?!`)", page)
+    return [re.split(r"\s{3,}|  #", line)[0] for line in blocks] + re.findall(
+        r"(?<!`)`(gossamer [^`\n]+)`(?!`)", page
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,13 +227,23 @@ def told(page: str) -> list[str]:
 def test_every_command_of_a_page_is_known(name: str) -> None:
     for line in told(PAGES[name]):
         words = shlex.split(line)[1:]
-        if words[0].startswith("-") or words[0].isupper():  # gossamer --help, gossamer COMMAND --help
+        if (
+            words[0].startswith("-") or words[0].isupper()
+        ):  # gossamer --help, gossamer COMMAND --help
             continue
         path = next((path for path in (" ".join(words[:2]), words[0]) if path in COMMANDS), None)
-        assert path or f"gossamer {words[0]}" == line, line  # a group of commands may be named by itself
-        known = [option for p in COMMANDS[path].params for option in (*p.opts, *p.secondary_opts)] if path else []
+        assert path or f"gossamer {words[0]}" == line, (
+            line
+        )  # a group of commands may be named by itself
+        known = (
+            [option for p in COMMANDS[path].params for option in (*p.opts, *p.secondary_opts)]
+            if path
+            else []
+        )
         for word in words:
-            assert not word.startswith("-") or word.partition("=")[0] in (*known, "--help", "-h"), line
+            assert not word.startswith("-") or word.partition("=")[0] in (*known, "--help", "-h"), (
+                line
+            )
 
 
 def test_tables_are_made_from_the_code() -> None:
@@ -199,28 +254,38 @@ def test_tables_are_made_from_the_code() -> None:
     assert set(shown) == {"study", *spec.KINDS, *spec._SECTIONS}
 
 
-def test_every_network_has_a_section_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_network_has_a_section_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In Python and TOML alike, with a picture below."""
     monkeypatch.chdir(tmp_path)
     pictures = tool("pictures")
     shown = {}
     for section in re.split(r"^##+ ", PAGES["docs/networks.md"], flags=re.M):
         for (name, code, files), table in zip(
-            pictures.examples(f"\n## {section}"), re.findall(r"^```toml\n(.*?)^```", section, re.M | re.S), strict=True
+            pictures.examples(f"\n## {section}"),
+            re.findall(r"^```toml\n(.*?)^```", section, re.M | re.S),
+            strict=True,
         ):
             network = pictures.made(code, files)
             (study,) = spec.studies(spec.parse(table))
             assert all(network.links(t) == study.network.links(t) for t in range(3)), section
             assert (DOCS / "pictures" / name).is_file()
             shown[section.splitlines()[0]] = name
-    assert shown == {kind: f"network-{kind}.svg" for kind in (*spec.KINDS["network"], *spec.KINDS["faults"])}
+    assert shown == {
+        kind: f"network-{kind}.svg" for kind in (*spec.KINDS["network"], *spec.KINDS["faults"])
+    }
 
 
 @pytest.mark.slow
 def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that are shown are made there, and those that need no training look as they do when made anew."""
     pictures = tool("pictures")
-    shown = {name for text in PAGES.values() for name in re.findall(r"\]\((?:docs/)?pictures/([^)]+)\)", text)}
+    shown = {
+        name
+        for text in PAGES.values()
+        for name in re.findall(r"\]\((?:docs/)?pictures/([^)]+)\)", text)
+    }
     there = {path.name for path in (DOCS / "pictures").iterdir()}
     assert shown == there
     monkeypatch.setattr(pictures, "DOCS", tmp_path)
@@ -228,8 +293,15 @@ def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "networks.md").write_text(PAGES["docs/networks.md"])
     assert pictures.main(["links", "mixing", "mirror", "dual", "networks"]) == 0
     made = {path.name for path in (tmp_path / "pictures").iterdir()}
-    assert made == there - {"readme.png", "demo.png", "scale.svg", "peers.svg"}  # these need training, or are measured
-    for name in made:  # but for names and numbers, whose last digits another processor may round otherwise
+    assert made == there - {
+        "readme.png",
+        "demo.png",
+        "scale.svg",
+        "peers.svg",
+    }  # these need training, or are measured
+    for (
+        name
+    ) in made:  # but for names and numbers, whose last digits another processor may round otherwise
         one, other = ((folder / "pictures" / name).read_text() for folder in (tmp_path, DOCS))
         bare = [re.sub(r"[a-z]?[0-9a-f]{10}|-?\d+(\.\d+)?", "", text) for text in (one, other)]
         assert bare[0] == bare[1], f"stale: python docs/pictures.py makes another {name}"
@@ -294,7 +366,12 @@ def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_reader")
 @pytest.mark.parametrize(
-    "name", ["quickstart", "looking", *(f"your-own/{what}" for what in ("data", "model", "method", "network"))]
+    "name",
+    [
+        "quickstart",
+        "looking",
+        *(f"your-own/{what}" for what in ("data", "model", "method", "network")),
+    ],
 )
 def test_what_a_page_shows_runs(name: str) -> None:
     run_page(f"docs/{name}.md")
@@ -308,7 +385,8 @@ def test_troubleshooting_quotes_what_the_command_says() -> None:
 
 def test_the_readme_shows_the_quickstarts_ten_lines() -> None:
     ten, quick = (
-        re.findall(r"^```python\n(.*?)^```", PAGES[name], re.M | re.S)[0] for name in ("README.md", "docs/quickstart.md")
+        re.findall(r"^```python\n(.*?)^```", PAGES[name], re.M | re.S)[0]
+        for name in ("README.md", "docs/quickstart.md")
     )
     assert ten == quick
     assert len([line for line in ten.splitlines() if line.strip()]) <= 10
@@ -317,5 +395,6 @@ def test_the_readme_shows_the_quickstarts_ten_lines() -> None:
 def test_the_spec_of_the_examples_is_a_study() -> None:
     studies = spec.studies(spec.read(ROOT / "examples" / "robots.toml"))
     assert (
-        json.dumps([study.algorithm.label for study in studies]) == '["WPM p(t) QG", "WPM p=1 tracking", "D-PSGD", "SwarmSGD"]'
+        json.dumps([study.algorithm.label for study in studies])
+        == '["WPM p(t) QG", "WPM p=1 tracking", "D-PSGD", "SwarmSGD"]'
     )

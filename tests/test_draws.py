@@ -22,7 +22,9 @@ MANY = 20_000
 
 def murmur(seed: int, purpose: str, *fields: int) -> int:
     """The generator in plain whole numbers: one finaliser of MurmurHash3 a field."""
-    h = int.from_bytes(hashlib.blake2b(f"{seed}/{purpose}".encode(), digest_size=8).digest(), "little")
+    h = int.from_bytes(
+        hashlib.blake2b(f"{seed}/{purpose}".encode(), digest_size=8).digest(), "little"
+    )
     for step in [(field + 1) * 0x9E3779B97F4A7C15 for field in fields] or [0]:
         h ^= step % 2**64
         for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
@@ -31,7 +33,13 @@ def murmur(seed: int, purpose: str, *fields: int) -> int:
     return h
 
 
-GOLDEN_FIELDS: list[tuple[int, tuple[int, ...]]] = [(0, (0,)), (0, (1,)), (1, (0,)), (-5, (2**62, -1)), (7, (3, 1, 4, 1, 5))]
+GOLDEN_FIELDS: list[tuple[int, tuple[int, ...]]] = [
+    (0, (0,)),
+    (0, (1,)),
+    (1, (0,)),
+    (-5, (2**62, -1)),
+    (7, (3, 1, 4, 1, 5)),
+]
 GOLDEN_BITS = [
     9765625865491721386,
     16733152009783987961,
@@ -50,23 +58,31 @@ GOLDEN_NORMAL = [-0.5402779912162328, -0.883334282977143, -1.1195568526778932]
 def test_golden_values_never_change() -> None:
     """These numbers decide every batch, link and start: a change here changes every result ever reported."""
     assert int(draws.bits(0, "golden")) == GOLDEN_BITS[0]
-    assert [int(draws.bits(seed, "golden", *fields)) for seed, fields in GOLDEN_FIELDS] == GOLDEN_BITS[1:]
+    assert [
+        int(draws.bits(seed, "golden", *fields)) for seed, fields in GOLDEN_FIELDS
+    ] == GOLDEN_BITS[1:]
     assert draws.uniform(7, "golden", 3, np.arange(3)).tolist() == GOLDEN_UNIFORM
     assert draws.below(1000, 7, "golden", 3, np.arange(6)).tolist() == GOLDEN_BELOW
     assert draws.permutation(8, 7, "golden", 3).tolist() == GOLDEN_PERMUTATION
     assert draws.subseed(7, "golden", 3) == GOLDEN_SUBSEED
     # NumPy's log and cosine may differ in the last place between processors
-    np.testing.assert_allclose(draws.normal(7, "golden", 3, np.arange(3)), GOLDEN_NORMAL, rtol=1e-14)
+    np.testing.assert_allclose(
+        draws.normal(7, "golden", 3, np.arange(3)), GOLDEN_NORMAL, rtol=1e-14
+    )
 
 
 @given(st.integers(-(2**80), 2**80), st.text(max_size=8), st.lists(FIELD, max_size=4))
-def test_bits_are_the_hash_that_they_claim_to_be(seed: int, purpose: str, fields: list[int]) -> None:
+def test_bits_are_the_hash_that_they_claim_to_be(
+    seed: int, purpose: str, fields: list[int]
+) -> None:
     assert int(draws.bits(seed, purpose, *fields)) == murmur(seed, purpose, *fields)
 
 
 @given(FIELD, st.lists(st.lists(SMALL, min_size=1, max_size=4), min_size=1, max_size=3), st.data())
 @settings(max_examples=50)
-def test_broadcasting_equals_element_by_element(seed: int, axes: list[list[int]], data: st.DataObject) -> None:
+def test_broadcasting_equals_element_by_element(
+    seed: int, axes: list[list[int]], data: st.DataObject
+) -> None:
     """Any field may be a plain number, a NumPy scalar, a list or an array: the same numbers come out."""
     grids = np.meshgrid(*axes, indexing="ij", sparse=True)
     fields = [grid.tolist() if data.draw(st.booleans()) else grid for grid in grids]
@@ -74,7 +90,11 @@ def test_broadcasting_equals_element_by_element(seed: int, axes: list[list[int]]
     assert together.shape == tuple(len(axis) for axis in axes)
     for index in np.ndindex(together.shape):
         alone = [axis[i] for axis, i in zip(axes, index, strict=True)]
-        assert together[index] == draws.bits(seed, "grid", *alone) == draws.bits(seed, "grid", *np.array(alone))
+        assert (
+            together[index]
+            == draws.bits(seed, "grid", *alone)
+            == draws.bits(seed, "grid", *np.array(alone))
+        )
 
 
 @given(FIELD, st.lists(SMALL, min_size=1, max_size=20), st.randoms(use_true_random=False))
@@ -120,7 +140,9 @@ def test_uniform(name: str) -> None:
 
 def chi_square(x: np.ndarray, y: np.ndarray, cells: int = 16) -> float:
     """How far pairs are from uniform on a grid, in standard deviations of what chance gives."""
-    counts = np.bincount((x * cells).astype(int) * cells + (y * cells).astype(int), minlength=cells**2)
+    counts = np.bincount(
+        (x * cells).astype(int) * cells + (y * cells).astype(int), minlength=cells**2
+    )
     expected = len(x) / cells**2
     freedom = cells**2 - 1
     return float((((counts - expected) ** 2 / expected).sum() - freedom) / np.sqrt(2 * freedom))
@@ -147,7 +169,9 @@ def test_fields_are_independent(name: str) -> None:
 
 def test_names_do_not_run_into_each_other() -> None:
     """No two draws of a large study coincide: 10⁶ names, 64 bits, a chance of 3e-8."""
-    assert len(np.unique(draws.bits(0, "batch", np.arange(1000)[:, None], np.arange(1000)))) == 10**6
+    assert (
+        len(np.unique(draws.bits(0, "batch", np.arange(1000)[:, None], np.arange(1000)))) == 10**6
+    )
 
 
 @given(st.lists(st.integers(1, 2**32 - 1), min_size=1, max_size=20), FIELD)
@@ -155,13 +179,17 @@ def test_names_do_not_run_into_each_other() -> None:
 def test_below_its_limit(limits: list[int], seed: int) -> None:
     drawn = draws.below(np.array(limits), seed, "below", np.arange(len(limits)))
     assert ((drawn >= 0) & (drawn < limits)).all()
-    assert [int(draws.below(limit, seed, "below", i)) for i, limit in enumerate(limits)] == drawn.tolist()
+    assert [
+        int(draws.below(limit, seed, "below", i)) for i, limit in enumerate(limits)
+    ] == drawn.tolist()
 
 
 def test_below_is_uniform() -> None:
     counts = np.bincount(draws.below(7, 0, "below", COUNTS), minlength=7)
     assert len(counts) == 7
-    assert (((counts - MANY / 7) ** 2) / (MANY / 7)).sum() < 27  # chi-square, 6 degrees of freedom: once in 7,000
+    assert (
+        ((counts - MANY / 7) ** 2) / (MANY / 7)
+    ).sum() < 27  # chi-square, 6 degrees of freedom: once in 7,000
 
 
 def test_normal() -> None:
@@ -181,7 +209,9 @@ def test_permutation_has_everyone_once(n: int, seed: int, t: int) -> None:
 def test_every_permutation_is_as_likely() -> None:
     orders = [tuple(draws.permutation(4, 0, "order", t).tolist()) for t in range(2400)]
     counts = np.array([orders.count(order) for order in permutations(range(4))])
-    assert ((counts - 100) ** 2 / 100).sum() < 56  # chi-square, 23 degrees of freedom: once in 7,000
+    assert (
+        (counts - 100) ** 2 / 100
+    ).sum() < 56  # chi-square, 23 degrees of freedom: once in 7,000
 
 
 @given(FIELD, FIELD)
@@ -194,4 +224,6 @@ def test_a_subseed_suits_torch(seed: int, field: int) -> None:
 
 @given(st.integers(0, 9), st.integers(0, 200), st.sampled_from([0, 1, 45, 4096, 4097]))
 def test_a_row_is_its_bits(seed: int, number: int, size: int) -> None:
-    assert np.array_equal(draws.row(seed, "x", number, size), draws.bits(seed, "x", number, np.arange(size)))
+    assert np.array_equal(
+        draws.row(seed, "x", number, size), draws.bits(seed, "x", number, np.arange(size))
+    )

@@ -36,7 +36,9 @@ def test_own_data_and_model(capsys: pytest.CaptureFixture[str]) -> None:
 def test_own_model(capsys: pytest.CaptureFixture[str]) -> None:
     _, *rows = lines_of("own_model.py", capsys)
     squared, huber = (float(off) for _, off in rows)
-    assert huber < 0.15 < squared  # readings that are far off pull the squared loss away, and not the other
+    assert (
+        huber < 0.15 < squared
+    )  # readings that are far off pull the squared loss away, and not the other
 
 
 @pytest.mark.slow
@@ -44,8 +46,13 @@ def test_own_network(capsys: pytest.CaptureFixture[str]) -> None:
     _, *rows = lines_of("own_network.py", capsys)
     accuracy = {row[0]: float(row[3]) for row in rows}
     assert list(accuracy) == ["graphs", "function", "log"]
-    assert accuracy["graphs"] > accuracy["log"] > accuracy["function"] > 0.15  # the more links, the better
-    assert {row[0]: (row[1], row[2]) for row in rows}["function"] == ("1.0", "9")  # nine units, one after the other
+    assert (
+        accuracy["graphs"] > accuracy["log"] > accuracy["function"] > 0.15
+    )  # the more links, the better
+    assert {row[0]: (row[1], row[2]) for row in rows}["function"] == (
+        "1.0",
+        "9",
+    )  # nine units, one after the other
 
 
 @pytest.mark.slow

@@ -30,7 +30,13 @@ MM = 25.4 / 72  # a point of PDF and SVG
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two methods on three seeds, with simulated seconds."""
-    study = gs.Study(gs.DPSGD(eta=0.1), gs.Ring(5), rounds=12, measure=gs.Measure(every=4), timing=gs.Timing(0.1, rate=1e6))
+    study = gs.Study(
+        gs.DPSGD(eta=0.1),
+        gs.Ring(5),
+        rounds=12,
+        measure=gs.Measure(every=4),
+        timing=gs.Timing(0.1, rate=1e6),
+    )
     out = tmp_path_factory.mktemp("runs") / "both"
     gs.compare([study, replace(study, algorithm=gs.SwarmSGD(eta=0.1))], seeds=3, out=out)
     (out / "curves.png").write_bytes(b"a picture, as `compare` leaves it there")
@@ -64,15 +70,20 @@ def drawn(monkeypatch: pytest.MonkeyPatch, *words: object) -> Any:
 def streams(pdf: bytes) -> list[bytes]:
     """The streams of a PDF, unpacked where they are packed."""
     found = []
-    for match in re.finditer(rb"<<((?:[^<>]|<<[^<>]*>>)*)>>\s*stream\r?\n(.*?)\r?\nendstream", pdf, re.S):
+    for match in re.finditer(
+        rb"<<((?:[^<>]|<<[^<>]*>>)*)>>\s*stream\r?\n(.*?)\r?\nendstream", pdf, re.S
+    ):
         found.append(zlib.decompress(match[2]) if b"FlateDecode" in match[1] else match[2])
     return found
 
 
 @pytest.mark.parametrize(
-    ("width", "size"), [("column", 88.9), ("page", 181.9), ("84mm", 84.0), ("3.3in", 83.82), ("9.5 cm", 95)]
+    ("width", "size"),
+    [("column", 88.9), ("page", 181.9), ("84mm", 84.0), ("3.3in", 83.82), ("9.5 cm", 95)],
 )
-def test_a_pdf_of_a_papers_width_with_its_fonts_in_it(folder: Path, width: str, size: float) -> None:
+def test_a_pdf_of_a_papers_width_with_its_fonts_in_it(
+    folder: Path, width: str, size: float
+) -> None:
     result = gossamer("figure", folder, "-o", "fig.pdf", "--width", width)
     assert (result.code, result.err) == (0, "")
     assert result.out == "fig.pdf: 2 methods, bands of 95 % over 3 seeds\n"
@@ -114,14 +125,25 @@ def test_a_png_is_fit_to_print(folder: Path) -> None:
 def test_lines_are_told_apart_without_colour(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure = drawn(monkeypatch, folder)
     lines = figure.axes[0].get_lines()
-    assert len({line.get_linestyle() for line in lines}) == len({line.get_marker() for line in lines}) == len(lines) == 2
+    assert (
+        len({line.get_linestyle() for line in lines})
+        == len({line.get_marker() for line in lines})
+        == len(lines)
+        == 2
+    )
     assert [line.get_color() for line in lines] == list(palette.COLOURS[:2])
     assert len({palette.look(k) for k in range(49)}) == 49
     assert len(set(palette.DASHES)) == len(set(palette.MARKERS)) == len(set(palette.COLOURS)) == 7
 
 
-def test_curves_and_bands_are_the_numbers(folder: Path, methods: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
-    for y, column, scale in (("accuracy", "accuracy", 100), ("worst", "accuracy_worst", 100), ("loss", "loss", 1)):
+def test_curves_and_bands_are_the_numbers(
+    folder: Path, methods: Comparison, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for y, column, scale in (
+        ("accuracy", "accuracy", 100),
+        ("worst", "accuracy_worst", 100),
+        ("loss", "loss", 1),
+    ):
         figure = drawn(monkeypatch, folder, "--y", y)
         (axis,) = figure.axes
         for line, band, method in zip(axis.get_lines(), axis.collections, methods, strict=True):
@@ -145,7 +167,13 @@ def test_curves_and_bands_are_the_numbers(folder: Path, methods: Comparison, mon
     ],
 )
 def test_axes_have_units(
-    x: str, label: str, column: str, size: int | None, folder: Path, methods: Comparison, monkeypatch: pytest.MonkeyPatch
+    x: str,
+    label: str,
+    column: str,
+    size: int | None,
+    folder: Path,
+    methods: Comparison,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (axis,) = drawn(monkeypatch, folder, "--x", x, "--y", "distance").axes
     assert re.fullmatch(label, axis.get_xlabel())
@@ -182,7 +210,9 @@ def test_what_is_given_is_found_and_what_is_unfinished_is_said(folder: Path) -> 
     Path("here").mkdir()
     for path in folder.glob("d-psgd-*"):
         (Path("here") / path.name).symlink_to(path)
-    result = gossamer("figure", *sorted(folder.iterdir()), "-o", "a.pdf")  # as runs/* would: with the picture in it
+    result = gossamer(
+        "figure", *sorted(folder.iterdir()), "-o", "a.pdf"
+    )  # as runs/* would: with the picture in it
     assert (result.code, result.out) == (0, "a.pdf: 2 methods, bands of 95 % over 3 seeds\n")
     with pytest.raises(gs.Diverged):
         gs.run(gs.Study(gs.DPSGD(eta=1e30), rounds=50), "here/wild")
@@ -197,8 +227,14 @@ def test_what_is_given_is_found_and_what_is_unfinished_is_said(folder: Path) -> 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--x", "round"], "x = 'round' is not accepted: give one of rounds, bytes, seconds (did you mean 'rounds'?)"),
-        (["--y", "size"], "y = 'size' is not accepted: give one of accuracy, worst, loss, distance"),
+        (
+            ["--x", "round"],
+            "x = 'round' is not accepted: give one of rounds, bytes, seconds (did you mean 'rounds'?)",
+        ),
+        (
+            ["--y", "size"],
+            "y = 'size' is not accepted: give one of accuracy, worst, loss, distance",
+        ),
         (["--width", "wide"], 'width = \'wide\' is not accepted: give "column", "page"'),
         (["--width", "3m"], "width"),
         (["--width", "2mm"], "from 30mm to 1000mm"),
@@ -211,9 +247,18 @@ def test_what_cannot_be_drawn_is_refused(folder: Path, words: list[str], said: s
 
 
 def test_what_was_not_measured_is_refused() -> None:
-    gs.run(gs.Study(gs.DPSGD(), gs.Ring(5), data=gs.LeastSquares(5), model=gs.LinearRegression(), rounds=3), "a")
+    gs.run(
+        gs.Study(
+            gs.DPSGD(), gs.Ring(5), data=gs.LeastSquares(5), model=gs.LinearRegression(), rounds=3
+        ),
+        "a",
+    )
     assert_refused(gossamer("figure", "a"), "y = 'accuracy' is not accepted: give loss or distance")
-    assert_refused(gossamer("figure", "a", "--y", "loss", "--x", "seconds"), "x = 'seconds' is not accepted", "[timing]")
+    assert_refused(
+        gossamer("figure", "a", "--y", "loss", "--x", "seconds"),
+        "x = 'seconds' is not accepted",
+        "[timing]",
+    )
     assert gossamer("figure", "a", "--y", "loss").out == "figure.pdf: 1 method\n"
 
 
@@ -237,7 +282,14 @@ def frames(path: str) -> list[Any]:
 
 
 def test_a_network_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("network", "show", "--rounds", "5", "--set", "network={kind='random',devices=8,density=0.3}")
+    words = (
+        "network",
+        "show",
+        "--rounds",
+        "5",
+        "--set",
+        "network={kind='random',devices=8,density=0.3}",
+    )
     result = gossamer(*words, "--animate", "net.gif")
     assert result.code == 0
     assert "animation: net.gif" in result.out
@@ -260,7 +312,11 @@ def test_frames_and_devices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(animate, "_DEVICES", 6)
     seen = []
     picture = animate._draw
-    monkeypatch.setattr(animate, "_draw", lambda frames, title: seen.append((frames, title)) or picture(frames, title))
+    monkeypatch.setattr(
+        animate,
+        "_draw",
+        lambda frames, title: seen.append((frames, title)) or picture(frames, title),
+    )
     animate.animate(gs.Random(20, 0.3), 10, Path("a.gif"), "many {a} $b$")
     ((drawn, title),) = seen
     assert [frame.t for frame in drawn] == [0, 3, 6, 9]
@@ -301,7 +357,19 @@ def parsed(html: str) -> ET.Element:
     """HTML that is XML too, so that whatever is not escaped or not closed is found; no script, no address."""
     root = ET.fromstring(html.replace("<br>", "<br/>"))
     for element in root.iter():
-        assert element.tag in {"div", "p", "strong", "table", "thead", "tbody", "tr", "th", "td", "br", "span"} | {
+        assert element.tag in {
+            "div",
+            "p",
+            "strong",
+            "table",
+            "thead",
+            "tbody",
+            "tr",
+            "th",
+            "td",
+            "br",
+            "span",
+        } | {
             "svg",
             "g",
             "path",
@@ -310,7 +378,11 @@ def parsed(html: str) -> ET.Element:
             "polygon",
             "text",
         }
-        assert not {name for name in element.attrib if name.startswith("on") or "href" in name or name == "src"}
+        assert not {
+            name
+            for name in element.attrib
+            if name.startswith("on") or "href" in name or name == "src"
+        }
     return root
 
 
@@ -336,7 +408,9 @@ def test_a_run_and_a_comparison_show_their_table_and_curves(methods: Comparison)
 
 def test_a_curve_is_where_its_numbers_are(methods: Comparison) -> None:
     (line,) = parsed(methods[0].runs[0]._repr_html_()).iter("polyline")
-    points = np.array([[float(x) for x in point.split(",")] for point in line.attrib["points"].split()])
+    points = np.array(
+        [[float(x) for x in point.split(",")] for point in line.attrib["points"].split()]
+    )
     accuracy = methods[0].runs[0].metrics["accuracy"]
     assert points[:, 0].tolist() == sorted(points[:, 0])
     np.testing.assert_allclose(np.corrcoef(points[:, 1], accuracy)[0, 1], -1)  # up is less in SVG
@@ -350,7 +424,11 @@ def test_the_colours_of_notebooks_are_those_of_the_figures() -> None:
 
 
 def test_a_loss_is_drawn_where_there_is_no_accuracy() -> None:
-    run = gs.run(gs.Study(gs.DPSGD(), gs.Ring(5), data=gs.LeastSquares(5), model=gs.LinearRegression(), rounds=30))
+    run = gs.run(
+        gs.Study(
+            gs.DPSGD(), gs.Ring(5), data=gs.LeastSquares(5), model=gs.LinearRegression(), rounds=30
+        )
+    )
     assert "mean test loss" in words(run._repr_html_())
     assert "accuracy" not in words(run._repr_html_())
 
@@ -378,7 +456,10 @@ def test_a_network_shows_itself(name: str) -> None:
     html = net._repr_html_()
     assert f"{net.devices:,}" in words(html)
     pictures = [picture.attrib["aria-label"] for picture in parsed(html).iter("svg")]
-    assert pictures == [f"links of round {t}" for t in range(0 if net.devices > 200 else 1 if net.period == 1 else 4)]
+    assert pictures == [
+        f"links of round {t}"
+        for t in range(0 if net.devices > 200 else 1 if net.period == 1 else 4)
+    ]
     if pictures:
         first = next(parsed(html).iter("path")).attrib["d"]
         assert first.count("M") == len(net.links(0))

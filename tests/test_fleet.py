@@ -38,7 +38,9 @@ from gossamer.study.rehearsal import Event, Rehearsal
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.fleet]
 
 M, ROUNDS = 6, 50
-TRACE = gs.Full(M) & gs.GilbertElliott(fail=0.2, recover=0.2, seed=3)  # seven links at a time; three change every round
+TRACE = gs.Full(M) & gs.GilbertElliott(
+    fail=0.2, recover=0.2, seed=3
+)  # seven links at a time; three change every round
 SLOTS, LONGER = Fleet(slot=2.2, lease=0.7, sync=False), Fleet(slot=5.0, lease=1.5, sync=False)
 
 METHODS: dict[str, Algorithm] = {
@@ -72,8 +74,15 @@ def going(rehearsal: Rehearsal) -> Iterator[Event]:
     yield 14.4, partial(rehearsal.launch, 2)
 
 
-def few(network: Network, fleet: Fleet, events: Callable[[Rehearsal], Iterator[Event]], absent: tuple[int, ...] = ()) -> Trial:
-    study = gs.Study(gs.WPM(P, 0.0, gs.Constant()), network, rounds=SHORT, measure=gs.Measure(every=1))
+def few(
+    network: Network,
+    fleet: Fleet,
+    events: Callable[[Rehearsal], Iterator[Event]],
+    absent: tuple[int, ...] = (),
+) -> Trial:
+    study = gs.Study(
+        gs.WPM(P, 0.0, gs.Constant()), network, rounds=SHORT, measure=gs.Measure(every=1)
+    )
     return Trial(study, fleet, events, partial(from_elsewhere, absent=absent), absent=absent)
 
 
@@ -89,7 +98,9 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Outco
     """All at once. Should the machine be too busy for one to meet as the trace says, it has a second try, in longer slots."""
     needed()
     outcomes = run_all(TRIALS, tmp_path_factory.mktemp("fleets"))
-    again = {name: replace(TRIALS[name], fleet=LONGER) for name in METHODS if disturbed(outcomes[name])}
+    again = {
+        name: replace(TRIALS[name], fleet=LONGER) for name in METHODS if disturbed(outcomes[name])
+    }
     if again:
         outcomes |= run_all(again, tmp_path_factory.mktemp("again"))
     yield outcomes
@@ -150,7 +161,9 @@ def test_p_15_is_the_simulator_round_by_round(fleets: dict[str, Outcome]) -> Non
         a = torch.from_numpy(metropolis(TRACE.links(t)).dense())
         for i in range(M):
             scale = torch.cat([w[a[i] > 0], here[i : i + 1]]).double().abs().amax(0)
-            z, z_here, z_there = (signed_power(x.double() / scale, p) for x in (w, here[i], there[i]))
+            z, z_here, z_there = (
+                signed_power(x.double() / scale, p) for x in (w, here[i], there[i])
+            )
             bound = 8 * p * torch.finfo(torch.float32).eps * (a[i] @ z.abs() + z_there.abs())
             assert ((z_here - z_there).abs() <= bound).all()
 
@@ -162,7 +175,10 @@ def test_p_15_is_the_simulator_round_by_round(fleets: dict[str, Outcome]) -> Non
 def test_a_late_device_joins(join: str, fleets: dict[str, Outcome]) -> None:
     """After the others have agreed, it begins with their model, or with the start that all share: the mean of all says so."""
     outcome = fleets[f"late, {join}"]
-    w, own = starts(outcome.trial.study).double(), Simulator(outcome.trial.study.plan()).models()[3].double()
+    w, own = (
+        starts(outcome.trial.study).double(),
+        Simulator(outcome.trial.study.plan()).models()[3].double(),
+    )
     z = signed_power(w[:3], P).mean(0)
     if join == "own":
         z = (3 * z + signed_power(own, P)) / 4

@@ -74,7 +74,10 @@ def init(*words: object, ahead: float = 3600, out: str = "fleet") -> str:
 
 def logs(folder: Path | str = "fleet") -> list[list[dict[str, Any]]]:
     paths = [Path(folder) / f"n{i}" / "log.jsonl" for i in range(DEVICES)]
-    return [[json.loads(line) for line in path.read_text().splitlines()] if path.exists() else [] for path in paths]
+    return [
+        [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        for path in paths
+    ]
 
 
 # -- three devices -----------------------------------------------------------------------------------------------------------
@@ -112,7 +115,9 @@ def undisturbed(begin: Callable[[float], None], code: str, **given: Any) -> Any:
         begin(25 + 40 * attempt)
         result = python(DEVICES_RUN + code, Path.cwd(), **given)
         lines = [line for log in logs() for line in log]
-        if all(log and log[0]["round"] == 0 for log in logs()) and all(line["near"] == line["met"] for line in lines):
+        if all(log and log[0]["round"] == 0 for log in logs()) and all(
+            line["near"] == line["met"] for line in lines
+        ):
             return result
     raise AssertionError("this machine is too busy for slots of 1.5 s")
 
@@ -133,9 +138,14 @@ result = {"seen": seen, "ended": [ended(process) for process in nodes]}
 """
     result = undisturbed(begin, code, devices=DEVICES, connect=",".join(PORTS))
     for i, (code_, out) in enumerate(result["ended"]):
-        assert (code_, out) == (0, f"n{i} is done: its model is {Path.cwd()}/fleet/n{i}/model.safetensors\n")
+        assert (code_, out) == (
+            0,
+            f"n{i} is done: its model is {Path.cwd()}/fleet/n{i}/model.safetensors\n",
+        )
         err = Path(f"fleet/n{i}.err").read_text()
-        assert re.match(rf"n{i}  waits for round 0, at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\n", err), err
+        assert re.match(
+            rf"n{i}  waits for round 0, at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC\n", err
+        ), err
         assert "accuracy" in err
         assert "Traceback" not in err
     code_, out, err = result["seen"]
@@ -143,7 +153,9 @@ result = {"seen": seen, "ended": [ended(process) for process in nodes]}
     rows = json.loads(out)["devices"]
     assert [row["name"] for row in rows] == ["n0", "n1", "n2"]
     assert {row["doing"] for row in rows} <= {"running", "done"}
-    assert all(row["committed"] > 0 and row["bytes_sent"] > 0 and row["refused"] == 0 for row in rows)
+    assert all(
+        row["committed"] > 0 and row["bytes_sent"] > 0 and row["refused"] == 0 for row in rows
+    )
     collected = gossamer("fleet", "collect", "fleet")
     assert collected.code == 0, collected.err
     assert "fleet: 3 devices, 8 rounds of 1.5 s" in collected.out
@@ -151,7 +163,9 @@ result = {"seen": seen, "ended": [ended(process) for process in nodes]}
     assert_simulated(Path("fleet/run"))
     assert_refused(gossamer("fleet", "collect", "fleet"), "fleet/run is there already")
     everything = gossamer("fleet", "status", "fleet").out
-    assert [line.split()[:3] for line in everything.splitlines()[2:]] == [[f"n{i}", "done", "8/8"] for i in range(DEVICES)]
+    assert [line.split()[:3] for line in everything.splitlines()[2:]] == [
+        [f"n{i}", "done", "8/8"] for i in range(DEVICES)
+    ]
     compared = gossamer("compare", "fleet/run/spec.toml", "--out", "compared", "-q")
     assert compared.code == 0, compared.err
 
@@ -163,9 +177,13 @@ def assert_simulated(folder: Path) -> None:
     assert collected.models.keys() == simulated.models.keys()
     for name, models in simulated.models.items():
         # Both in float32, each row summed in the same order: rounding, amplified over the rounds by p = 3.
-        torch.testing.assert_close(collected.models[name], models, rtol=0, atol=1e-5 * models.abs().max().item())
+        torch.testing.assert_close(
+            collected.models[name], models, rtol=0, atol=1e-5 * models.abs().max().item()
+        )
     for name in ("round", "accuracy", "loss"):
-        ours, theirs = (np.asarray(one.metrics[name], dtype=float) for one in (collected, simulated))
+        ours, theirs = (
+            np.asarray(one.metrics[name], dtype=float) for one in (collected, simulated)
+        )
         np.testing.assert_allclose(ours, theirs, rtol=1e-4)
     distances = [np.asarray(one.metrics["distance"], dtype=float) for one in (collected, simulated)]
     np.testing.assert_allclose(*distances, rtol=1e-3, atol=1e-5)
@@ -174,7 +192,9 @@ def assert_simulated(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.fleet
 def test_a_device_that_is_told_to_stop_goes_on_later_and_a_bench_needs_no_certificates() -> None:
-    init("--hosts", ",".join(PORTS), "--set", "fleet.insecure=true", "--set", "rounds=400", ahead=30)
+    init(
+        "--hosts", ",".join(PORTS), "--set", "fleet.insecure=true", "--set", "rounds=400", ahead=30
+    )
     assert not list(Path("fleet").rglob("*.pem"))
     code = """
 nodes = [node(i, "--insecure") for i in range(given["devices"])]
@@ -195,7 +215,9 @@ result = {"taken": taken, "stopped": stopped, "had": had, "seen": seen, "last": 
     result = python(DEVICES_RUN + code, Path.cwd(), devices=DEVICES)
     code_, out, err = result["taken"]
     assert (code_, out) == (2, "")
-    assert re.search(r"gossamer: device 0 cannot listen on 0.0.0.0:7001: .*[Aa]ddress already in use", err)
+    assert re.search(
+        r"gossamer: device 0 cannot listen on 0.0.0.0:7001: .*[Aa]ddress already in use", err
+    )
     assert result["stopped"] == [0, "n1 was stopped; the same command goes on\n"]
     assert json.loads(result["seen"][1])["devices"][1]["doing"] == "stopped"
     assert [code_ for code_, _ in result["last"]] == [0] * DEVICES
@@ -205,7 +227,9 @@ result = {"taken": taken, "stopped": stopped, "had": had, "seen": seen, "last": 
         assert numbers == sorted(set(numbers))  # no round twice
         assert all(a["bytes"] <= b["bytes"] for a, b in pairwise(log))  # counts go on
     away, there = logs()[1], logs()[0]
-    assert any(1 not in line["near"] for line in there if line["round"] > result["had"])  # it was missed
+    assert any(
+        1 not in line["near"] for line in there if line["round"] > result["had"]
+    )  # it was missed
     assert any(line["met"] for line in away[result["had"] :])  # and is back
     assert_refused(gossamer("fleet", "collect", "fleet"), "no device in fleet has come to its end")
 
@@ -227,9 +251,14 @@ def test_a_rehearsal_follows_its_links() -> None:
     collected = Run.read(Path("runs/fleet-fleet/run"))
     assert collected.summary["devices"] == [0, 1, 2]
     assert collected.metrics["round"].tolist() == [0, 2, 4, 6, 8]
-    met, trace = Sequence(Path("runs/fleet-fleet/run/links.parquet"), beyond="empty"), Sequence(Path("links.parquet"))
+    met, trace = (
+        Sequence(Path("runs/fleet-fleet/run/links.parquet"), beyond="empty"),
+        Sequence(Path("links.parquet")),
+    )
     for t in range(8):
-        assert set(map(tuple, met.links(t).pairs.tolist())) <= set(map(tuple, trace.links(t).pairs.tolist()))
+        assert set(map(tuple, met.links(t).pairs.tolist())) <= set(
+            map(tuple, trace.links(t).pairs.tolist())
+        )
     assert sum(len(met.links(t).pairs) for t in range(8)) > 0
     assert left_by_the_dead() <= before
     assert_refused(real("fleet", "up", "fleet.toml"), "runs/fleet-fleet is there already")
@@ -237,8 +266,14 @@ def test_a_rehearsal_follows_its_links() -> None:
 
 def left_by_the_dead() -> set[str]:
     """Networks of rehearsals whose process is gone."""
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
-    return {name for name in listed if name.startswith("gossamer-") and not Path(f"/proc/{name.split('-')[1]}").exists()}
+    listed = subprocess.run(
+        ["ip", "netns", "list"], capture_output=True, text=True, check=True
+    ).stdout.split()
+    return {
+        name
+        for name in listed
+        if name.startswith("gossamer-") and not Path(f"/proc/{name.split('-')[1]}").exists()
+    }
 
 
 @pytest.mark.slow
@@ -247,7 +282,18 @@ def left_by_the_dead() -> set[str]:
 def test_a_device_is_small_and_rests_between_rounds(data_dir: Path) -> None:
     """Two of six devices, softmax regression on the real MNIST, as `gossamer node` runs it."""
     ports = ",".join(f"127.0.0.1:{7001 + i}" for i in range(6))
-    words = ("--devices", 6, "--set", "data.kind=mnist", "--set", "fleet.slot=15", "--set", "rounds=100", "--hosts", ports)
+    words = (
+        "--devices",
+        6,
+        "--set",
+        "data.kind=mnist",
+        "--set",
+        "fleet.slot=15",
+        "--set",
+        "rounds=100",
+        "--hosts",
+        ports,
+    )
     init(*words, ahead=20)
     code = """
 def process_file(name):
@@ -302,31 +348,82 @@ def narrow(tensors: dict[str, torch.Tensor]) -> None:
 
 
 WRONG_DEVICES: dict[str, tuple[Callable[[], object], tuple[str, ...], tuple[str, ...]]] = {
-    "no certificate": (lambda: Path("fleet/n1/device.pem").unlink(), (), ("fleet/n1/device.pem is missing",)),
+    "no certificate": (
+        lambda: Path("fleet/n1/device.pem").unlink(),
+        (),
+        ("fleet/n1/device.pem is missing",),
+    ),
     "another's": (
-        lambda: [Path(f"fleet/n2/device.{end}").replace(f"fleet/n1/device.{end}") for end in ("pem", "key")],
+        lambda: [
+            Path(f"fleet/n2/device.{end}").replace(f"fleet/n1/device.{end}")
+            for end in ("pem", "key")
+        ],
         (),
         ("fleet/n1/device.pem is for 'n2', not for 'n1'",),
     ),
     "expired": (expired, (), ("fleet/n1/device.pem expired on 20",)),
-    "a key for all": (lambda: Path("fleet/n1/device.key").chmod(0o644), (), ("can be read by others",)),
-    "no samples": (lambda: Path("fleet/n1/data.safetensors").unlink(), (), ("data.safetensors is missing", "x_test")),
-    "damaged": (lambda: Path("fleet/n1/data.safetensors").write_bytes(b"x"), (), ("data.safetensors is damaged",)),
+    "a key for all": (
+        lambda: Path("fleet/n1/device.key").chmod(0o644),
+        (),
+        ("can be read by others",),
+    ),
+    "no samples": (
+        lambda: Path("fleet/n1/data.safetensors").unlink(),
+        (),
+        ("data.safetensors is missing", "x_test"),
+    ),
+    "damaged": (
+        lambda: Path("fleet/n1/data.safetensors").write_bytes(b"x"),
+        (),
+        ("data.safetensors is damaged",),
+    ),
     "classes": (lambda: with_samples(lambda t: t["y"].add_(5)), (), ("labels up to 14", "0 to 9")),
-    "targets": (lambda: with_samples(lambda t: t.update(y=t["y"].float(), y_test=t["y_test"].float())), (), ("has labels",)),
+    "targets": (
+        lambda: with_samples(lambda t: t.update(y=t["y"].float(), y_test=t["y_test"].float())),
+        (),
+        ("has labels",),
+    ),
     "shape": (lambda: with_samples(narrow), (), ("samples of shape (1, 8, 5)", "(1, 8, 8)")),
-    "insecure here": (lambda: None, ("--insecure",), ("fleet/n1.toml has fleet.insecure = false", "leave out --insecure")),
+    "insecure here": (
+        lambda: None,
+        ("--insecure",),
+        ("fleet/n1.toml has fleet.insecure = false", "leave out --insecure"),
+    ),
     "insecure there": (
         lambda: changed("fleet/n1.toml", "insecure = false", "insecure = true"),
         (),
         ("fleet.insecure = true", "give --insecure too"),
     ),
-    "a key": (lambda: changed("fleet/n1.toml", "classes", "clases"), (), ("clases is not a key", "did you mean 'classes'?")),
-    "a key below": (lambda: changed("fleet/n1.toml", "slot", "slots"), (), ("fleet.slots is not a key", "'slot'")),
-    "its number": (lambda: changed("fleet/n1.toml", "device = 1", "device = 3"), (), ("device.device = 3", "from 0 to 2")),
-    "its start": (lambda: changed("fleet/n1.toml", 'start = "2', 'start = "x2'), (), ("device.start", "with its zone")),
-    "not its file": (lambda: Path("fleet/n1.toml").write_text(SPEC), (), ("fleet/n1.toml is not the file of a device",)),
-    "no file": (lambda: Path("fleet/n1.toml").unlink(), (), ("there is no device's file fleet/n1.toml",)),
+    "a key": (
+        lambda: changed("fleet/n1.toml", "classes", "clases"),
+        (),
+        ("clases is not a key", "did you mean 'classes'?"),
+    ),
+    "a key below": (
+        lambda: changed("fleet/n1.toml", "slot", "slots"),
+        (),
+        ("fleet.slots is not a key", "'slot'"),
+    ),
+    "its number": (
+        lambda: changed("fleet/n1.toml", "device = 1", "device = 3"),
+        (),
+        ("device.device = 3", "from 0 to 2"),
+    ),
+    "its start": (
+        lambda: changed("fleet/n1.toml", 'start = "2', 'start = "x2'),
+        (),
+        ("device.start", "with its zone"),
+    ),
+    "not its file": (
+        lambda: Path("fleet/n1.toml").write_text(SPEC),
+        (),
+        ("fleet/n1.toml is not the file of a device",),
+    ),
+    "no file": (
+        lambda: Path("fleet/n1.toml").unlink(),
+        (),
+        ("there is no device's file fleet/n1.toml",),
+    ),
     "no study": (lambda: Path("fleet/study.toml").unlink(), (), ("fleet/study.toml is missing",)),
 }
 
@@ -359,24 +456,40 @@ def test_a_device_that_comes_after_the_end_is_refused() -> None:
     start = re.search(r'start = "(.*)"', Path("fleet/n1.toml").read_text())
     assert start
     changed("fleet/n1.toml", start[1], "2020-01-31T12:00:00Z")
-    assert_refused(gossamer("node", "fleet/n1.toml"), "ended at 2020-01-31 12:00:12 UTC", "n1 was in none of them")
+    assert_refused(
+        gossamer("node", "fleet/n1.toml"),
+        "ended at 2020-01-31 12:00:12 UTC",
+        "n1 was in none of them",
+    )
 
 
 WRONG_FLEETS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
-    "allreduce": (("--set", "algorithm.kind=allreduce"), ("'AllReduce'", "an average over all devices")),
+    "allreduce": (
+        ("--set", "algorithm.kind=allreduce"),
+        ("'AllReduce'", "an average over all devices"),
+    ),
     "one pair": (("--set", "algorithm.kind=swarm"), ("'SwarmSGD'", 'pairs = "matching"')),
     "adom": (("--set", "algorithm.kind=adom"), ("'ADOM'", "all devices connected")),
     "no time": (("--start", "tomorrow"), ("--start = 'tomorrow'", "a time with its zone")),
     "no zone": (("--start", "2050-01-01T12:00:00"), ("--start", "a time with its zone")),
     "past": (("--start", "2020-01-01T12:00:00Z"), ("--start", "a time to come")),
-    "hosts": (("--hosts", "10.0.0.1,10.0.0.2"), ("hosts = '10.0.0.1,10.0.0.2'", "3 different", "one for each device")),
+    "hosts": (
+        ("--hosts", "10.0.0.1,10.0.0.2"),
+        ("hosts = '10.0.0.1,10.0.0.2'", "3 different", "one for each device"),
+    ),
     "one host": (("--hosts", "10.0.0.1,10.0.0.1,10.0.0.1"), ("hosts", "3 different")),
-    "no host": (("--hosts", "10.0.0.1,10.0.0.2:x,10.0.0.3"), ("hosts = '10.0.0.2:x'", "host or host:port")),
+    "no host": (
+        ("--hosts", "10.0.0.1,10.0.0.2:x,10.0.0.3"),
+        ("hosts = '10.0.0.2:x'", "host or host:port"),
+    ),
     "one device": (("--devices", 1), ("devices = 1", "at least 2")),
     "slot": (("--set", "fleet.slot=0"), ("fleet.slot = 0", "seconds from 0.1")),
     "key": (("--set", "fleet.slots=1"), ("fleet.slots is not a key", "did you mean 'slot'?")),
     "days": (("--days", 0), ("days = 0", "above 0")),
-    "short": (("--days", 3, "--start", "2090-01-01T12:00:00Z"), ("--days = 3", "valid until the last round")),
+    "short": (
+        ("--days", 3, "--start", "2090-01-01T12:00:00Z"),
+        ("--days = 3", "valid until the last round"),
+    ),
 }
 
 
@@ -391,10 +504,14 @@ def test_a_fleet_that_cannot_be_is_refused_and_leaves_nothing(wrong: str) -> Non
 @pytest.mark.usefixtures("no_network")
 def test_one_method_to_a_fleet_and_no_folder_twice() -> None:
     Path("two.toml").write_text(
-        SPEC.replace("algorithm = {", "algorithm = [{ kind = 'dpsgd' }, {").replace("0.1 }", "0.1 }]", 1)
+        SPEC.replace("algorithm = {", "algorithm = [{ kind = 'dpsgd' }, {").replace(
+            "0.1 }", "0.1 }]", 1
+        )
     )
     for command in ("init", "up"):
-        assert_refused(gossamer("fleet", command, "two.toml"), "'D-PSGD, WPM p=3'", "one [algorithm]")
+        assert_refused(
+            gossamer("fleet", command, "two.toml"), "'D-PSGD, WPM p=3'", "one [algorithm]"
+        )
     for command in ("init", "up"):
         assert_refused(gossamer("fleet", command, "none.toml"), "there is no spec none.toml")
     init()
@@ -405,7 +522,9 @@ def test_one_method_to_a_fleet_and_no_folder_twice() -> None:
     assert files() == before
     for command in ("status", "collect"):
         assert_refused(gossamer("fleet", command, "nowhere"), "nowhere has no fleet")
-    assert_refused(gossamer("fleet", "status", "fleet", "--connect", "a/b"), "connect = 'a/b'", "host:port")
+    assert_refused(
+        gossamer("fleet", "status", "fleet", "--connect", "a/b"), "connect = 'a/b'", "host:port"
+    )
 
 
 def test_a_rehearsal_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,7 +538,10 @@ def test_a_rehearsal_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert_refused(gossamer(*up, "links.parquet"), "needs root")
     monkeypatch.setattr(namespaces.shutil, "which", lambda command: None)
-    assert_refused(gossamer(*up, "links.parquet"), "needs Linux with iproute2 and nftables: ip, tc, nft not found")
+    assert_refused(
+        gossamer(*up, "links.parquet"),
+        "needs Linux with iproute2 and nftables: ip, tc, nft not found",
+    )
     assert files() == before
 
 
@@ -429,9 +551,14 @@ def test_what_needs_the_extra_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     init(out="other")
     monkeypatch.setitem(sys.modules, "zenoh", None)
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    assert_refused(gossamer("fleet", "init", "fleet.toml", "--out", "third"), "pip install 'gossamer[peer]'")
+    assert_refused(
+        gossamer("fleet", "init", "fleet.toml", "--out", "third"), "pip install 'gossamer[peer]'"
+    )
     assert not Path("third").exists()
-    assert_refused(gossamer("fleet", "status", "fleet", "--connect", "127.0.0.1"), "pip install 'gossamer[peer]'")
+    assert_refused(
+        gossamer("fleet", "status", "fleet", "--connect", "127.0.0.1"),
+        "pip install 'gossamer[peer]'",
+    )
     result = gossamer("node", "fleet/n1.toml", "--insecure")
     loud, refusal = result.err.splitlines()
     assert loud.startswith("--insecure: no certificates, no encryption")
@@ -474,8 +601,22 @@ def test_the_template_shows_a_fleet() -> None:
 
 def says(device: int, **more: Any) -> dict[str, Any]:
     """As `Node` writes it."""
-    counts = {"committed": 12, "failed": 0, "in doubt": 0, "missed": 0, "sent": 24, "bytes sent": 63_900}
-    said = {"device": device, "doing": "running", "round": 4, "rounds": 8, "near": [0, 1, 2], "met": [0, 1, 2]}
+    counts = {
+        "committed": 12,
+        "failed": 0,
+        "in doubt": 0,
+        "missed": 0,
+        "sent": 24,
+        "bytes sent": 63_900,
+    }
+    said = {
+        "device": device,
+        "doing": "running",
+        "round": 4,
+        "rounds": 8,
+        "near": [0, 1, 2],
+        "met": [0, 1, 2],
+    }
     said |= {"accuracy": 0.8125, "loss": 0.6, "pending": 0, "counts": counts, "time": time.time()}
     said["near"], said["met"] = ([j for j in range(DEVICES) if j != device] for _ in range(2))
     return said | more
@@ -502,12 +643,61 @@ def watched() -> Watched:
 def test_status_of_a_fleet_on_this_machine(watched: Watched) -> None:
     assert gossamer("fleet", "status", "fleet").out.splitlines()[0] == "no device has been heard of"
     write(0)
-    write(1, accuracy=float("nan"), counts={"committed": 3, "failed": 2, "refused: nan": 4, "refused: run": 1})
-    lines = [line.split() for line in gossamer("fleet", "status", "fleet", "--once").out.splitlines()]
-    assert " ".join(lines[0]) == "round 4/8 accuracy 81.2 % links 3/3 1 of 3 devices silent or not seen"
-    assert lines[1] == ["device", "doing", "round", "sees", "met", "accuracy", "exchanges", "failed", "refused", "sent"]
-    assert lines[2] == ["n0", "running", "4/8", "n1", "n2", "n1", "n2", "81.2", "%", "12", "0", "0", "63.9", "kB"]
-    assert lines[3] == ["n1", "running", "4/8", "n0", "n2", "n0", "n2", "–", "3", "2", "5", "0", "B"]
+    write(
+        1,
+        accuracy=float("nan"),
+        counts={"committed": 3, "failed": 2, "refused: nan": 4, "refused: run": 1},
+    )
+    lines = [
+        line.split() for line in gossamer("fleet", "status", "fleet", "--once").out.splitlines()
+    ]
+    assert (
+        " ".join(lines[0])
+        == "round 4/8 accuracy 81.2 % links 3/3 1 of 3 devices silent or not seen"
+    )
+    assert lines[1] == [
+        "device",
+        "doing",
+        "round",
+        "sees",
+        "met",
+        "accuracy",
+        "exchanges",
+        "failed",
+        "refused",
+        "sent",
+    ]
+    assert lines[2] == [
+        "n0",
+        "running",
+        "4/8",
+        "n1",
+        "n2",
+        "n1",
+        "n2",
+        "81.2",
+        "%",
+        "12",
+        "0",
+        "0",
+        "63.9",
+        "kB",
+    ]
+    assert lines[3] == [
+        "n1",
+        "running",
+        "4/8",
+        "n0",
+        "n2",
+        "n0",
+        "n2",
+        "–",
+        "3",
+        "2",
+        "5",
+        "0",
+        "B",
+    ]
     assert lines[4] == ["n2", "not", "seen"]
     found = json.loads(gossamer("fleet", "status", "fleet", "--json").out)
     assert found["summary"].startswith("round 4/8")
@@ -541,7 +731,8 @@ EVIL = "\x1b[31m[bold]\r\x07evil"
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.just(EVIL),
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from([*says(0), "committed", EVIL]), inner, max_size=9)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from([*says(0), "committed", EVIL]), inner, max_size=9)
     ),
     max_leaves=12,
 )
@@ -572,7 +763,9 @@ def test_nothing_that_a_device_says_gets_to_the_terminal(watched: Watched) -> No
         json.dumps(says(0, doing=EVIL)).encode(),
         json.dumps(says(0, counts={EVIL: 1, "committed": 3})).encode(),
         json.dumps(says(0, near=[0, 1, 10**9, 2**52], met=[2**52])).encode(),
-        json.dumps(says(0, round=2**52, rounds=2**52, pending=2**52, counts={"bytes sent": 2**52})).encode(),
+        json.dumps(
+            says(0, round=2**52, rounds=2**52, pending=2**52, counts={"bytes sent": 2**52})
+        ).encode(),
         b"[" * 4000,
         b"\xff" * 4096,
         json.dumps(says(0, **{EVIL: EVIL, "name": EVIL})).encode(),
@@ -588,11 +781,29 @@ def test_nothing_that_a_device_says_gets_to_the_terminal(watched: Watched) -> No
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_everything_that_can_go_wrong_fits(watched: Watched, width: int) -> None:
-    counts = {"committed": 81_234, "failed": 1234, "in doubt": 17, "late": 103, "missed": 12, "refused: shape": 3}
+    counts = {
+        "committed": 81_234,
+        "failed": 1234,
+        "in doubt": 17,
+        "late": 103,
+        "missed": 12,
+        "refused: shape": 3,
+    }
     for device in range(DEVICES):
-        write(device, round=412, rounds=500, pending=5, counts=counts | {"bytes sent": 512_345_678}, time=time.time() - 75)
+        write(
+            device,
+            round=412,
+            rounds=500,
+            pending=5,
+            counts=counts | {"bytes sent": 512_345_678},
+            time=time.time() - 75,
+        )
     heading, *rows = shown(watched, width)[1:]
-    words = ["exch", "fail", "doubt", "late", "miss", "pend", "ref"] if width == 80 else ["exchanges", "failed", "refused"]
+    words = (
+        ["exch", "fail", "doubt", "late", "miss", "pend", "ref"]
+        if width == 80
+        else ["exchanges", "failed", "refused"]
+    )
     assert all(word in heading.split() for word in words)
     for row in rows:
         assert all(str(number) in row.split() for number in (81234, 1234, 17, 103, 12, 5, 3))
@@ -612,7 +823,10 @@ def test_a_rehearsal_says_a_line_now_and_then(
         assert capsys.readouterr().err == ""
         monkeypatch.setattr(status, "_LINE", 0.0)
         plain.show()
-        assert capsys.readouterr().err == "round 4/8  accuracy 81.2 %  links 2/2  2 of 3 devices silent or not seen\n"
+        assert (
+            capsys.readouterr().err
+            == "round 4/8  accuracy 81.2 %  links 2/2  2 of 3 devices silent or not seen\n"
+        )
     assert capsys.readouterr().err.count("\n") == 1
 
 
@@ -657,8 +871,15 @@ def test_the_live_table_ends_with_ctrl_c_and_all_is_well(watched: Watched, colou
 
 def test_loopback_is_all_that_these_devices_have() -> None:
     """Or a test would speak to the network that this machine is in."""
-    done = subprocess.run([*namespace(), "ip", "-o", "link"], capture_output=True, text=True, check=True)
-    assert {line.split(":")[1].strip().split("@")[0] for line in done.stdout.splitlines()} <= {"lo", "tunl0", "ip6tnl0", "sit0"}
+    done = subprocess.run(
+        [*namespace(), "ip", "-o", "link"], capture_output=True, text=True, check=True
+    )
+    assert {line.split(":")[1].strip().split("@")[0] for line in done.stdout.splitlines()} <= {
+        "lo",
+        "tunl0",
+        "ip6tnl0",
+        "sit0",
+    }
 
 
 def test_a_model_made_in_python_goes_to_devices_by_python() -> None:

@@ -10,7 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fleets import Fleets, Outcome, Trial, apart, drift, dual_end, dual_start, from_elsewhere, leftovers, needed, simulated
+from fleets import (
+    Fleets,
+    Outcome,
+    Trial,
+    apart,
+    drift,
+    dual_end,
+    dual_start,
+    from_elsewhere,
+    leftovers,
+    needed,
+    simulated,
+)
 
 import gossamer as gs
 from gossamer import draws
@@ -43,7 +55,11 @@ def spells(number: int, shortest: float, longest: float) -> Iterator[tuple[float
     """When a link is bad, in rounds: from the middle of an exchange, or from any moment; until any moment."""
     t = FAULTY.start
     while t < FAULTY.stop - longest:
-        begins = soon(t, number) if drawn(0, 1, "which", t, number) < 0.6 else t + drawn(0, 1, "begins", t, number)
+        begins = (
+            soon(t, number)
+            if drawn(0, 1, "which", t, number) < 0.6
+            else t + drawn(0, 1, "begins", t, number)
+        )
         ends = begins + drawn(shortest, longest, "length", t, number)
         yield begins, ends
         t = int(ends) + 1 + int(drawn(0, 2, "pause", t, number))
@@ -79,7 +95,10 @@ def rate(rehearsal: Rehearsal) -> Iterator[Event]:
     """A model of 308 kbit has 1.08 s to come: at 180 to 450 kbit/s it may, or may not, or the answer may not."""
     for number, (a, b) in enumerate(pairs(rehearsal)):
         for t in range(FAULTY.start, FAULTY.stop, 4):
-            yield t - 0.3, partial(rehearsal.ground.rate, a, b, drawn(180e3, 450e3, "rate", t, number))
+            yield (
+                t - 0.3,
+                partial(rehearsal.ground.rate, a, b, drawn(180e3, 450e3, "rate", t, number)),
+            )
         yield FAULTY.stop, partial(rehearsal.ground.rate, a, b, None)
 
 
@@ -119,15 +138,36 @@ def nothing(rehearsal: Rehearsal) -> Iterator[Event]:
     return iter(())
 
 
-FAULTS = {"cuts": cuts, "loss": loss, "one way": one_way, "rate": rate, "kill": kill, "partition": partition, "clock": nothing}
-LINE = gs.Graph(M, tuple((i, i + 1) for i in range(M - 1)))  # mixes slowly: what is lost would show for long
+FAULTS = {
+    "cuts": cuts,
+    "loss": loss,
+    "one way": one_way,
+    "rate": rate,
+    "kill": kill,
+    "partition": partition,
+    "clock": nothing,
+}
+LINE = gs.Graph(
+    M, tuple((i, i + 1) for i in range(M - 1))
+)  # mixes slowly: what is lost would show for long
 
 
 def trial(fault: str, method: gs.WPM, network: Network, **more: Any) -> Trial:
     model = gs.Mlp((128,)) if fault == "rate" else gs.Softmax()
-    study = gs.Study(method, network, gs.Digits(), gs.Dirichlet(1.0), model, 256, ROUNDS, measure=gs.Measure(every=0))
+    study = gs.Study(
+        method,
+        network,
+        gs.Digits(),
+        gs.Dirichlet(1.0),
+        model,
+        256,
+        ROUNDS,
+        measure=gs.Measure(every=0),
+    )
     fleet = Fleet(slot=SLOT, lease=1.5 if fault == "rate" else 0.5, sync=False)
-    return Trial(study, fleet, FAULTS[fault], clocks={1: SLOT / 2} if fault == "clock" else {}, **more)
+    return Trial(
+        study, fleet, FAULTS[fault], clocks={1: SLOT / 2} if fault == "clock" else {}, **more
+    )
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +176,9 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleets]:
     trials = {}
     for fault in FAULTS:
         for p in (1, 3):
-            trials[f"{fault} p={p}"] = trial(fault, gs.WPM(p, 0.0, gs.Constant()), LINE, before=from_elsewhere)
+            trials[f"{fault} p={p}"] = trial(
+                fault, gs.WPM(p, 0.0, gs.Constant()), LINE, before=from_elsewhere
+            )
         trials[f"{fault} steps"] = trial(fault, gs.WPM.robust(3, 0.2), gs.Full(M))
     running = Fleets(trials, tmp_path_factory.mktemp("fleets"))
     yield running
@@ -157,9 +199,13 @@ def has_bitten(fault: str, outcome: Outcome) -> bool:
         crossed = {line["round"] - 1 for line in outcome.log(1) if {2, 3} & set(line["met"])}
         return min(crossed) < 5 and not crossed & set(range(6, 36)) and max(crossed) > 36
     if fault == "clock":
-        return any(glimpse[1]["time"] - glimpse[0]["time"] > 0.3 * SLOT for glimpse in outcome.glimpses)
+        return any(
+            glimpse[1]["time"] - glimpse[0]["time"] > 0.3 * SLOT for glimpse in outcome.glimpses
+        )
     if fault == "kill":
-        return CAUGHT[outcome.folder.name] > 0 and all(len(outcome.log(i)) <= ROUNDS - 2 for i in (1, 2))
+        return CAUGHT[outcome.folder.name] > 0 and all(
+            len(outcome.log(i)) <= ROUNDS - 2 for i in (1, 2)
+        )
     return counts["failed"] + counts["in doubt"] > 5
 
 

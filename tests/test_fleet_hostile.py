@@ -32,7 +32,13 @@ M, ROUNDS, SLOT = 6, 48, 1.2
 HONEST, ABSENT, HOSTILE = range(4), 4, 5
 IGNORED = 10  # rounds
 STUDY = gs.Study(
-    gs.WPM.robust(3, 0.2), gs.Full(M), gs.Digits(), gs.Dirichlet(1.0), batch=256, rounds=ROUNDS, measure=gs.Measure(every=0)
+    gs.WPM.robust(3, 0.2),
+    gs.Full(M),
+    gs.Digits(),
+    gs.Dirichlet(1.0),
+    batch=256,
+    rounds=ROUNDS,
+    measure=gs.Measure(every=0),
 )
 
 
@@ -44,9 +50,15 @@ class Attack:
     said: dict[str, Any] = field(default_factory=dict)
 
     def start(self, rehearsal: Rehearsal) -> None:
-        words = [sys.executable, str(Path(__file__).with_name("hostile.py")), str(rehearsal.folder / "given.json")]
+        words = [
+            sys.executable,
+            str(Path(__file__).with_name("hostile.py")),
+            str(rehearsal.folder / "given.json"),
+        ]
         with (rehearsal.folder / "hostile.log").open("w") as log:
-            self.process = rehearsal.ground.run(HOSTILE, words, stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = rehearsal.ground.run(
+                HOSTILE, words, stdout=subprocess.PIPE, stderr=log, text=True
+            )
 
     def __call__(self, rehearsal: Rehearsal) -> Iterator[Event]:
         yield 0.5, partial(self.begin, rehearsal)
@@ -67,7 +79,11 @@ class Attack:
             "lease": rehearsal.fleet.lease,
             "start": rehearsal.start,
             "slot": SLOT,
-            "phases": (2, 5, 39),  # rounds from which it talks nonsense, says what must be refused, and has no manners
+            "phases": (
+                2,
+                5,
+                39,
+            ),  # rounds from which it talks nonsense, says what must be refused, and has no manners
             "ignored": IGNORED,
             "until": ROUNDS - 4,
         }
@@ -93,7 +109,10 @@ ATTACKS = {"peer": Attack(certified=True), "stranger": Attack(certified=False)}
 def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleets]:
     needed()
     fleet = Fleet(slot=SLOT, lease=0.5, sync=False)
-    trials = {name: Trial(STUDY, fleet, attack, attack.start, absent=(ABSENT, HOSTILE)) for name, attack in ATTACKS.items()}
+    trials = {
+        name: Trial(STUDY, fleet, attack, attack.start, absent=(ABSENT, HOSTILE))
+        for name, attack in ATTACKS.items()
+    }
     trials["undisturbed"] = Trial(STUDY, fleet, absent=(ABSENT, HOSTILE))
     running = Fleets(trials, tmp_path_factory.mktemp("fleets"))
     yield running
@@ -106,7 +125,10 @@ def test_the_honest_learn_as_if_alone(name: str, fleets: Fleets) -> None:
     outcome = fleets[name]
     assert [outcome.status(i)["doing"] for i in HONEST] == ["done"] * len(HONEST)
     alone = (
-        simulated(replace(STUDY, network=gs.Graph(M, tuple(combinations(HONEST, 2))))).record().accuracy[: len(HONEST)].mean()
+        simulated(replace(STUDY, network=gs.Graph(M, tuple(combinations(HONEST, 2)))))
+        .record()
+        .accuracy[: len(HONEST)]
+        .mean()
     )
     assert outcome.accuracy(HONEST) >= alone - 0.01
     met = sum(len(set(line["met"]) & set(HONEST)) for i in HONEST for line in outcome.log(i))
@@ -129,8 +151,14 @@ def test_memory_is_bounded(name: str, fleets: Fleets) -> None:
 
 def test_what_is_refused_is_counted_and_its_sender_ignored(fleets: Fleets) -> None:
     outcome = fleets["peer"]
-    reasons = {key.removeprefix("refused: ") for key in outcome.counts(HONEST) if key.startswith("refused")}
-    assert reasons == set(get_args(Reason)) - {"version", "kind", "fields"}  # these take more than a device's own code to say
+    reasons = {
+        key.removeprefix("refused: ") for key in outcome.counts(HONEST) if key.startswith("refused")
+    }
+    assert reasons == set(get_args(Reason)) - {
+        "version",
+        "kind",
+        "fields",
+    }  # these take more than a device's own code to say
     for i in HONEST:
         counts = outcome.counts([i])
         refused = sum(count for key, count in counts.items() if key.startswith("refused"))

@@ -31,16 +31,26 @@ WHOLE = st.sampled_from([2, 3, 4, 7, 15, 16, 31, 35, 36, 64, 101, 255])
 def numbers(*shape: int, seed: int = 0, decades: float = 3.0) -> Tensor:
     """float32 of both signs over some orders of magnitude, a few of them zero."""
     n = np.arange(math.prod(shape))
-    size = 10 ** (decades * (draws.uniform(seed, "size", n) - 0.9)) * (draws.uniform(seed, "zero", n) > 0.02)
+    size = 10 ** (decades * (draws.uniform(seed, "size", n) - 0.9)) * (
+        draws.uniform(seed, "zero", n) > 0.02
+    )
     return torch.from_numpy(size * np.sign(draws.normal(seed, "sign", n))).float().reshape(shape)
 
 
-@given(WHOLE, st.integers(1, 9), st.integers(1, 300), st.integers(0, 99), st.sampled_from([0.1, 3.0, 40.0]))
+@given(
+    WHOLE,
+    st.integers(1, 9),
+    st.integers(1, 300),
+    st.integers(0, 99),
+    st.sampled_from([0.1, 3.0, 40.0]),
+)
 @settings(max_examples=150)
 def test_power_mean(p: int, devices: int, columns: int, seed: int, decades: float) -> None:
     """Receiver by receiver what `mirror.power_mean` gives; to float32's accuracy of the largest term, in the dual."""
     w = numbers(devices, columns, seed=seed, decades=decades)
-    links = gs.Random(devices, density=0.5, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0)
+    links = (
+        gs.Random(devices, density=0.5, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0)
+    )
     weights = gs.Metropolis()(links, 0, 0)
     result = kernels.power_mean([w], *weights.csr(), p, torch.empty_like(w))
     for row, a in zip(result, torch.from_numpy(weights.dense()), strict=True):
@@ -52,7 +62,9 @@ def test_power_mean(p: int, devices: int, columns: int, seed: int, decades: floa
 
 @given(WHOLE, st.integers(2, 9), st.integers(0, 99), st.sampled_from([0.1, 3.0, 40.0]))
 @settings(max_examples=60)
-def test_of_equal_models_the_mean_is_what_they_are(p: int, devices: int, seed: int, decades: float) -> None:
+def test_of_equal_models_the_mean_is_what_they_are(
+    p: int, devices: int, seed: int, decades: float
+) -> None:
     """Bit for bit, so that models which agree do not drift in thousands of rounds."""
     w = numbers(1, 500, seed=seed, decades=decades).repeat(devices, 1)
     weights = gs.Metropolis()(gs.Random(devices, density=0.5, seed=seed).links(0), 0, 0)
@@ -64,10 +76,15 @@ def test_of_equal_models_the_mean_is_what_they_are(p: int, devices: int, seed: i
 def test_roots(p: int, count: int, seed: int, decades: float) -> None:
     """Within a few units in the last place of the root in float64; zeros keep their sign, NaN stays NaN."""
     z = torch.cat(
-        [numbers(count, seed=seed, decades=decades), torch.tensor([1e-40, -1e-45, 3e38, 0.0, -0.0, math.nan, math.inf])]
+        [
+            numbers(count, seed=seed, decades=decades),
+            torch.tensor([1e-40, -1e-45, 3e38, 0.0, -0.0, math.nan, math.inf]),
+        ]
     )
     found = kernels.roots(z, p)
-    torch.testing.assert_close(found, root(z.double(), p).float(), rtol=3e-7, atol=0, equal_nan=True)
+    torch.testing.assert_close(
+        found, root(z.double(), p).float(), rtol=3e-7, atol=0, equal_nan=True
+    )
     assert found.signbit().tolist()[-4:-2] == [False, True]
 
 
@@ -80,11 +97,16 @@ def test_a_result_does_not_depend_on_its_place(p: int, columns: int, shift: int)
     whole = kernels.power_mean([w], *csr, p, torch.empty_like(w))
     part = kernels.power_mean([w[:, shift:]], *csr, p, torch.empty_like(w[:, shift:]))
     assert torch.equal(whole[:, shift:], part)
-    split = kernels.power_mean([w[:1].clone(), w[1:].clone()], *csr, p, torch.empty_like(w))  # as if others had sent some
+    split = kernels.power_mean(
+        [w[:1].clone(), w[1:].clone()], *csr, p, torch.empty_like(w)
+    )  # as if others had sent some
     assert torch.equal(whole, split)
     for safe in (False, True):
         stepped = kernels.matched_step(w, d, 0.01, p, 1e-2, safe)
-        assert torch.equal(stepped[:, shift:], kernels.matched_step(w[:, shift:], d[:, shift:], 0.01, p, 1e-2, safe))
+        assert torch.equal(
+            stepped[:, shift:],
+            kernels.matched_step(w[:, shift:], d[:, shift:], 0.01, p, 1e-2, safe),
+        )
 
 
 @given(st.integers(1, 30), st.integers(1, 2500), st.integers(0, 99), st.booleans())
@@ -92,7 +114,11 @@ def test_a_result_does_not_depend_on_its_place(p: int, columns: int, shift: int)
 def test_weighted_sums(devices: int, columns: int, seed: int, more: bool) -> None:
     """Against a product with the dense matrix in float64; devices without a link among them."""
     x, out = numbers(devices, columns, seed=seed), numbers(devices, columns, seed=seed + 1)
-    weights = gs.Metropolis()(gs.Random(devices, density=0.2, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0), 0, 0)
+    weights = gs.Metropolis()(
+        gs.Random(devices, density=0.2, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0),
+        0,
+        0,
+    )
     wanted = torch.from_numpy(weights.dense()) @ x.double() + more * out.double()
     first, sender, value = (torch.from_numpy(part) for part in weights.csr())
     found = kernels.weighted_sums(first, sender, value.float(), x, out, more)
@@ -120,7 +146,11 @@ def test_threads_share_out_the_work(threads: int) -> None:
     assert all(torch.equal(a, b) for a, b in zip(alone, shared, strict=True))
 
 
-@given(st.sampled_from([torch.float32, torch.float64, torch.uint8, torch.bfloat16]), st.integers(1, 50), st.integers(0, 40))
+@given(
+    st.sampled_from([torch.float32, torch.float64, torch.uint8, torch.bfloat16]),
+    st.integers(1, 50),
+    st.integers(0, 40),
+)
 @settings(max_examples=40)
 def test_gather(dtype: torch.dtype, columns: int, rows: int) -> None:
     x = (torch.arange(13 * columns) % 251).to(dtype).view(13, columns)
@@ -134,18 +164,26 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("any_size")
-@pytest.mark.parametrize(("mean", "std"), [(0.1307, 0.3081), (0.2860, 0.3530), (0.0, 1.0), (0.0, 1 / 255), (0.5, 0.5)])
+@pytest.mark.parametrize(
+    ("mean", "std"), [(0.1307, 0.3081), (0.2860, 0.3530), (0.0, 1.0), (0.0, 1 / 255), (0.5, 0.5)]
+)
 @pytest.mark.parametrize("columns", [1, 16, 63, 784])
 def test_images_are_read_from_bytes(mean: float, std: float, columns: int) -> None:
     """Number for number the same, in a batch and in a gradient."""
-    levels = draws.below(256, 0, "levels", np.arange(300 * columns)).astype(np.uint8).reshape(300, columns)
+    levels = (
+        draws.below(256, 0, "levels", np.arange(300 * columns))
+        .astype(np.uint8)
+        .reshape(300, columns)
+    )
     levels[:2, 0] = 0, 255
     x, y = scaled_bytes(levels, mean, std), torch.arange(300) % 7
     rows = Rows.of(x)
     assert rows.levels is not None
     assert np.array_equal(rows.levels.numpy(), levels)
     index = torch.from_numpy(draws.below(300, 0, "rows", np.arange(60))).view(3, 20)
-    assert torch.equal(kernels.gather(rows, index.view(-1), torch.empty(60, columns)), x[index.view(-1)])
+    assert torch.equal(
+        kernels.gather(rows, index.view(-1), torch.empty(60, columns)), x[index.view(-1)]
+    )
     w = numbers(3, 7 * (columns + 1))
     found, wanted = torch.empty_like(w), torch.empty_like(w)
     for samples, out in ((rows, found), (Rows(x), wanted)):
@@ -154,11 +192,15 @@ def test_images_are_read_from_bytes(mean: float, std: float, columns: int) -> No
 
 
 @pytest.mark.usefixtures("any_size")
-@pytest.mark.parametrize("wrong", ["last place", "nan", "inf", "beyond", "between", "one value", "noise", "float64"])
+@pytest.mark.parametrize(
+    "wrong", ["last place", "nan", "inf", "beyond", "between", "one value", "noise", "float64"]
+)
 def test_what_is_no_levels_is_read_as_it_is(wrong: str) -> None:
     x = scaled_bytes(np.arange(256 * 20, dtype=np.uint8).reshape(-1, 20), 0.1307, 0.3081)
     assert Rows.of(x).levels is not None
-    value = {"nan": math.nan, "inf": math.inf, "beyond": 256 / 255, "between": 100.5 / 255}.get(wrong)
+    value = {"nan": math.nan, "inf": math.inf, "beyond": 256 / 255, "between": 100.5 / 255}.get(
+        wrong
+    )
     if wrong == "last place":
         x[77, 7] = x[77, 7].nextafter(torch.tensor(9.0))
     elif value is not None:
@@ -171,11 +213,15 @@ def test_what_is_no_levels_is_read_as_it_is(wrong: str) -> None:
         x = x.double()
     rows, index = Rows.of(x), torch.arange(len(x)).flip(0)
     assert rows.levels is None
-    torch.testing.assert_close(kernels.gather(rows, index, torch.empty_like(x)), x.flip(0), equal_nan=True, rtol=0, atol=0)
+    torch.testing.assert_close(
+        kernels.gather(rows, index, torch.empty_like(x)), x.flip(0), equal_nan=True, rtol=0, atol=0
+    )
 
 
 @given(
-    st.floats(2**-10, 1000, width=32), st.floats(-1000, 1000, width=32), st.lists(st.integers(0, 255), min_size=1, max_size=99)
+    st.floats(2**-10, 1000, width=32),
+    st.floats(-1000, 1000, width=32),
+    st.lists(st.integers(0, 255), min_size=1, max_size=99),
 )
 def test_levels_lose_nothing(step: float, zero: float, levels: list[int]) -> None:
     """Whether or not they are found, what is read is x."""
@@ -188,7 +234,15 @@ def test_levels_lose_nothing(step: float, zero: float, levels: list[int]) -> Non
 
 @pytest.mark.usefixtures("any_size")
 @pytest.mark.parametrize(
-    "values", [[0, math.nan], [0, 1, math.inf], [-math.inf, math.inf], [0, 1e-45], [-3e38, 3e38], [0, 1e-45, 1]]
+    "values",
+    [
+        [0, math.nan],
+        [0, 1, math.inf],
+        [-math.inf, math.inf],
+        [0, 1e-45],
+        [-3e38, 3e38],
+        [0, 1e-45, 1],
+    ],
 )
 def test_odd_numbers_are_read_as_they_are(values: list[float]) -> None:
     x = torch.tensor(values).repeat(5, 1)
@@ -201,12 +255,22 @@ def test_few_samples_stay_as_they_are() -> None:
     assert Rows.of((torch.arange(1000) % 2).float().view(100, 10)).levels is None
 
 
-@given(st.integers(1, 4), st.integers(1, 20), st.integers(1, 50), st.integers(1, 20), st.sampled_from([0.1, 1.0, 100.0]))
+@given(
+    st.integers(1, 4),
+    st.integers(1, 20),
+    st.integers(1, 50),
+    st.integers(1, 20),
+    st.sampled_from([0.1, 1.0, 100.0]),
+)
 @settings(max_examples=80)
-def test_softmax_gradient(devices: int, batch: int, features: int, classes: int, size: float) -> None:
+def test_softmax_gradient(
+    devices: int, batch: int, features: int, classes: int, size: float
+) -> None:
     """Against the closed form in float64, whatever fills up the registers; shares of 0 and 1 too."""
     x, y = numbers(30, features, decades=1), torch.arange(30) % classes
-    index = torch.from_numpy(draws.below(30, 0, "rows", np.arange(devices * batch))).view(devices, batch)
+    index = torch.from_numpy(draws.below(30, 0, "rows", np.arange(devices * batch))).view(
+        devices, batch
+    )
     w = size * numbers(devices, classes * (features + 1), seed=1, decades=1)
     found = torch.full_like(w, math.nan)
     assert kernels.softmax_gradient(w, Rows(x), y, index, classes, found)
@@ -222,15 +286,26 @@ def test_softmax_gradient_of_what_is_not_finite(wrong: float) -> None:
     w, x, y = numbers(3, 44), numbers(9, 10), torch.arange(9) % 4
     w[1, 5] = wrong
     found = torch.empty_like(w)
-    assert kernels.softmax_gradient(w, Rows(x), y, torch.arange(9).expand(3, 9).contiguous(), 4, found)
+    assert kernels.softmax_gradient(
+        w, Rows(x), y, torch.arange(9).expand(3, 9).contiguous(), 4, found
+    )
     assert found.isfinite().all(1).tolist() == [True, False, True]
 
 
 def test_softmax_gradient_where_it_does_not_serve() -> None:
-    w, x, y, index = torch.ones(2, 8), torch.ones(5, 3), torch.zeros(5, dtype=torch.int64), torch.zeros(2, 4, dtype=torch.int64)
+    w, x, y, index = (
+        torch.ones(2, 8),
+        torch.ones(5, 3),
+        torch.zeros(5, dtype=torch.int64),
+        torch.zeros(2, 4, dtype=torch.int64),
+    )
     assert not kernels.softmax_gradient(w.double(), Rows(x.double()), y, index, 2, w.double())
-    assert not kernels.softmax_gradient(w.to("meta"), Rows(x.to("meta")), y.to("meta"), index.to("meta"), 2, w.to("meta"))
-    assert not kernels.softmax_gradient(w, Rows(torch.ones(3, 5).T), y, index, 2, torch.empty_like(w))
+    assert not kernels.softmax_gradient(
+        w.to("meta"), Rows(x.to("meta")), y.to("meta"), index.to("meta"), 2, w.to("meta")
+    )
+    assert not kernels.softmax_gradient(
+        w, Rows(torch.ones(3, 5).T), y, index, 2, torch.empty_like(w)
+    )
 
 
 @pytest.mark.parametrize("p", [3, 15, 101])
@@ -247,7 +322,9 @@ def test_the_sizes_are_those_of_the_source() -> None:
     """What is given to work in is measured by them."""
     source = Path(kernels.__file__).with_name("kernels.c").read_text()
     for name in ("LENGTH", "SAMPLES", "SIXTEEN"):
-        assert re.findall(rf"enum {{.*\b{name} = (\d+)", source) == [str(getattr(kernels, f"_{name}"))]
+        assert re.findall(rf"enum {{.*\b{name} = (\d+)", source) == [
+            str(getattr(kernels, f"_{name}"))
+        ]
 
 
 def test_where_they_do_not_serve() -> None:
@@ -263,7 +340,9 @@ def test_where_they_do_not_serve() -> None:
 @pytest.mark.parametrize("p", [1, 3, 15, 101])
 def test_a_run_with_and_without(p: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def models() -> Tensor:
-        simulator = gs.Simulator(gs.Study(gs.WPM.robust(p, eta=0.05), gs.Random(6, density=0.3)).plan())
+        simulator = gs.Simulator(
+            gs.Study(gs.WPM.robust(p, eta=0.05), gs.Random(6, density=0.3)).plan()
+        )
         simulator.advance(20)
         return simulator.models()
 
@@ -284,5 +363,7 @@ from gossamer import kernels
 assert kernels.library is None
 print(gs.run(gs.Study(gs.WPM(15, eta=0.05), gs.Ring(4), rounds=3)).summary["loss"])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
+    )
     assert 0 < float(done.stdout) < 10

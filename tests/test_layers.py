@@ -16,7 +16,9 @@ import gossamer
 
 ROOT = Path(gossamer.__file__).parent
 FILES = {
-    ".".join(("gossamer", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"): path
+    ".".join(("gossamer", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): path
     for path in sorted(ROOT.rglob("*.py"))
 }
 
@@ -31,15 +33,25 @@ MAY_IMPORT = {
     "network": FOUNDATION,
     "theory": FOUNDATION | {"mirror", "network"},
     "tasks": FOUNDATION,  # knows nothing of networks
-    "algorithms": FOUNDATION | {"mirror", "network"},  # sees `mix` and `grad`: knows nothing of tasks
+    "algorithms": FOUNDATION
+    | {"mirror", "network"},  # sees `mix` and `grad`: knows nothing of tasks
     "engines": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms"},
     "testing": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms", "engines"},
     "study": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms", "engines"},
-    "report": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms", "engines", "study"},
-    "cli": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms", "engines", "study", "report"},
+    "report": FOUNDATION
+    | {"mirror", "network", "theory", "tasks", "algorithms", "engines", "study"},
+    "cli": FOUNDATION
+    | {"mirror", "network", "theory", "tasks", "algorithms", "engines", "study", "report"},
     "__main__": {"cli"},
 }
-QUICK = ("gossamer.errors", "gossamer.draws", "gossamer.mirror", "gossamer.network", "gossamer.theory", "gossamer.algorithms")
+QUICK = (
+    "gossamer.errors",
+    "gossamer.draws",
+    "gossamer.mirror",
+    "gossamer.network",
+    "gossamer.theory",
+    "gossamer.algorithms",
+)
 HEAVY = (
     "torch",
     "scipy",
@@ -75,7 +87,9 @@ def imports(module: str, runtime: bool = False) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} imports relatively"
-            for alias in node.names:  # `from gossamer.network import base` is the module, not the package's attribute
+            for alias in (
+                node.names
+            ):  # `from gossamer.network import base` is the module, not the package's attribute
                 inner = f"{node.module}.{alias.name}"
                 found.add(inner if inner in FILES else str(node.module))
     return {name for name in found if name.split(".")[0] == "gossamer"} - {module}
@@ -90,7 +104,9 @@ def test_a_module_imports_only_from_the_layers_above_it(module: str) -> None:
     assert own in MAY_IMPORT, f"{own} is not a layer of DESIGN.md"
     for name in imports(module):
         assert name in FILES, f"{module} imports {name}, which is not there"
-        if name == "gossamer":  # its lazy names would hide what is imported: only what it defines itself
+        if (
+            name == "gossamer"
+        ):  # its lazy names would hide what is imported: only what it defines itself
             assert own == "cli"
         else:
             assert part(name) in MAY_IMPORT[own] | {own}
@@ -105,8 +121,14 @@ def test_no_import_cycles() -> None:
 
 def loaded(statement: str) -> set[str]:
     """The top-level packages that a fresh Python has after a statement."""
-    script = f"{statement}; import sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
-    return set(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split())
+    script = (
+        f"{statement}; import sys; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
+    )
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
 
 
 def test_import_gossamer_is_light() -> None:
@@ -152,5 +174,9 @@ def test_examples_in_docstrings_are_true(module: str) -> None:
 
 
 def test_the_mathematics_has_examples() -> None:
-    attempted = [doctest.testmod(importlib.import_module(name)).attempted for name in FILES if name.startswith(QUICK)]
+    attempted = [
+        doctest.testmod(importlib.import_module(name)).attempted
+        for name in FILES
+        if name.startswith(QUICK)
+    ]
     assert sum(attempted) > 20

@@ -45,8 +45,12 @@ def test_what_is_small_or_not_float32_is_taken_anew() -> None:
     assert spare._lent == []
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY | MORE if name != "adom"])  # which is not for classes
-def test_every_method_lets_go_of_its_models_before_they_are_lent(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", [name for name in EVERY | MORE if name != "adom"]
+)  # which is not for classes
+def test_every_method_lets_go_of_its_models_before_they_are_lent(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is lent is spoilt: whoever still reads it, or leaves a part of it as it was, ends elsewhere."""
     data = gs.Digits().load()
     task = gs.Task(data, gs.Iid().make(data.y.numpy(), devices=41, seed=0), gs.Softmax())

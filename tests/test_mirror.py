@@ -59,7 +59,9 @@ def neighbourhoods(draw: st.DrawFn, one_sign: bool = False) -> tuple[Tensor, Ten
 
 
 @given(
-    st.lists(magnitudes(), min_size=1, max_size=6), st.floats(1e-3, 12) | st.sampled_from([1, 2, 3, 4, 7, 1 / 3, 0.5]), DTYPES
+    st.lists(magnitudes(), min_size=1, max_size=6),
+    st.floats(1e-3, 12) | st.sampled_from([1, 2, 3, 4, 7, 1 / 3, 0.5]),
+    DTYPES,
 )
 @settings(max_examples=200)
 def test_signed_power(values: list[float], c: float, dtype: torch.dtype) -> None:
@@ -75,7 +77,10 @@ def test_signed_power(values: list[float], c: float, dtype: torch.dtype) -> None
         if abs(exact) > info.max:
             assert math.isinf(got)
         else:  # below the normal numbers a float is exact to its smallest number only
-            assert abs(got - exact) <= 2 * (c + 1) * info.eps * abs(exact) + 2 * info.smallest_normal * info.eps
+            assert (
+                abs(got - exact)
+                <= 2 * (c + 1) * info.eps * abs(exact) + 2 * info.smallest_normal * info.eps
+            )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -117,7 +122,13 @@ def check_mean(result: Tensor, models: Tensor, weights: Tensor, p: float) -> Non
 @settings(max_examples=300)
 @example((torch.tensor([[1e-8], [1e4]]), torch.tensor([0.5, 0.5])), 101)
 @example((torch.tensor([[1e4], [-1e4]]), torch.tensor([0.5, 0.5])), 101)
-@example((torch.tensor([[1e-8], [-1e-8], [1e-8]], dtype=torch.float64), torch.tensor([0.25, 0.25, 0.5]).double()), 101)
+@example(
+    (
+        torch.tensor([[1e-8], [-1e-8], [1e-8]], dtype=torch.float64),
+        torch.tensor([0.25, 0.25, 0.5]).double(),
+    ),
+    101,
+)
 @example((torch.tensor([[0.0, -0.0], [-0.0, -0.0]]), torch.tensor([0.5, 0.5])), 3)
 def test_power_mean(neighbourhood: tuple[Tensor, Tensor], p: float) -> None:
     models, weights = neighbourhood
@@ -141,10 +152,14 @@ def test_power_mean_of_one_sign(neighbourhood: tuple[Tensor, Tensor], p: float) 
 
 @given(neighbourhoods(), POWERS, st.data())
 @settings(max_examples=60)
-def test_several_means_at_once(neighbourhood: tuple[Tensor, Tensor], p: float, data: st.DataObject) -> None:
+def test_several_means_at_once(
+    neighbourhood: tuple[Tensor, Tensor], p: float, data: st.DataObject
+) -> None:
     models, _ = neighbourhood
     n = data.draw(st.integers(0, 4))
-    rows = data.draw(st.lists(st.floats(0.01, 1), min_size=n * len(models), max_size=n * len(models)))
+    rows = data.draw(
+        st.lists(st.floats(0.01, 1), min_size=n * len(models), max_size=n * len(models))
+    )
     weights = torch.tensor(rows, dtype=data.draw(DTYPES)).reshape(n, len(models))
     result = power_mean(models, weights, p)
     assert result.shape == (n, models.shape[1])
@@ -160,20 +175,35 @@ def test_a_device_alone_keeps_itself(value: float, p: float, dtype: torch.dtype)
     assert ((alone - model).abs() <= 2 * eps(dtype) * model.abs()).all()
 
 
-@given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=5), POWERS, DTYPES)
+@given(
+    st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=1, max_size=5),
+    POWERS,
+    DTYPES,
+)
 @settings(max_examples=100)
 def test_always_finite(values: list[float], p: float, dtype: torch.dtype) -> None:
     """Any finite float, down to the subnormal ones and up to the largest."""
-    models = torch.tensor(values, dtype=dtype)[:, None] * (1 - 1e-6)  # room for shares that sum to 1 + eps
-    assert power_mean(models, torch.full((len(values),), 1 / len(values), dtype=dtype), p).isfinite().all()
+    models = torch.tensor(values, dtype=dtype)[:, None] * (
+        1 - 1e-6
+    )  # room for shares that sum to 1 + eps
+    assert (
+        power_mean(models, torch.full((len(values),), 1 / len(values), dtype=dtype), p)
+        .isfinite()
+        .all()
+    )
 
 
 @given(neighbourhoods(), POWERS, st.sampled_from([math.nan, math.inf, -math.inf]), st.data())
 @settings(max_examples=100)
-def test_no_silent_number(neighbourhood: tuple[Tensor, Tensor], p: float, wrong: float, data: st.DataObject) -> None:
+def test_no_silent_number(
+    neighbourhood: tuple[Tensor, Tensor], p: float, wrong: float, data: st.DataObject
+) -> None:
     """NaN and infinity come out of every coordinate that they go into with a weight, and of no other."""
     models, weights = neighbourhood
-    j, coordinate = data.draw(st.integers(0, len(models) - 1)), data.draw(st.integers(0, models.shape[1] - 1))
+    j, coordinate = (
+        data.draw(st.integers(0, len(models) - 1)),
+        data.draw(st.integers(0, models.shape[1] - 1)),
+    )
     sound = power_mean(models, weights, p)
     models[j, coordinate] = wrong
     result = power_mean(models, weights, p)
@@ -206,7 +236,11 @@ def test_many_columns() -> None:
 @pytest.mark.parametrize("p", [0, 0.999, -3, math.nan, math.inf, "3", None])
 def test_p_is_refused(p: Any) -> None:
     models = torch.ones(2, 2)
-    for attempt in (lambda: PowerMap(p), lambda: power_mean(models, torch.ones(2), p), lambda: bregman(models, models, p)):
+    for attempt in (
+        lambda: PowerMap(p),
+        lambda: power_mean(models, torch.ones(2), p),
+        lambda: bregman(models, models, p),
+    ):
         with pytest.raises(InputError, match=r"^p = .* a number of at least 1"):
             attempt()
 
@@ -225,7 +259,11 @@ def test_no_models_are_refused() -> None:
 # The mirror map
 
 
-@given(st.lists(magnitudes(), min_size=1, max_size=6), st.floats(1, 35) | st.sampled_from([1, 3, 15]), DTYPES)
+@given(
+    st.lists(magnitudes(), min_size=1, max_size=6),
+    st.floats(1, 35) | st.sampled_from([1, 3, 15]),
+    DTYPES,
+)
 @settings(max_examples=150)
 def test_to_dual_and_back(values: list[float], p: float, dtype: torch.dtype) -> None:
     """Up to p = 35 float64 holds the dual of every weight from 1e-8 to 1e4."""
@@ -233,7 +271,9 @@ def test_to_dual_and_back(values: list[float], p: float, dtype: torch.dtype) -> 
     z = mirror.to_dual(w)
     assert mirror.fits(w).all()
     for got, value in zip(z.tolist(), w.tolist(), strict=True):
-        assert abs(got - exact_power(value, p)) <= 2 * (p + 1) * eps(torch.float64) * abs(exact_power(value, p))
+        assert abs(got - exact_power(value, p)) <= 2 * (p + 1) * eps(torch.float64) * abs(
+            exact_power(value, p)
+        )
     back = mirror.to_primal(z, dtype)
     assert back.dtype == dtype
     assert torch.equal(back.signbit(), w.signbit())
@@ -285,17 +325,23 @@ def test_bregman(pairs: list[tuple[float, float]], p: float, dtype: torch.dtype)
     if exact > np.finfo(float).max:
         assert result.isinf()
     else:  # beyond float64's own ends, rounding is a matter of its smallest number
-        assert abs(result.item() - exact) <= 4 * (p + 2) * eps(torch.float64) * min(size, mpf(1e308)) + mpf(5e-324)
+        assert abs(result.item() - exact) <= 4 * (p + 2) * eps(torch.float64) * min(
+            size, mpf(1e308)
+        ) + mpf(5e-324)
 
 
 @given(neighbourhoods(), POWERS)
 @settings(max_examples=50)
-def test_bregman_of_a_stack_is_row_by_row_and_zero_at_home(neighbourhood: tuple[Tensor, Tensor], p: float) -> None:
+def test_bregman_of_a_stack_is_row_by_row_and_zero_at_home(
+    neighbourhood: tuple[Tensor, Tensor], p: float
+) -> None:
     models, _ = neighbourhood
     result = bregman(models, models[0], p)
     assert result.shape == models.shape[:1]
     rows = torch.stack([bregman(model, models[0], p) for model in models])
-    torch.testing.assert_close(result, rows, rtol=1e-13, atol=0)  # a vector of numbers may be rounded otherwise than one
+    torch.testing.assert_close(
+        result, rows, rtol=1e-13, atol=0
+    )  # a vector of numbers may be rounded otherwise than one
     assert result[0] == 0
 
 

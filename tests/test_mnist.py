@@ -41,7 +41,9 @@ def test_a_higher_power_reaches_88_percent_sooner(mnist: gs.Data, seed: int) -> 
     [(quasi_global(0.04), 80), (tracking(0.04), 100)],
     ids=["quasi-global", "tracking"],
 )
-def test_drift_corrected_methods_are_fast_on_one_label_a_device(mnist: gs.Data, algorithm: gs.Algorithm, rounds: int) -> None:
+def test_drift_corrected_methods_are_fast_on_one_label_a_device(
+    mnist: gs.Data, algorithm: gs.Algorithm, rounds: int
+) -> None:
     study = gs.Study(
         algorithm,
         gs.RandomRing(10),

@@ -37,7 +37,9 @@ from gossamer.threads import in_threads
 NO_KEYS = torch.zeros(0, dtype=torch.int64)
 
 
-def data(classes: int | None = 3, shape: tuple[int, ...] = (5,), samples: int = 40, seed: int = 0) -> Data:
+def data(
+    classes: int | None = 3, shape: tuple[int, ...] = (5,), samples: int = 40, seed: int = 0
+) -> Data:
     """Small data with every class in it; without classes, a number to regress on."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(samples, *shape, generator=generator)
@@ -55,9 +57,20 @@ class Batch:
     keys: Tensor
 
     @classmethod
-    def of(cls, learner: Learner, source: Data, devices: int = 3, batch: int = 8, seed: int = 0, spread: float = 1.0) -> Batch:
+    def of(
+        cls,
+        learner: Learner,
+        source: Data,
+        devices: int = 3,
+        batch: int = 8,
+        seed: int = 0,
+        spread: float = 1.0,
+    ) -> Batch:
         generator = torch.Generator().manual_seed(seed)
-        w = learner.init(seed).double() + spread * torch.randn(devices, learner.parameters, generator=generator).double()
+        w = (
+            learner.init(seed).double()
+            + spread * torch.randn(devices, learner.parameters, generator=generator).double()
+        )
         index = torch.randint(source.samples, (devices, batch), generator=generator)
         keys = torch.randint(-(2**62), 2**62, (devices,), generator=generator)
         return cls(w, learner.features(source.x.double())[index], _typed(source.y)[index], keys)
@@ -92,7 +105,9 @@ def softmax_loss(outputs: Tensor, label: int) -> Tensor:
 
 def hinge_loss(outputs: Tensor, label: int) -> Tensor:
     rivals = [outputs[j] for j in range(len(outputs)) if j != label]
-    return torch.stack([torch.zeros_like(outputs[0]), *(1 + rival - outputs[label] for rival in rivals)]).max()
+    return torch.stack(
+        [torch.zeros_like(outputs[0]), *(1 + rival - outputs[label] for rival in rivals)]
+    ).max()
 
 
 def squared_loss(outputs: Tensor, target: float) -> Tensor:
@@ -112,10 +127,14 @@ CLOSED = {
 }
 
 
-def naive(w: Tensor, x: Tensor, y: Tensor, loss: Callable[..., Tensor], bias: bool, l2: float) -> Tensor:
+def naive(
+    w: Tensor, x: Tensor, y: Tensor, loss: Callable[..., Tensor], bias: bool, l2: float
+) -> Tensor:
     """One device's mean loss, sample by sample: w [outputs, columns], x [batch, features] without the constant 1."""
     weight, constant = (w[:, :-1], w[:, -1]) if bias else (w, 0.0)
-    losses = [loss(weight @ sample + constant, target.item()) for sample, target in zip(x, y, strict=True)]
+    losses = [
+        loss(weight @ sample + constant, target.item()) for sample, target in zip(x, y, strict=True)
+    ]
     return torch.stack(losses).mean() + l2 / 2 * (w**2).sum()
 
 
@@ -128,7 +147,9 @@ def naive(w: Tensor, x: Tensor, y: Tensor, loss: Callable[..., Tensor], bias: bo
     features=st.integers(1, 6),
     seed=st.integers(0, 99),
 )
-def test_closed_form_equals_autograd(kind: str, l2: float, devices: int, batch: int, features: int, seed: int) -> None:
+def test_closed_form_equals_autograd(
+    kind: str, l2: float, devices: int, batch: int, features: int, seed: int
+) -> None:
     model, loss, classes, bias = CLOSED[kind]
     source = data(classes, (features,), seed=seed)
     learner = model(l2).learner(source)
@@ -175,7 +196,10 @@ def test_scores_equal_a_loop_over_the_samples(kind: str, monkeypatch: pytest.Mon
         chosen = [int(o[0] > 0) if kind == "logistic" else int(np.argmax(o)) for o in outputs]
         right = sum(label == target for label, target in zip(chosen, y.tolist(), strict=True))
         assert scores.accuracy[i].item() == pytest.approx(right / len(y), abs=1e-15)
-    for limit in (1, 2 * len(x) * learner.shapes["weight"][0]):  # one device at a time, two at a time
+    for limit in (
+        1,
+        2 * len(x) * learner.shapes["weight"][0],
+    ):  # one device at a time, two at a time
         monkeypatch.setattr(linear, "_OUTPUTS_AT_ONCE", limit)
         again = learner.scores(w, x, y, {})
         torch.testing.assert_close(again.loss, scores.loss, rtol=1e-13, atol=1e-14)
@@ -192,7 +216,9 @@ def test_the_first_of_equal_outputs_counts(classes: int) -> None:
     w[1, -1] = 1.0  # the bias of the last class
     w[2, 4 * (classes - 1) : 4 * classes] = -1.0
     scores = learner.scores(w, learner.features(data.x_test), data.y_test, {})
-    outputs = data.x_test @ w.view(3, classes, 4)[..., :-1].mT + w.view(3, classes, 4)[:, None, :, -1]
+    outputs = (
+        data.x_test @ w.view(3, classes, 4)[..., :-1].mT + w.view(3, classes, 4)[:, None, :, -1]
+    )
     assert scores.accuracy.tolist() == (outputs.argmax(2) == y).float().mean(1).tolist()
     expected = torch.stack([torch.nn.functional.cross_entropy(row, y) for row in outputs])
     torch.testing.assert_close(scores.loss, expected)
@@ -242,10 +268,15 @@ def test_unstack_gives_names_and_shapes() -> None:
     assert learner.parameters == 3 * 5
     row = torch.arange(15.0)
     parts = learner.unstack(torch.stack([row, row + 100]))
-    assert {name: tuple(p.shape) for name, p in parts.items()} == {"weight": (2, 3, 4), "bias": (2, 3)}
+    assert {name: tuple(p.shape) for name, p in parts.items()} == {
+        "weight": (2, 3, 4),
+        "bias": (2, 3),
+    }
     # outputs from the parts are outputs from the row
     x = torch.cat([learner.features(source.x), torch.ones(len(source.x), 1)], 1)
-    torch.testing.assert_close(source.x.flatten(1) @ parts["weight"][1].T + parts["bias"][1], x @ (row + 100).view(3, 5).T)
+    torch.testing.assert_close(
+        source.x.flatten(1) @ parts["weight"][1].T + parts["bias"][1], x @ (row + 100).view(3, 5).T
+    )
     assert list(LogisticRegression().learner(data(2)).unstack(torch.zeros(5))) == ["weight"]
     named = Mlp((4,)).learner(source).unstack(torch.zeros(7, Mlp((4,)).learner(source).parameters))
     assert {name: tuple(p.shape) for name, p in named.items()} == {
@@ -263,7 +294,12 @@ def test_unstack_gives_names_and_shapes() -> None:
         (lambda: Svm(math.nan), "l2"),
         (lambda: Softmax().learner(data(None)), "model"),
         (lambda: LogisticRegression().learner(data(3)), "model"),
-        (lambda: LinearRegression().learner(from_arrays(np.eye(3), np.eye(3), np.eye(3), np.eye(3))), "model"),
+        (
+            lambda: LinearRegression().learner(
+                from_arrays(np.eye(3), np.eye(3), np.eye(3), np.eye(3))
+            ),
+            "model",
+        ),
         (lambda: Mlp(()), "hidden"),
         (lambda: Mlp((0,)), "hidden"),
         (lambda: Mlp(dropout=1.0), "dropout"),
@@ -295,9 +331,16 @@ def test_a_linear_module_equals_the_closed_form() -> None:
         closed.gradient(w, x, stack.y, {}, stack.keys, expected)
         module.gradient(w_module, images, stack.y, {}, stack.keys, found)
         expected, found = closed.unstack(expected), module.unstack(found)
-        torch.testing.assert_close(found["1.weight"], expected["weight"], rtol=tolerance, atol=tolerance)
-        torch.testing.assert_close(found["1.bias"], expected["bias"], rtol=tolerance, atol=tolerance)
-        losses = module.loss(w_module, images, stack.y, {}, stack.keys), closed.loss(w, x, stack.y, {}, stack.keys)
+        torch.testing.assert_close(
+            found["1.weight"], expected["weight"], rtol=tolerance, atol=tolerance
+        )
+        torch.testing.assert_close(
+            found["1.bias"], expected["bias"], rtol=tolerance, atol=tolerance
+        )
+        losses = (
+            module.loss(w_module, images, stack.y, {}, stack.keys),
+            closed.loss(w, x, stack.y, {}, stack.keys),
+        )
         torch.testing.assert_close(*losses, rtol=tolerance, atol=tolerance)
         x_test = source.x_test.to(dtype)
         one, other = (
@@ -356,7 +399,11 @@ class Branches(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.one, self.other, self.norm = nn.Linear(5, 3), nn.Linear(5, 3), nn.BatchNorm1d(3, momentum=None)
+        self.one, self.other, self.norm = (
+            nn.Linear(5, 3),
+            nn.Linear(5, 3),
+            nn.BatchNorm1d(3, momentum=None),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.one(x) if x.sum() > 0 else self.other(x) * x.max().item())
@@ -380,7 +427,11 @@ class Layers(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.all, self.offset = nn.Linear(2, 4), nn.Linear(12, 6, bias=False), nn.Parameter(torch.ones(()))
+        self.words, self.all, self.offset = (
+            nn.Linear(2, 4),
+            nn.Linear(12, 6, bias=False),
+            nn.Parameter(torch.ones(())),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         words = torch.tanh(self.words(x.view(-1, 3, 2)))
@@ -392,12 +443,30 @@ IMAGE = (3, 4, 4)
 MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int | None]] = {
     "mlp": (lambda: nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3)), (5,), 3),
     "regression": (lambda: nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 1)), (5,), None),
-    "cnn": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 3)), IMAGE, 3),
+    "cnn": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, 3)
+        ),
+        IMAGE,
+        3,
+    ),
     "layer norm": (lambda: nn.Sequential(nn.LayerNorm(5), nn.Linear(5, 3)), (5,), 3),
-    "group norm": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(16, 3)), IMAGE, 3),
-    "batch norm": (lambda: nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 3)), (5,), 3),
+    "group norm": (
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.Flatten(), nn.Linear(16, 3)
+        ),
+        IMAGE,
+        3,
+    ),
+    "batch norm": (
+        lambda: nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 3)),
+        (5,),
+        3,
+    ),
     "batch norm 2d": (
-        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, momentum=0.3), nn.Flatten(), nn.Linear(16, 3)),
+        lambda: nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, momentum=0.3), nn.Flatten(), nn.Linear(16, 3)
+        ),
         IMAGE,
         3,
     ),
@@ -444,9 +513,13 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
             own.train().zero_grad()
             loss = plain_loss(own, stack.x[i], stack.y[i], classes)
             loss.backward()
-            slopes = [p.grad if p.grad is not None else torch.zeros_like(p) for p in own.parameters()]
+            slopes = [
+                p.grad if p.grad is not None else torch.zeros_like(p) for p in own.parameters()
+            ]
             torch.testing.assert_close(losses[i], loss.detach(), rtol=1e-10, atol=1e-12)
-            torch.testing.assert_close(gradient[i], torch.cat([g.reshape(-1) for g in slopes]), rtol=1e-10, atol=1e-12)
+            torch.testing.assert_close(
+                gradient[i], torch.cat([g.reshape(-1) for g in slopes]), rtol=1e-10, atol=1e-12
+            )
             for name, b in own.named_buffers():
                 torch.testing.assert_close(buffers[name][i], b, rtol=1e-10, atol=1e-12)
             for p, g in zip(own.parameters(), slopes, strict=True):
@@ -464,12 +537,18 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
             torch.testing.assert_close(scores.accuracy[i], right)
         else:
             assert scores.accuracy[i].isnan()
-    monkeypatch.setattr(modules, "_NUMBERS_AT_ONCE", 3 * 3 * 4 * math.prod(shape))  # three samples at a time
+    monkeypatch.setattr(
+        modules, "_NUMBERS_AT_ONCE", 3 * 3 * 4 * math.prod(shape)
+    )  # three samples at a time
     if kind != "branches":  # whose answer depends on the whole batch
         again = learner.scores(w, source.x_test.double(), _typed(source.y_test), buffers)
         torch.testing.assert_close(again.loss, scores.loss, rtol=1e-10, atol=1e-12)
-        torch.testing.assert_close(again.accuracy, scores.accuracy, rtol=0, atol=1e-12, equal_nan=True)
-    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())  # the user's own is as it was
+        torch.testing.assert_close(
+            again.accuracy, scores.accuracy, rtol=0, atol=1e-12, equal_nan=True
+        )
+    assert all(
+        torch.equal(before[name], value) for name, value in module.state_dict().items()
+    )  # the user's own is as it was
     assert module.training
 
 
@@ -477,7 +556,12 @@ def test_batch_norm_keeps_each_device_by_itself() -> None:
     source = data(3)
     learner = Module(lambda: nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3))).learner(source)
     assert sorted(learner.buffers()) == ["0.num_batches_tracked", "0.running_mean", "0.running_var"]
-    assert sorted(learner.shapes) == ["0.bias", "0.weight", "1.bias", "1.weight"]  # the statistics are not mixed
+    assert sorted(learner.shapes) == [
+        "0.bias",
+        "0.weight",
+        "1.bias",
+        "1.weight",
+    ]  # the statistics are not mixed
     stack, buffers = Batch.of(learner, source), buffers_of(learner, 3)
     stack.x[1] += 10
     stack.gradient(learner, buffers)
@@ -497,7 +581,9 @@ def test_batch_norm_keeps_each_device_by_itself() -> None:
 class Masks(nn.Module):
     """Its gradient is its masks: a parameter for each element of `layers` applications of `drop` to ones."""
 
-    def __init__(self, drop: Callable[[nn.Module, Tensor], Tensor], layers: int, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, drop: Callable[[nn.Module, Tensor], Tensor], layers: int, shape: tuple[int, ...]
+    ) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(layers, *shape))
         self.drop, self.layer = drop, nn.Dropout(0.5)
@@ -508,11 +594,17 @@ class Masks(nn.Module):
 
 
 def masks(
-    drop: Callable[[nn.Module, Tensor], Tensor], keys: Tensor, layers: int = 1, shape: tuple[int, ...] = (4000,), p: float = 0.5
+    drop: Callable[[nn.Module, Tensor], Tensor],
+    keys: Tensor,
+    layers: int = 1,
+    shape: tuple[int, ...] = (4000,),
+    p: float = 0.5,
 ) -> Tensor:
     """What is kept, as 0 and 1: [devices, layers, …shape]."""
     source = data(None, (1,))
-    learner = Module(Masks(drop, layers, shape), loss=lambda outputs, y: outputs.sum(1)).learner(source)
+    learner = Module(Masks(drop, layers, shape), loss=lambda outputs, y: outputs.sum(1)).learner(
+        source
+    )
     w = learner.init(0).double().expand(len(keys), -1)
     one = torch.ones(len(keys), 1, 1, dtype=torch.float64)
     found = torch.empty_like(w, memory_format=torch.contiguous_format)
@@ -523,7 +615,9 @@ def masks(
         learner.loss(w, one, one[..., 0], {}, keys) * (1 - p), found.sum(1)
     )  # the loss has the same masks
     plain = learner.scores(w, one[0], one[0, :, 0], {}).loss
-    torch.testing.assert_close(plain, torch.full_like(plain, math.prod((layers, *shape))))  # and evaluation has none
+    torch.testing.assert_close(
+        plain, torch.full_like(plain, math.prod((layers, *shape)))
+    )  # and evaluation has none
     return found.view(len(keys), layers, *shape)
 
 
@@ -545,19 +639,31 @@ def test_dropout_keeps_the_right_share(p: float) -> None:
 def test_dropout_is_by_name() -> None:
     layer = masks(lambda own, x: own.layer(x), KEYS, layers=3)
     assert torch.equal(layer, masks(lambda own, x: own.layer(x), KEYS, layers=3))
-    assert torch.equal(layer[[2]], masks(lambda own, x: own.layer(x), KEYS[[2]], layers=3))  # alone as in a stack
+    assert torch.equal(
+        layer[[2]], masks(lambda own, x: own.layer(x), KEYS[[2]], layers=3)
+    )  # alone as in a stack
     assert torch.equal(layer, masks(lambda own, x: F.dropout(x, 0.5, own.training), KEYS, layers=3))
-    assert torch.equal(layer, masks(lambda own, x: F.dropout(x.clone(), training=own.training, inplace=True), KEYS, layers=3))
+    assert torch.equal(
+        layer,
+        masks(
+            lambda own, x: F.dropout(x.clone(), training=own.training, inplace=True), KEYS, layers=3
+        ),
+    )
     in_turn = masks(lambda own, x: own.layer(x) * (x.max().item() > 0), KEYS, layers=3)
     assert torch.equal(layer, in_turn)  # a module that cannot run stacked has the same masks
     flat = layer.reshape(12, -1)
-    assert all((flat[i] != flat[j]).any() for i in range(12) for j in range(i))  # every device and every layer has its own
+    assert all(
+        (flat[i] != flat[j]).any() for i in range(12) for j in range(i)
+    )  # every device and every layer has its own
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape"), [(nn.Dropout1d, (64, 5)), (nn.Dropout2d, (64, 2, 3)), (nn.Dropout3d, (64, 2, 1, 2))]
+    ("kind", "shape"),
+    [(nn.Dropout1d, (64, 5)), (nn.Dropout2d, (64, 2, 3)), (nn.Dropout3d, (64, 2, 1, 2))],
 )
-def test_channelwise_dropout_drops_whole_channels(kind: type[nn.Module], shape: tuple[int, ...]) -> None:
+def test_channelwise_dropout_drops_whole_channels(
+    kind: type[nn.Module], shape: tuple[int, ...]
+) -> None:
     channel = kind(0.5)
 
     def drop(own: nn.Module, x: Tensor) -> Tensor:
@@ -577,7 +683,9 @@ def test_a_layer_under_two_names_drops_in_both() -> None:
     assert torch.equal(stack.gradient(learner), stack.gradient(learner))
     first, stack.keys = stack.gradient(learner), stack.keys + 1
     assert (first != stack.gradient(learner)).any()
-    assert all(layer.p == 0.5 for layer in module if isinstance(layer, nn.Dropout))  # the user's module is as it was
+    assert all(
+        layer.p == 0.5 for layer in module if isinstance(layer, nn.Dropout)
+    )  # the user's module is as it was
 
 
 def test_dropping_everything_gives_zeros() -> None:
@@ -615,10 +723,19 @@ def all_frozen() -> nn.Module:
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "functional dropout in evaluation": (lambda: Calls(lambda own, x: F.dropout(x)), "training=self.training"),
-    "alpha dropout": (lambda: nn.Sequential(nn.Linear(5, 3), nn.AlphaDropout()), "only randomness is Dropout"),
+    "functional dropout in evaluation": (
+        lambda: Calls(lambda own, x: F.dropout(x)),
+        "training=self.training",
+    ),
+    "alpha dropout": (
+        lambda: nn.Sequential(nn.Linear(5, 3), nn.AlphaDropout()),
+        "only randomness is Dropout",
+    ),
     "noise": (lambda: Calls(lambda own, x: x + torch.randn(3)), "only randomness is Dropout"),
-    "noise of the batch": (lambda: Calls(lambda own, x: x + torch.rand_like(x)), "only randomness is Dropout"),
+    "noise of the batch": (
+        lambda: Calls(lambda own, x: x + torch.rand_like(x)),
+        "only randomness is Dropout",
+    ),
     "noise in turn": (
         lambda: Calls(lambda own, x: torch.bernoulli(x.sigmoid()) * x.max().item()),
         "only randomness is Dropout",
@@ -627,11 +744,17 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "all frozen": (all_frozen, "parameters to train"),
     "complex": (complex_numbers, "real numbers"),
     "lazy": (lazy, "lazy layers have run once"),
-    "another shape": (lambda: nn.Linear(4, 3), r"batch of shape \[2, 5\]; torch says: mat1 and mat2"),
+    "another shape": (
+        lambda: nn.Linear(4, 3),
+        r"batch of shape \[2, 5\]; torch says: mat1 and mat2",
+    ),
     "too few outputs": (lambda: nn.Linear(5, 2), r"\[batch, 3\]"),
     "outputs of another shape": (lambda: Calls(lambda own, x: x[:, :, None]), r"\[batch, 3\]"),
     "not a tensor": (lambda: Calls(lambda own, x: (x, x)), "torch says"),
-    "its own mistake": (lambda: Calls(lambda own, x: own.missing(x)), "torch says: 'Calls' object has no attribute 'missing'"),
+    "its own mistake": (
+        lambda: Calls(lambda own, x: own.missing(x)),
+        "torch says: 'Calls' object has no attribute 'missing'",
+    ),
     "not a module": (lambda: None, "a function that makes a torch.nn.Module"),
 }
 
@@ -650,7 +773,9 @@ def test_batches_that_a_module_cannot_take_are_refused() -> None:
     source = data(3)
     learner = Module(nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3))).learner(source)
     stack = Batch.of(learner, source, batch=1)
-    with pytest.raises(InputError, match=r"batch of shape \[1, 5\]; torch says: Expected more than 1 value"):
+    with pytest.raises(
+        InputError, match=r"batch of shape \[1, 5\]; torch says: Expected more than 1 value"
+    ):
         stack.gradient(learner, buffers_of(learner, 3))
 
 
@@ -659,15 +784,21 @@ def test_batches_that_a_module_cannot_take_are_refused() -> None:
 
 def tied() -> nn.Module:
     layer = nn.Linear(6, 6)
-    module = nn.Sequential(nn.Flatten(), layer, nn.Tanh(), layer, nn.Sigmoid(), nn.Linear(6, 6), nn.Linear(6, 3))
+    module = nn.Sequential(
+        nn.Flatten(), layer, nn.Tanh(), layer, nn.Sigmoid(), nn.Linear(6, 6), nn.Linear(6, 3)
+    )
     module[5].weight = layer.weight
     return module
 
 
 PERCEPTRONS: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 3)),
-    "no bias": lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 4, bias=False), nn.ELU(), nn.Flatten(), nn.Linear(4, 3)),
-    "in each other": lambda: nn.Sequential(nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), nn.ReLU(True), nn.Linear(4, 5)),
+    "no bias": lambda: nn.Sequential(
+        nn.Flatten(), nn.Linear(6, 4, bias=False), nn.ELU(), nn.Flatten(), nn.Linear(4, 3)
+    ),
+    "in each other": lambda: nn.Sequential(
+        nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), nn.ReLU(True), nn.Linear(4, 5)
+    ),
     "tied": tied,
     "dropout": lambda: nn.Sequential(
         nn.Flatten(), nn.Dropout(0.3), nn.Linear(6, 8), nn.Dropout(0), nn.Dropout(), nn.Linear(8, 3)
@@ -742,22 +873,41 @@ class Viewed(nn.Module):
     ("module", "channels", "last"),
     [(Viewed(), 2, False)]
     + [
-        (nn.Sequential(nn.Conv2d(c, 4, 3), nn.MaxPool2d(2), nn.Dropout(0), nn.Flatten(), nn.Linear(16, 3)), c, True)
+        (
+            nn.Sequential(
+                nn.Conv2d(c, 4, 3), nn.MaxPool2d(2), nn.Dropout(0), nn.Flatten(), nn.Linear(16, 3)
+            ),
+            c,
+            True,
+        )
         for c in (1, 2)
     ],
 )
-def test_images_lie_channels_last_where_the_module_takes_them_so(module: nn.Module, channels: int, last: bool) -> None:
+def test_images_lie_channels_last_where_the_module_takes_them_so(
+    module: nn.Module, channels: int, last: bool
+) -> None:
     source = data(3, (channels, 6, 6))
     learner = Module(module).learner(source)
-    w, x, y, found = learner.init(0)[None], source.x[None, :8], source.y[None, :8], torch.empty(1, learner.parameters)
+    w, x, y, found = (
+        learner.init(0)[None],
+        source.x[None, :8],
+        source.y[None, :8],
+        torch.empty(1, learner.parameters),
+    )
     seen: list[bool] = []
     forward = nn.Conv2d.forward
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nn.Conv2d, "forward", lambda self, x: (seen.append(x.stride(1) == 1), forward(self, x))[1])
+        patch.setattr(
+            nn.Conv2d,
+            "forward",
+            lambda self, x: (seen.append(x.stride(1) == 1), forward(self, x))[1],
+        )
         learner.gradient(w, x, y, {}, torch.zeros(1, dtype=torch.int64), found)
     assert seen == [last]
     slopes = torch.autograd.grad(F.cross_entropy(module(x[0]), y[0]), list(module.parameters()))
-    torch.testing.assert_close(found[0], torch.cat([g.reshape(-1) for g in slopes]), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        found[0], torch.cat([g.reshape(-1) for g in slopes]), rtol=1e-5, atol=1e-6
+    )
 
 
 # -- losses, starts, frozen parameters ---------------------------------------------------------------------------------
@@ -784,7 +934,10 @@ def test_a_loss_of_the_users_own() -> None:
 
 
 def test_regression_on_several_targets() -> None:
-    x, y = torch.randn(30, 5, generator=torch.Generator().manual_seed(0)), torch.arange(60.0).view(30, 2) / 60
+    x, y = (
+        torch.randn(30, 5, generator=torch.Generator().manual_seed(0)),
+        torch.arange(60.0).view(30, 2) / 60,
+    )
     source = from_arrays(x, y, x, y)
     module = nn.Linear(5, 2)
     learner = Module(module).learner(source)
@@ -813,7 +966,9 @@ def test_a_module_is_its_own_start_and_a_function_is_called_for_each_seed() -> N
         made = Module(make).learner(source)
         assert torch.equal(made.init(3), Module(make).learner(source).init(3))
         assert (made.init(3) != made.init(4)).all()
-    assert torch.equal(state, torch.random.get_rng_state())  # and torch's own generator is left alone
+    assert torch.equal(
+        state, torch.random.get_rng_state()
+    )  # and torch's own generator is left alone
 
 
 class Backbone(nn.Module):
@@ -836,7 +991,11 @@ def test_frozen_parameters_are_constants() -> None:
     assert learner.buffers() == {}
     stack = Batch.of(learner, source)
     frozen = copy.deepcopy(learner.module.features).double()  # type: ignore[attr-defined]
-    for dtype in (torch.float64, torch.float32, torch.float64):  # casting to and fro loses nothing: they were float32
+    for dtype in (
+        torch.float64,
+        torch.float32,
+        torch.float64,
+    ):  # casting to and fro loses nothing: they were float32
         gradient = torch.empty_like(stack.w, dtype=dtype)
         learner.gradient(stack.w.to(dtype), stack.x.to(dtype), stack.y, {}, stack.keys, gradient)
         assert gradient.dtype == dtype
@@ -864,7 +1023,9 @@ def test_a_module_in_float64_loses_nothing() -> None:
 def test_cnn_and_mlp_are_what_they_say() -> None:
     source = data(3, IMAGE)
     cnn = Cnn((4, 5), norm=True).learner(source)
-    assert sorted(cnn.buffers()) == [f"{k}.{b}" for k in (1, 5) for b in ("num_batches_tracked", "running_mean", "running_var")]
+    assert sorted(cnn.buffers()) == [
+        f"{k}.{b}" for k in (1, 5) for b in ("num_batches_tracked", "running_mean", "running_var")
+    ]
     assert cnn.parameters == (3 * 9 + 1) * 4 + 8 + (4 * 9 + 1) * 5 + 10 + (5 + 1) * 3
     assert Cnn((4, 5)).learner(source).buffers() == {}
     mlp = Mlp((7, 6), dropout=0.5).learner(source)

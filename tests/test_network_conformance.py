@@ -80,13 +80,17 @@ def make(kind: str, faults: str, seed: int) -> Network:
     return network
 
 
-everything = pytest.mark.parametrize(("kind", "faults"), [(kind, faults) for kind in MAKERS for faults in FAULTS])
+everything = pytest.mark.parametrize(
+    ("kind", "faults"), [(kind, faults) for kind in MAKERS for faults in FAULTS]
+)
 
 
 @everything
 @given(seed=st.integers(0, 2**40), times=st.lists(st.integers(0, 60), min_size=1, max_size=8))
 @settings(deadline=None, max_examples=6)
-def test_links_depend_on_the_round_alone(kind: str, faults: str, seed: int, times: list[int]) -> None:
+def test_links_depend_on_the_round_alone(
+    kind: str, faults: str, seed: int, times: list[int]
+) -> None:
     network = make(kind, faults, seed)
     in_this_order = {t: network.links(t) for t in times}
     for t in sorted(times):
@@ -100,7 +104,9 @@ def test_links_are_canonical(kind: str, faults: str) -> None:
         links = network.links(t)
         assert links.devices == network.devices
         assert links.a.dtype == links.b.dtype == np.int64
-        again = Links.of(links.devices, links.pairs)  # sorts, turns to a < b, and drops loops and repeats
+        again = Links.of(
+            links.devices, links.pairs
+        )  # sorts, turns to a < b, and drops loops and repeats
         assert np.array_equal(again.pairs, links.pairs)
         if links.active is not None:
             assert links.active[links.a].all()
@@ -109,7 +115,9 @@ def test_links_are_canonical(kind: str, faults: str) -> None:
 
 @everything
 @pytest.mark.parametrize("scheme", [metropolis, one_pair, matching])
-def test_weights_are_symmetric_and_doubly_stochastic(kind: str, faults: str, scheme: Callable) -> None:
+def test_weights_are_symmetric_and_doubly_stochastic(
+    kind: str, faults: str, scheme: Callable
+) -> None:
     network = make(kind, faults, seed=5)
     for t in range(8):
         links = network.links(t)
@@ -152,7 +160,9 @@ def test_period_is_true(kind: str) -> None:
         ("0 a 0 0\n4 a 4 0\n1 b 2 0\n3 b 2 0\n", lambda path: PositionTrace(path, radius=1.0)),
     ],
 )
-def test_traces_are_networks_too(text: str, make_trace: Callable[[Path], Network], tmp_path: Path) -> None:
+def test_traces_are_networks_too(
+    text: str, make_trace: Callable[[Path], Network], tmp_path: Path
+) -> None:
     path = tmp_path / "trace.txt"
     path.write_text(text)
     trace, again = make_trace(path), make_trace(path)

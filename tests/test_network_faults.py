@@ -16,7 +16,9 @@ from gossamer.network.faults import chain
 shares = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 0.5, 1e-9]))
 
 
-def forward(seed: int, purpose: str, rounds: int, ids: tuple[np.ndarray, ...], fail: float, recover: float) -> np.ndarray:
+def forward(
+    seed: int, purpose: str, rounds: int, ids: tuple[np.ndarray, ...], fail: float, recover: float
+) -> np.ndarray:
     """The same chains as they are defined: from the start, one round after the other."""
     share = fail / (fail + recover) if recover > 0 and fail > 0 else 0.0
     bad = draws.uniform(seed, purpose + "/start", *ids) < share
@@ -30,7 +32,9 @@ def forward(seed: int, purpose: str, rounds: int, ids: tuple[np.ndarray, ...], f
 
 @given(seed=st.integers(0, 10**6), fail=shares, recover=shares)
 @settings(deadline=None, max_examples=80)
-def test_a_chain_asked_anywhere_equals_one_that_ran_from_the_start(seed: int, fail: float, recover: float) -> None:
+def test_a_chain_asked_anywhere_equals_one_that_ran_from_the_start(
+    seed: int, fail: float, recover: float
+) -> None:
     ids = (np.arange(40), np.arange(40) + 7)
     states = forward(seed, "x", 50, ids, fail, recover)
     for t in (49, 0, 20, 1):
@@ -51,7 +55,9 @@ def test_a_chain_is_stationary_and_moves_as_asked(fail: float, recover: float) -
     for state in (first, then):
         assert abs(state.mean() - share) < 5 * math.sqrt(share * (1 - share) / 20_000)
     for moved, probability in ((then[~first], fail), (~then[first], recover)):
-        assert abs(moved.mean() - probability) < 5 * math.sqrt(probability * (1 - probability) / len(moved))
+        assert abs(moved.mean() - probability) < 5 * math.sqrt(
+            probability * (1 - probability) / len(moved)
+        )
 
 
 def test_what_never_recovers_wears_out_slowly() -> None:
@@ -86,7 +92,9 @@ def test_gilbert_elliott_losses_in_each_state() -> None:
 
 
 def test_directed_links_share_the_state_of_their_pair() -> None:
-    both = Callback(10, lambda t: [(i, j) for i in range(10) for j in range(10) if i != j], directed=True)
+    both = Callback(
+        10, lambda t: [(i, j) for i in range(10) for j in range(10) if i != j], directed=True
+    )
     for t in range(20):
         links = (both & GilbertElliott(0.3, 0.3)).links(t)
         pairs = {tuple(pair) for pair in links.pairs.tolist()}
@@ -118,7 +126,10 @@ def test_churn_takes_all_links_of_who_is_away() -> None:
 
 def test_two_churns_join() -> None:
     first, second = Churn(0.3, 0.3, seed=1), Churn(0.3, 0.3, seed=2)
-    one, other, both = (net.links(3).active for net in (Full(50) & first, Full(50) & second, Full(50) & first & second))
+    one, other, both = (
+        net.links(3).active
+        for net in (Full(50) & first, Full(50) & second, Full(50) & first & second)
+    )
     assert np.array_equal(both, one & other)
 
 

@@ -12,16 +12,40 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gossamer.errors import DataError, InputError
-from gossamer.network import Callback, Churn, Full, Links, Network, Random, Ring, Sequence, files, save
+from gossamer.network import (
+    Callback,
+    Churn,
+    Full,
+    Links,
+    Network,
+    Random,
+    Ring,
+    Sequence,
+    files,
+    save,
+)
 
-GOOD = {"format": "gossamer.links", "version": "1", "devices": "4", "rounds": "3", "directed": "false"}
+GOOD = {
+    "format": "gossamer.links",
+    "version": "1",
+    "devices": "4",
+    "rounds": "3",
+    "directed": "false",
+}
 
 
-def write(path: Path, rows: list[tuple[int, int, int]], kind: pa.DataType | None = None, **about: str | None) -> Path:
+def write(
+    path: Path,
+    rows: list[tuple[int, int, int]],
+    kind: pa.DataType | None = None,
+    **about: str | None,
+) -> Path:
     """A file made by hand: good metadata, except for what is said."""
     metadata = {key: value for key, value in {**GOOD, **about}.items() if value is not None}
     columns = [pa.array([row[i] for row in rows], type=kind or pa.int32()) for i in range(3)]
-    pq.write_table(pa.table(columns, names=["round", "a", "b"]).replace_schema_metadata(metadata), path)
+    pq.write_table(
+        pa.table(columns, names=["round", "a", "b"]).replace_schema_metadata(metadata), path
+    )
     return path
 
 
@@ -36,7 +60,9 @@ def write(path: Path, rows: list[tuple[int, int, int]], kind: pa.DataType | None
     ),
     directed=st.booleans(),
 )
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_any_links_read_back_equal(tmp_path: Path, rounds: list, directed: bool) -> None:
     given_links = []
     for pairs, active in rounds:
@@ -119,7 +145,9 @@ def test_refused(what: str, make: Callable[[Path], object], tmp_path: Path) -> N
     assert "\n" not in str(caught.value)
 
 
-def test_too_many_rows_are_refused_before_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_rows_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "links.parquet"
     save(Full(5), path, 3)
     monkeypatch.setattr("gossamer.network._checks.MAX_LINKS", 29)
@@ -130,8 +158,12 @@ def test_too_many_rows_are_refused_before_they_are_read(tmp_path: Path, monkeypa
 
 
 @given(cut=st.floats(0, 1), flip=st.integers(0, 255), data=st.data())
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_broken_files_are_refused_or_read_the_same(tmp_path: Path, cut: float, flip: int, data: st.DataObject) -> None:
+@settings(
+    deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_broken_files_are_refused_or_read_the_same(
+    tmp_path: Path, cut: float, flip: int, data: st.DataObject
+) -> None:
     good, broken = tmp_path / "good", tmp_path / "broken"
     if not good.exists():
         save(Random(12, 0.4), good, 20)
@@ -171,7 +203,9 @@ def test_writing_is_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "rounds"), [(Ring(5), 0), (Ring(5), 2.5), (Ring(5), 10**9)], ids=["none", "half", "too many"]
+    ("network", "rounds"),
+    [(Ring(5), 0), (Ring(5), 2.5), (Ring(5), 10**9)],
+    ids=["none", "half", "too many"],
 )
 def test_rounds_refused(network: Network, rounds: int, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:

@@ -40,7 +40,9 @@ def same(links: Links, graph: nx.Graph) -> bool:
 @settings(deadline=None, max_examples=20)
 def test_pair_numbers_are_the_upper_triangle_row_by_row(m: int) -> None:
     a, b = pair_of(np.arange(pair_count(m)), m)
-    assert list(zip(a.tolist(), b.tolist(), strict=True)) == list(itertools.combinations(range(m), 2))
+    assert list(zip(a.tolist(), b.tolist(), strict=True)) == list(
+        itertools.combinations(range(m), 2)
+    )
 
 
 @given(m=st.integers(99_990, 100_010), data=st.data())
@@ -82,7 +84,9 @@ def test_random_has_exactly_its_share_of_links(m: int, density: float, seed: int
 
 @pytest.mark.parametrize("few", [0, _FEW_PAIRS])  # without and with the quick way for few pairs
 @pytest.mark.parametrize("density", [0.07, 0.4, 0.8])
-def test_random_treats_all_pairs_alike(density: float, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_treats_all_pairs_alike(
+    density: float, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gossamer.network.generators._FEW_PAIRS", few)
     m, rounds = 8, 2000
     count = np.zeros((m, m))
@@ -108,7 +112,9 @@ def test_erdos_renyi_links_pairs_independently() -> None:
         links = ErdosRenyi(m, p, seed=2).links(t)
         count[links.a, links.b] += 1
         sizes.append(len(links))
-    assert np.abs(count[np.triu_indices(m, 1)] - rounds * p).max() < 5 * math.sqrt(rounds * p * (1 - p))
+    assert np.abs(count[np.triu_indices(m, 1)] - rounds * p).max() < 5 * math.sqrt(
+        rounds * p * (1 - p)
+    )
     variance = 28 * p * (1 - p)
     assert abs(np.var(sizes) - variance) < 5 * variance * math.sqrt(2 / rounds)
 
@@ -143,7 +149,9 @@ def test_regular_reaches_all_graphs_about_equally() -> None:
     assert min(seen.values()) > 50
 
 
-@pytest.mark.parametrize("make", [RandomRing, lambda **k: Random(density=0.3, **k), lambda **k: Regular(degree=4, **k)])
+@pytest.mark.parametrize(
+    "make", [RandomRing, lambda **k: Random(density=0.3, **k), lambda **k: Regular(degree=4, **k)]
+)
 def test_every_says_how_long_a_draw_stays(make: Callable) -> None:
     each, thirds, once = (make(devices=20, seed=1, every=every) for every in (1, 3, 0))
     assert each.links(0) != each.links(1)
@@ -202,7 +210,11 @@ def test_callback_takes_pairs_arrays_graphs_and_links(given: object) -> None:
 
 def test_callback_directed() -> None:
     graph = nx.DiGraph([(1, 0), (0, 1), (2, 0)])
-    assert Callback(3, lambda t: graph, directed=True).links(0).pairs.tolist() == [[0, 1], [1, 0], [2, 0]]
+    assert Callback(3, lambda t: graph, directed=True).links(0).pairs.tolist() == [
+        [0, 1],
+        [1, 0],
+        [2, 0],
+    ]
 
 
 # Refusals

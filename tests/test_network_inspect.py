@@ -51,7 +51,11 @@ def gap_by_definition(network: Network, rounds: int) -> float:
 
 
 @pytest.mark.parametrize("dense", [500, 1])
-@pytest.mark.parametrize("network", [Ring(12), Star(9), Random(20, 0.1), Full(30) & Churn(0.2, 0.4), Random(40, 0.02)], ids=str)
+@pytest.mark.parametrize(
+    "network",
+    [Ring(12), Star(9), Random(20, 0.1), Full(30) & Churn(0.2, 0.4), Random(40, 0.02)],
+    ids=str,
+)
 def test_spectral_gap(network: Network, dense: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gossamer.network.inspect._DENSE", dense)
     assert spectral_gap(network, 7) == pytest.approx(gap_by_definition(network, 7), abs=1e-6)
@@ -72,4 +76,6 @@ def test_extremes() -> None:
     assert summary(Callback(3, lambda t: [(0, 1)], directed=True), 2).spectral_gap is None
     big = summary(Ring(2000), 5)
     assert big.connected_share == 1.0
-    assert big.spectral_gap == pytest.approx(1 - (1 / 3 + 2 / 3 * np.cos(2 * np.pi / 2000)) ** 2, rel=1e-3)
+    assert big.spectral_gap == pytest.approx(
+        1 - (1 / 3 + 2 / 3 * np.cos(2 * np.pi / 2000)) ** 2, rel=1e-3
+    )

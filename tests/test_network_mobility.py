@@ -37,10 +37,23 @@ def walk(network: Mobility, device: int, time: float) -> tuple[float, float]:
 @given(seed=st.integers(0, 10**6), pause=st.sampled_from([0.0, 0.7, 30.0]), t=st.integers(0, 60))
 @settings(deadline=None, max_examples=15)
 def test_positions_and_links_against_a_plain_walk(seed: int, pause: float, t: int) -> None:
-    network = Mobility(6, 0.4, min_speed=0.2, max_speed=0.9, pause=pause, width=2.0, seed=seed, seconds_per_round=0.5)
+    network = Mobility(
+        6,
+        0.4,
+        min_speed=0.2,
+        max_speed=0.9,
+        pause=pause,
+        width=2.0,
+        seed=seed,
+        seconds_per_round=0.5,
+    )
     wanted = [walk(network, device, t * 0.5) for device in range(6)]
     np.testing.assert_allclose(network.positions(t), wanted, atol=1e-9)
-    near = [(i, j) for i, j in itertools.combinations(range(6), 2) if math.dist(wanted[i], wanted[j]) <= 0.4]
+    near = [
+        (i, j)
+        for i, j in itertools.combinations(range(6), 2)
+        if math.dist(wanted[i], wanted[j]) <= 0.4
+    ]
     assert [tuple(pair) for pair in network.links(t).pairs.tolist()] == near
 
 

@@ -13,7 +13,9 @@ from gossamer.errors import DataError, InputError
 from gossamer.network import ContactTrace, PositionTrace, traces
 from gossamer.network._finite import Recorded
 
-with_files = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+with_files = settings(
+    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 @pytest.fixture
@@ -34,7 +36,9 @@ def pairs(network: Recorded, t: int) -> list[list[int]]:
 
 
 def test_contacts(write: Callable[[str], Path]) -> None:
-    trace = ContactTrace(write("# a comment\n0 1 0\n\n0.5, 2, 1  # and one here\n1.0\t0 1\n1.9,1,0\n4 0 2\n"))
+    trace = ContactTrace(
+        write("# a comment\n0 1 0\n\n0.5, 2, 1  # and one here\n1.0\t0 1\n1.9,1,0\n4 0 2\n")
+    )
     assert (trace.devices, trace.rounds, trace.names) == (3, 5, ("0", "1", "2"))
     assert [pairs(trace, t) for t in range(5)] == [[[0, 1], [1, 2]], [[0, 1]], [], [], [[0, 2]]]
 
@@ -53,30 +57,42 @@ def test_words_are_numbered_in_sorted_order(write: Callable[[str], Path]) -> Non
 
 
 def test_clock_times_with_a_start(write: Callable[[str], Path]) -> None:
-    trace = ContactTrace(write("1700000000 0 1\n1700000065 0 1\n"), start=1_700_000_000, seconds_per_round=60)
+    trace = ContactTrace(
+        write("1700000000 0 1\n1700000065 0 1\n"), start=1_700_000_000, seconds_per_round=60
+    )
     assert (trace.rounds, pairs(trace, 1)) == (2, [[0, 1]])
 
 
 @given(
-    contacts=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=60),
+    contacts=st.lists(
+        st.tuples(st.integers(0, 400), st.integers(0, 6), st.integers(0, 6)),
+        min_size=1,
+        max_size=60,
+    ),
     seconds=st.sampled_from([1.0, 2.5, 40.0]),
 )
 @with_files
-def test_contacts_against_a_plain_loop(tmp_path: Path, contacts: list[tuple[int, int, int]], seconds: float) -> None:
+def test_contacts_against_a_plain_loop(
+    tmp_path: Path, contacts: list[tuple[int, int, int]], seconds: float
+) -> None:
     contacts = [(t, a, b) for t, a, b in contacts if a != b] or [(0, 0, 1)]
     path = tmp_path / "trace.txt"
     path.write_text("".join(f"{t / 4} {a} {b}\n" for t, a, b in contacts))
     trace = ContactTrace(path, devices=7, seconds_per_round=seconds)
     assert trace.rounds == max(math.floor(t / 4 / seconds) for t, _, _ in contacts) + 1
     for t in range(trace.rounds):
-        wanted = {(min(a, b), max(a, b)) for time, a, b in contacts if math.floor(time / 4 / seconds) == t}
+        wanted = {
+            (min(a, b), max(a, b)) for time, a, b in contacts if math.floor(time / 4 / seconds) == t
+        }
         assert pairs(trace, t) == sorted(map(list, wanted))
 
 
 def test_symmetric(write: Callable[[str], Path]) -> None:
     both = "0 a b\n0 b a\n1 b a\n1.5 a b\n"
     assert ContactTrace(write(both), symmetric="require") != ContactTrace(write(both))
-    with pytest.raises(DataError, match=r"line 3: the contact c b of round 0 is not listed the other way round"):
+    with pytest.raises(
+        DataError, match=r"line 3: the contact c b of round 0 is not listed the other way round"
+    ):
         ContactTrace(write("0 a b\n0 b a\n0 c b\n1 b c\n"), symmetric="require")
 
 
@@ -85,7 +101,9 @@ def test_symmetric(write: Callable[[str], Path]) -> None:
 
 def test_intervals(write: Callable[[str], Path]) -> None:
     trace = ContactTrace(
-        write("0.5 CONN 0 1 up\n1 conn 2 1 UP\n2.0 CONN 1 0 down\n2 CONN 1 2 down\n2 CONN 0 1 up\n4.2 CONN 0 2 up\n")
+        write(
+            "0.5 CONN 0 1 up\n1 conn 2 1 UP\n2.0 CONN 1 0 down\n2 CONN 1 2 down\n2 CONN 0 1 up\n4.2 CONN 0 2 up\n"
+        )
     )
     # 0-1 is up in [0.5, 2) and from 2 to the end; 1-2 in [1, 2), whose end is the edge of round 2; 0-2 from 4.2.
     assert [pairs(trace, t) for t in range(trace.rounds or 0)] == [
@@ -106,7 +124,11 @@ def test_a_contact_of_no_length_is_seen(write: Callable[[str], Path]) -> None:
 
 
 @given(
-    steps=st.lists(st.tuples(st.integers(0, 9), st.sampled_from([(0, 1), (0, 2), (1, 2), (3, 0)])), min_size=1, max_size=40),
+    steps=st.lists(
+        st.tuples(st.integers(0, 9), st.sampled_from([(0, 1), (0, 2), (1, 2), (3, 0)])),
+        min_size=1,
+        max_size=40,
+    ),
     seconds=st.sampled_from([1.0, 2.0, 7.0]),
 )
 @with_files
@@ -140,7 +162,9 @@ def test_positions(write: Callable[[str], Path]) -> None:
     trace = PositionTrace(write("0 a 0 0\n4 a 8 0\n1,b,4,0\n3,b,4,3\n"), radius=2.0)
     assert (trace.names, trace.rounds) == (("a", "b"), 5)
     np.testing.assert_allclose(trace.positions(2), [[4, 0], [4, 1.5]])
-    assert [trace.links(t).active.tolist() for t in range(5)] == [[True, 1 <= t <= 3] for t in range(5)]
+    assert [trace.links(t).active.tolist() for t in range(5)] == [
+        [True, 1 <= t <= 3] for t in range(5)
+    ]
     assert [pairs(trace, t) for t in range(5)] == [[], [[0, 1]], [[0, 1]], [], []]
 
 
@@ -153,7 +177,9 @@ def test_positions(write: Callable[[str], Path]) -> None:
     )
 )
 @with_files
-def test_positions_against_numpy_interp(tmp_path: Path, fixes: list[tuple[int, int, int, int]]) -> None:
+def test_positions_against_numpy_interp(
+    tmp_path: Path, fixes: list[tuple[int, int, int, int]]
+) -> None:
     path = tmp_path / "trace.txt"
     path.write_text("".join(f"{t / 2} {who} {x} {y}\n" for t, who, x, y in fixes))
     trace = PositionTrace(path, radius=6.0, devices=5)
@@ -176,7 +202,10 @@ def test_positions_against_numpy_interp(tmp_path: Path, fixes: list[tuple[int, i
 
 def haversine(one: tuple[float, float], other: tuple[float, float]) -> float:
     (lat, lon), (lat2, lon2) = (map(math.radians, place) for place in (one, other))
-    h = math.sin((lat2 - lat) / 2) ** 2 + math.cos(lat) * math.cos(lat2) * math.sin((lon2 - lon) / 2) ** 2
+    h = (
+        math.sin((lat2 - lat) / 2) ** 2
+        + math.cos(lat) * math.cos(lat2) * math.sin((lon2 - lon) / 2) ** 2
+    )
     return 2 * traces.EARTH_RADIUS * math.asin(math.sqrt(h))
 
 
@@ -189,7 +218,9 @@ def haversine(one: tuple[float, float], other: tuple[float, float]) -> float:
         ((0, 0), (0, 180)),
     ],
 )
-def test_geographic_radius_is_metres(one: tuple, other: tuple, write: Callable[[str], Path]) -> None:
+def test_geographic_radius_is_metres(
+    one: tuple, other: tuple, write: Callable[[str], Path]
+) -> None:
     path = write(f"0 a {one[0]} {one[1]}\n0 b {other[0]} {other[1]}\n")
     apart = haversine(one, other)
     assert pairs(PositionTrace(path, radius=apart * 1.001, geographic=True), 0) == [[0, 1]]
@@ -245,7 +276,9 @@ def test_beyond(write: Callable[[str], Path]) -> None:
         ("0 CALL 0 1 up\n", 1, "expected lines `t CONN"),
     ],
 )
-def test_bad_contacts_name_file_and_line(text: str, line: int, what: str, write: Callable[[str], Path]) -> None:
+def test_bad_contacts_name_file_and_line(
+    text: str, line: int, what: str, write: Callable[[str], Path]
+) -> None:
     path = write(text)
     with pytest.raises(DataError) as caught:
         ContactTrace(path)
@@ -265,7 +298,9 @@ def test_bad_contacts_name_file_and_line(text: str, line: int, what: str, write:
         ("0 a 1 181\n", 1, "longitude"),
     ],
 )
-def test_bad_positions_name_file_and_line(text: str, line: int, what: str, write: Callable[[str], Path]) -> None:
+def test_bad_positions_name_file_and_line(
+    text: str, line: int, what: str, write: Callable[[str], Path]
+) -> None:
     path = write(text)
     with pytest.raises(DataError) as caught:
         PositionTrace(path, radius=1.0, geographic=True)
@@ -274,9 +309,13 @@ def test_bad_positions_name_file_and_line(text: str, line: int, what: str, write
 
 
 def test_more_devices_than_asked_for(write: Callable[[str], Path]) -> None:
-    with pytest.raises(DataError, match=r"line 2: device 5 is out of range; devices are numbered 0 to 4"):
+    with pytest.raises(
+        DataError, match=r"line 2: device 5 is out of range; devices are numbered 0 to 4"
+    ):
         ContactTrace(write("0 0 1\n1 5 1\n"), devices=5)
-    with pytest.raises(InputError, match=r"devices = 7 is not accepted: give 2, the number of devices that"):
+    with pytest.raises(
+        InputError, match=r"devices = 7 is not accepted: give 2, the number of devices that"
+    ):
         ContactTrace(write("0 anna bob\n"), devices=7)
 
 

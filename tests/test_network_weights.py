@@ -59,7 +59,10 @@ def test_one_pair(links: Links, t: int, seed: int) -> None:
 
 def test_one_pair_takes_each_link_as_often() -> None:
     links, rounds = Ring(6).links(0), 3000
-    count = sum(np.bincount(one_pair(links, t, 0).a * 6 + one_pair(links, t, 0).b, minlength=36) for t in range(rounds))
+    count = sum(
+        np.bincount(one_pair(links, t, 0).a * 6 + one_pair(links, t, 0).b, minlength=36)
+        for t in range(rounds)
+    )
     often = count[links.a * 6 + links.b]
     assert often.sum() == rounds
     assert np.abs(often - rounds / 6).max() < 5 * math.sqrt(rounds * 5 / 36)
@@ -88,7 +91,9 @@ def test_matching_changes_with_the_round_and_the_seed() -> None:
 
 
 def test_equal_draws_still_give_a_matching(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draws, "bits", lambda seed, purpose, t, a, b: np.zeros(len(a), dtype=np.uint64))
+    monkeypatch.setattr(
+        draws, "bits", lambda seed, purpose, t, a, b: np.zeros(len(a), dtype=np.uint64)
+    )
     weights = matching(Full(5).links(0), 0, 0)
     assert (weights.a.tolist(), weights.b.tolist()) == ([0], [1])
 

@@ -32,7 +32,9 @@ def test_what_a_page_points_to_is_there(page: Path) -> None:
 def test_a_block_is_made_from_its_rows(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("kind,p,ours,ours_95\nx,1,181.0,19.3\nx,3,,\ny,1,5.0,1.0\n")
     page = tmp_path / "a.md"
-    page.write_text("before\n<!-- csv a.csv kind=x; p, ours ± ours_95 as rounds -->\nold\n<!-- end -->\nafter\n")
+    page.write_text(
+        "before\n<!-- csv a.csv kind=x; p, ours ± ours_95 as rounds -->\nold\n<!-- end -->\nafter\n"
+    )
     assert filled(page).splitlines()[1:-1] == [
         "<!-- csv a.csv kind=x; p, ours ± ours_95 as rounds -->",
         "| p | rounds |",

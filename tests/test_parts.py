@@ -40,7 +40,9 @@ OWNERS = {
 def plan_of(method: gs.Algorithm, network: str, rounds: int = ROUNDS) -> Plan:
     plan = testing._plan(method, testing.NETWORKS[network], rounds)
     return replace(
-        plan, timing=Timing(compute=gs.LogUniform(1.0, 2.0), rate=1e4, latency=0.01), measure=Measure(at="after_mix")
+        plan,
+        timing=Timing(compute=gs.LogUniform(1.0, 2.0), rate=1e4, latency=0.01),
+        measure=Measure(at="after_mix"),
     )
 
 
@@ -57,12 +59,20 @@ def test_parts_equal_the_whole(name: str, owner: str) -> None:
     whole.advance(ROUNDS)
     parts.advance(ROUNDS)
     models = whole.models()
-    torch.testing.assert_close(parts.models(), models, rtol=1e-12, atol=1e-12 * float(models.abs().max()))
+    torch.testing.assert_close(
+        parts.models(), models, rtol=1e-12, atol=1e-12 * float(models.abs().max())
+    )
     one, several = whole.record(), parts.each(Simulator.record)
     for field in ("accuracy", "loss", "distance", "power_distance"):
-        np.testing.assert_allclose(parts.together([getattr(r, field) for r in several]), getattr(one, field), 1e-9, 1e-12)
+        np.testing.assert_allclose(
+            parts.together([getattr(r, field) for r in several]), getattr(one, field), 1e-9, 1e-12
+        )
     for record in several:
-        assert (record.messages, record.bytes, record.seconds) == (one.messages, one.bytes, one.seconds)
+        assert (record.messages, record.bytes, record.seconds) == (
+            one.messages,
+            one.bytes,
+            one.seconds,
+        )
 
 
 @pytest.mark.parametrize("name", ["gossip-learning", "push-sum", "fedavg"])
@@ -75,11 +85,20 @@ def test_parts_over_one_way_links(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "model", [gs.Softmax(), gs.Cnn((2, 2), norm=True), gs.Mlp((4,), dropout=0.3)], ids=["softmax", "norm", "dropout"]
+    "model",
+    [gs.Softmax(), gs.Cnn((2, 2), norm=True), gs.Mlp((4,), dropout=0.3)],
+    ids=["softmax", "norm", "dropout"],
 )
 def test_parts_with_other_models_in_float32(model: gs.tasks.Model) -> None:
     """1e-5 in float32. Each part has the samples of its own devices and no others."""
-    study = gs.Study(gs.WPM.robust(3, 0.02), gs.Random(10, 0.4, seed=3), split=gs.OneLabel(), model=model, batch=4, rounds=20)
+    study = gs.Study(
+        gs.WPM.robust(3, 0.02),
+        gs.Random(10, 0.4, seed=3),
+        split=gs.OneLabel(),
+        model=model,
+        batch=4,
+        rounds=20,
+    )
     plan = study.plan()
     owner = np.array([0, 1, 0, 1, 0, 1, 0, 1, 1, 1])
     whole, parts = Simulator(plan), Parts(plan, owner)
@@ -87,7 +106,10 @@ def test_parts_with_other_models_in_float32(model: gs.tasks.Model) -> None:
     parts.advance(20)
     torch.testing.assert_close(parts.models(), whole.models(), rtol=1e-5, atol=1e-5)
     held = [simulator.plan.task.data.samples for simulator in parts.simulators]
-    assert held == [len({i for d in np.flatnonzero(owner == k) for i in plan.task.split.of(d).tolist()}) for k in range(2)]
+    assert held == [
+        len({i for d in np.flatnonzero(owner == k) for i in plan.task.split.of(d).tolist()})
+        for k in range(2)
+    ]
 
 
 def test_a_part_goes_on_from_its_snapshot() -> None:
@@ -111,16 +133,25 @@ def test_only_boundary_rows_are_exchanged() -> None:
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 12), st.floats(0, 1), st.integers(0, 99), st.integers(1, 4), st.data())
-def test_what_a_part_sees_of_the_weights(devices: int, density: float, seed: int, count: int, data: st.DataObject) -> None:
+def test_what_a_part_sees_of_the_weights(
+    devices: int, density: float, seed: int, count: int, data: st.DataObject
+) -> None:
     """Each part's rows of the whole matrix; what one needs is what the other knows it wants."""
     graph = nx.gnp_random_graph(devices, density, seed=seed)
     weights = metropolis(Links.of(devices, list(graph.edges)))
-    owner = np.array(data.draw(st.lists(st.integers(0, count - 1), min_size=devices, max_size=devices)))
+    owner = np.array(
+        data.draw(st.lists(st.integers(0, count - 1), min_size=devices, max_size=devices))
+    )
     near = [Part(owner, k, None).near(weights) for k in range(count)]  # type: ignore[arg-type]
     for k, seen in enumerate(near):
         own = np.flatnonzero(owner == k)
-        linked = sorted({j for i in own for j in graph[i] if owner[j] != k}, key=lambda j: (owner[j], j))
-        columns = [own.tolist(), *(list(devices) for _, devices in itertools.groupby(linked, key=lambda j: owner[j]))]
+        linked = sorted(
+            {j for i in own for j in graph[i] if owner[j] != k}, key=lambda j: (owner[j], j)
+        )
+        columns = [
+            own.tolist(),
+            *(list(devices) for _, devices in itertools.groupby(linked, key=lambda j: owner[j])),
+        ]
         for block, devices in zip(seen.blocks(), columns, strict=True):
             np.testing.assert_array_equal(block.dense(), weights.dense()[np.ix_(own, devices)])
             indptr, column, value = block.csr()
@@ -128,10 +159,14 @@ def test_what_a_part_sees_of_the_weights(devices: int, density: float, seed: int
             rebuilt[np.repeat(np.arange(len(own)), np.diff(indptr)), column] = value
             np.testing.assert_array_equal(rebuilt, block.dense())
         senders = np.concatenate(columns).astype(int)[seen.column]
-        assert np.array_equal(np.lexsort((senders, seen.row)), np.arange(len(senders)))  # ascending, as engines sum
+        assert np.array_equal(
+            np.lexsort((senders, seen.row)), np.arange(len(senders))
+        )  # ascending, as engines sum
         for other, wanted in seen.wanted.items():
             theirs = np.flatnonzero(owner == other)
-            assert own[wanted].tolist() == sorted({i for j in theirs for i in graph[j] if owner[i] == k})
+            assert own[wanted].tolist() == sorted(
+                {i for j in theirs for i in graph[j] if owner[i] == k}
+            )
             assert len(wanted) == near[other].needed[k]
 
 

@@ -120,7 +120,9 @@ class Fleet:
     rounds: int = 50
     leaves: dict[int, int] = field(default_factory=dict)  # device: before which round
     wire: torch.dtype = torch.float64
-    fuses: dict[int, list[tuple[int, int]]] = field(default_factory=dict)  # device: (calls to live from its round on, …)
+    fuses: dict[int, list[tuple[int, int]]] = field(
+        default_factory=dict
+    )  # device: (calls to live from its round on, …)
     asleep: int = 0  # rounds before a killed device is there again
     edges: dict[int, Edges] = field(default_factory=dict)
     counts: dict[int, Counter[str]] = field(default_factory=dict)
@@ -129,7 +131,12 @@ class Fleet:
 
     def expected(self) -> Expected:
         return Expected(
-            RUN, frozenset(Kind), shapes(self.algorithm, self.start[:1]), self.wire, 1e6, start=tuple(self.start.shape[1:])
+            RUN,
+            frozenset(Kind),
+            shapes(self.algorithm, self.start[:1]),
+            self.wire,
+            1e6,
+            start=tuple(self.start.shape[1:]),
         )
 
     def life(self, device: int, endpoint: Endpoint) -> None:
@@ -138,9 +145,13 @@ class Fleet:
             fuse = Fuse()
             mortal = MortalJournal(self.folder / str(device), sync=False)
             mortal.fuse = fuse
-            edges = Edges(MortalTransport(endpoint, fuse), mortal, self.expected(), self.network.now)
+            edges = Edges(
+                MortalTransport(endpoint, fuse), mortal, self.expected(), self.network.now
+            )
             try:
-                state = edges.start(lambda: self.algorithm.init(self.start[device : device + 1]), first)
+                state = edges.start(
+                    lambda: self.algorithm.init(self.start[device : device + 1]), first
+                )
                 for t in range(edges.round, self.leaves.get(device, self.rounds)):
                     endpoint.sleep_until(t)
                     fuse.calls = fuses.pop(0)[1] if fuses and t >= fuses[0][0] else 0
@@ -152,7 +163,10 @@ class Fleet:
                 break
             except Killed:
                 self.killed += 1
-                endpoint, first = self.network.endpoint(device), t + self.asleep  # it would take part again at once
+                endpoint, first = (
+                    self.network.endpoint(device),
+                    t + self.asleep,
+                )  # it would take part again at once
             finally:
                 self.counts[device] = self.counts.get(device, Counter()) + edges.counts
         self.states[device], self.edges[device] = state, edges
@@ -172,9 +186,16 @@ class Fleet:
 
         To p·2e-7 of their size in float32, where every round is rounded to 6e-8; in float64 to p·1e-14.
         """
-        assert not [flow for i in self.states for flow in self.edges[i].pending if flow.neighbour in self.states]
+        assert not [
+            flow
+            for i in self.states
+            for flow in self.edges[i].pending
+            if flow.neighbour in self.states
+        ]
         for name, power in (("w", p), ("y", 1.0)):
-            start, end = (signed_power(x[:devices].double(), power) for x in (self.start, self.of_all(name)))
+            start, end = (
+                signed_power(x[:devices].double(), power) for x in (self.start, self.of_all(name))
+            )
             close = power * (2e-7 if self.start.dtype == torch.float32 else 1e-14)
             assert ((end.mean(0) - start.mean(0)).abs() <= close * start.abs().mean(0)).all()
 
@@ -191,7 +212,9 @@ def in_threads(network: Memory, lives: dict[int, Callable[[Endpoint], None]]) ->
         finally:
             network._endpoints[endpoint.device].close()
 
-    threads = [threading.Thread(target=live, args=(life, network.endpoint(i))) for i, life in lives.items()]
+    threads = [
+        threading.Thread(target=live, args=(life, network.endpoint(i))) for i, life in lives.items()
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -216,10 +239,15 @@ def everybody(devices: int) -> list[tuple[int, int]]:
 
 def sparse(devices: int, t: int, seed: int, density: float = 0.5) -> list[tuple[int, int]]:
     pairs = np.array(everybody(devices))
-    return [tuple(pair) for pair in pairs[draws.uniform(seed, "links", t, np.arange(len(pairs))) < density].tolist()]
+    return [
+        tuple(pair)
+        for pair in pairs[draws.uniform(seed, "links", t, np.arange(len(pairs))) < density].tolist()
+    ]
 
 
-def faulty(devices: int, faults: Faults, rounds: int, flapping: bool = False, seed: int = 0) -> Memory:
+def faulty(
+    devices: int, faults: Faults, rounds: int, flapping: bool = False, seed: int = 0
+) -> Memory:
     """Links anew in every round, with faults; then four rounds in which all meet, and nothing is lost."""
     network = Memory(faults)
     network.link(sparse(devices, 0, seed))
@@ -228,7 +256,12 @@ def faulty(devices: int, faults: Faults, rounds: int, flapping: bool = False, se
         if flapping:  # a MODEL takes a millisecond, and so does its READY
             for step in range(4):
                 when, half = t + 0.0005 + 0.001 * step, 2 * t + step
-                network.at(when, lambda t=t, n=half: network.link([x for x in sparse(devices, t, seed) if (sum(x) + n) % 4]))
+                network.at(
+                    when,
+                    lambda t=t, n=half: network.link(
+                        [x for x in sparse(devices, t, seed) if (sum(x) + n) % 4]
+                    ),
+                )
 
     def heal() -> None:
         network.faults = Faults()
@@ -248,7 +281,9 @@ FAULTS = {
     "one way": Faults(one_way=frozenset({(0, 1), (2, 3), (4, 0)})),
     "late": Faults(seed=3, delay=0.2, by=0.45, jitter=0.01),
     "rounds late": Faults(seed=4, delay=0.1, by=2.7, duplicate=0.2),
-    "all": Faults(seed=5, drop=0.1, duplicate=0.1, delay=0.1, by=0.4, jitter=0.01, one_way=frozenset({(1, 0)})),
+    "all": Faults(
+        seed=5, drop=0.1, duplicate=0.1, delay=0.1, by=0.4, jitter=0.01, one_way=frozenset({(1, 0)})
+    ),
 }
 
 
@@ -258,7 +293,9 @@ FAULTS = {
 )
 def test_the_mean_is_kept(name: str, flapping: bool, tmp_path: Path) -> None:
     p = 15.0 if flapping else 3.0
-    fleet = Fleet(faulty(5, FAULTS[name], 50, flapping), tmp_path, start_of(5), Gossip(p), rounds=54)
+    fleet = Fleet(
+        faulty(5, FAULTS[name], 50, flapping), tmp_path, start_of(5), Gossip(p), rounds=54
+    )
     fleet.run()
     fleet.check_mean(p)
     counts = fleet.total()
@@ -271,9 +308,13 @@ def test_the_mean_is_kept(name: str, flapping: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("wire", [torch.float32, torch.bfloat16], ids=str)
-def test_the_mean_is_kept_in_float32_and_when_less_is_sent(wire: torch.dtype, tmp_path: Path) -> None:
+def test_the_mean_is_kept_in_float32_and_when_less_is_sent(
+    wire: torch.dtype, tmp_path: Path
+) -> None:
     faults = FAULTS["all"]
-    fleet = Fleet(faulty(5, faults, 50), tmp_path, start_of(5, torch.float32), Gossip(3), rounds=54, wire=wire)
+    fleet = Fleet(
+        faulty(5, faults, 50), tmp_path, start_of(5, torch.float32), Gossip(3), rounds=54, wire=wire
+    )
     fleet.run()
     fleet.check_mean(3)
     assert fleet.total()["settled"] > 0
@@ -338,7 +379,14 @@ def test_a_device_killed_at_any_point(asleep: int, tmp_path: Path) -> None:
     for calls in range(1, 200):
         network = Memory()
         network.link(everybody(3))
-        fleet = Fleet(network, tmp_path / str(calls), start_of(3), rounds=5 + asleep, fuses={1: [(1, calls)]}, asleep=asleep)
+        fleet = Fleet(
+            network,
+            tmp_path / str(calls),
+            start_of(3),
+            rounds=5 + asleep,
+            fuses={1: [(1, calls)]},
+            asleep=asleep,
+        )
         fleet.run()
         fleet.check_mean(3)
         if not fleet.killed:
@@ -348,7 +396,10 @@ def test_a_device_killed_at_any_point(asleep: int, tmp_path: Path) -> None:
 
 
 def test_devices_killed_again_and_again_among_faults(tmp_path: Path) -> None:
-    fuses = {i: [(t, 1 + int(draws.below(30, 7, "fuse", i, t))) for t in range(1, 40, 3)] for i in range(5)}
+    fuses = {
+        i: [(t, 1 + int(draws.below(30, 7, "fuse", i, t))) for t in range(1, 40, 3)]
+        for i in range(5)
+    }
     fleet = Fleet(faulty(5, FAULTS["all"], 50), tmp_path, start_of(5), rounds=56, fuses=fuses)
     fleet.run()
     assert fleet.killed > 40
@@ -366,7 +417,9 @@ def test_devices_killed_again_and_again_among_faults(tmp_path: Path) -> None:
     flapping=st.booleans(),
     p=st.sampled_from([1.0, 2.0, 15.0]),
     asleep=st.integers(0, 2),
-    kills=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 14), st.integers(1, 60)), max_size=4),
+    kills=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 14), st.integers(1, 60)), max_size=4
+    ),
 )
 def test_whatever_happens(
     seed: int,
@@ -386,7 +439,15 @@ def test_whatever_happens(
     for device, t, calls in sorted(kills):
         fuses.setdefault(device, []).append((t, calls))
     network = faulty(4, faults, 18, flapping, seed)
-    fleet = Fleet(network, tmp_path_factory.mktemp("fleet"), start_of(4), Gossip(p), 26, fuses=fuses, asleep=asleep)
+    fleet = Fleet(
+        network,
+        tmp_path_factory.mktemp("fleet"),
+        start_of(4),
+        Gossip(p),
+        26,
+        fuses=fuses,
+        asleep=asleep,
+    )
     fleet.run()
     fleet.check_mean(p)
 
@@ -395,7 +456,14 @@ def test_whatever_happens(
 
 
 def _message(t: int, **changes: Any) -> bytes:
-    fields = {"kind": Kind.MODEL, "run": RUN, "sender": 4, "round": t, "degree": 4, "vector": torch.ones(6).double()}
+    fields = {
+        "kind": Kind.MODEL,
+        "run": RUN,
+        "sender": 4,
+        "round": t,
+        "degree": 4,
+        "vector": torch.ones(6).double(),
+    }
     return pack(Message(**{**fields, **changes}))
 
 

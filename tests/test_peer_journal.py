@@ -17,16 +17,26 @@ from gossamer.engines.peer.journal import _CHECKSUM, _LENGTHS, _MARK, Flow, Jour
 from gossamer.errors import DataError
 
 
-def flow(neighbour: int, exchange: tuple[int, int], settled: bool = False, dtype: torch.dtype = torch.float32) -> Flow:
+def flow(
+    neighbour: int,
+    exchange: tuple[int, int],
+    settled: bool = False,
+    dtype: torch.dtype = torch.float32,
+) -> Flow:
     """As in an exchange: one own vector for all links of it."""
     own = torch.tensor([exchange[0] + 0.5, exchange[1]], dtype=dtype)
-    return Flow(neighbour, exchange, 1 / 3, 2.5, own, torch.tensor([neighbour, 1e-3], dtype=dtype), settled)
+    return Flow(
+        neighbour, exchange, 1 / 3, 2.5, own, torch.tensor([neighbour, 1e-3], dtype=dtype), settled
+    )
 
 
 def told(x: Kept | None) -> object:
     """All of it, comparable."""
     assert x is not None
-    pending = [(f.neighbour, f.exchange, f.weight, f.p, _numbers(f.own), _numbers(f.other), f.settled) for f in x.pending]
+    pending = [
+        (f.neighbour, f.exchange, f.weight, f.p, _numbers(f.own), _numbers(f.other), f.settled)
+        for f in x.pending
+    ]
     return x.round, {name: _numbers(t) for name, t in x.state.items()}, x.applied, pending
 
 
@@ -38,7 +48,12 @@ KEPT = Kept(
     7,
     {"w": torch.tensor([[0.1, 1e-30]]), "z": torch.tensor([[1e-90]], dtype=torch.float64)},
     {3: ((1, 0), (6, 1)), 12: ()},
-    (flow(3, (5, 0)), flow(4, (5, 0)), flow(3, (5, 1), settled=True), flow(9, (2, 0), dtype=torch.bfloat16)),
+    (
+        flow(3, (5, 0)),
+        flow(4, (5, 0)),
+        flow(3, (5, 1), settled=True),
+        flow(9, (2, 0), dtype=torch.bfloat16),
+    ),
 )
 
 
@@ -55,7 +70,9 @@ def test_promises_come_on_top(tmp_path: Path) -> None:
     journal.promise(promised[:2])
     journal.promise(promised[2:3])
     journal.promise(promised[3:])
-    assert told(Journal(tmp_path).read()) == told(Kept(7, KEPT.state, KEPT.applied, (*KEPT.pending, *promised)))
+    assert told(Journal(tmp_path).read()) == told(
+        Kept(7, KEPT.state, KEPT.applied, (*KEPT.pending, *promised))
+    )
     journal.write(Kept(8, KEPT.state))
     assert told(Journal(tmp_path).read()) == told(Kept(8, KEPT.state))
 
@@ -81,7 +98,9 @@ class Cut(BaseException):
 
 
 @pytest.mark.parametrize("name", ["fsync", "replace", "open"])
-def test_a_write_that_is_cut_off(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_is_cut_off(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Killed before any of its steps: what is read is all of the old, with its promises, or all of the new."""
     new = Kept(8, {"w": torch.ones(1, 2)}, {3: ((7, 0),)})
     real = getattr(Path, name) if name != "fsync" else os.fsync
@@ -113,7 +132,9 @@ def test_a_write_that_is_cut_off(name: str, tmp_path: Path, monkeypatch: pytest.
 
 @settings(max_examples=60, deadline=None)
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
-def test_a_wrong_bit_is_found(place: int, bit: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_wrong_bit_is_found(
+    place: int, bit: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("journal")
     Journal(folder).write(KEPT)
     data = bytearray((folder / "kept").read_bytes())
@@ -156,14 +177,19 @@ def test_what_is_left_of_an_earlier_round_is_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape"), [("float32", [1 << 40]), ("float32", [-1]), ("load", [2]), ("Tensor", [2]), ("nothing", [2])]
+    ("kind", "shape"),
+    [("float32", [1 << 40]), ("float32", [-1]), ("load", [2]), ("Tensor", [2]), ("nothing", [2])],
 )
 def test_a_header_that_says_what_is_not_there(kind: str, shape: list[int], tmp_path: Path) -> None:
     """With right checksums, as only who has the disk can write it: no memory is taken for it, and it is said to be damaged."""
     journal = Journal(tmp_path)
     journal.write(Kept(1, {"w": torch.zeros(2)}))
-    words = json.dumps({"flows": [], "round": 1, "applied": {}, "tensors": [["state/w", kind, shape, 0]]}).encode()
+    words = json.dumps(
+        {"flows": [], "round": 1, "applied": {}, "tensors": [["state/w", kind, shape, 0]]}
+    ).encode()
     lengths = _LENGTHS.pack(_MARK, len(words), 8)
-    (tmp_path / "kept").write_bytes(lengths + _CHECKSUM.pack(zlib.crc32(words, zlib.crc32(lengths))) + words + bytes(8))
+    (tmp_path / "kept").write_bytes(
+        lengths + _CHECKSUM.pack(zlib.crc32(words, zlib.crc32(lengths))) + words + bytes(8)
+    )
     with pytest.raises(DataError, match="is damaged"):
         journal.read()

@@ -35,7 +35,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An authority with the devices n3 and n4, one whose certificate is a year old, and a stranger's of the same names."""
     folder = tmp_path_factory.mktemp("fleet")
     make_authority(folder / "authority", "fleet", days=3650, now=LAST_YEAR)
-    make_certificate(folder / "n3", folder / "authority", "n3", days=30, addresses=["10.0.0.3", "fd00::3", "robot-3.local"])
+    make_certificate(
+        folder / "n3",
+        folder / "authority",
+        "n3",
+        days=30,
+        addresses=["10.0.0.3", "fd00::3", "robot-3.local"],
+    )
     make_certificate(folder / "n4", folder / "authority", "n4", days=30)
     make_certificate(folder / "old", folder / "authority", "old", days=30, now=LAST_YEAR)
     make_authority(folder / "strangers", "fleet", days=3650, now=LAST_YEAR)
@@ -53,7 +59,9 @@ def certificate(file: Path) -> x509.Certificate:
     return x509.load_pem_x509_certificate(file.read_bytes())
 
 
-def context(device: Path, server: bool, authority: Path | None = None, shows: bool = True) -> ssl.SSLContext:
+def context(
+    device: Path, server: bool, authority: Path | None = None, shows: bool = True
+) -> ssl.SSLContext:
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
     made.verify_mode = ssl.CERT_REQUIRED
     made.verify_flags |= ssl.VERIFY_X509_STRICT  # the default from Python 3.13 on
@@ -97,14 +105,21 @@ def test_a_certificate_is_for_its_own_name_only(fleet: Path, host: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("who", "why"), [("stranger", "certificate signature failure|unable to get|self.signed"), ("old", "expired")]
+    ("who", "why"),
+    [("stranger", "certificate signature failure|unable to get|self.signed"), ("old", "expired")],
 )
-def test_strangers_and_the_expired_are_refused_by_either_end(fleet: Path, who: str, why: str) -> None:
+def test_strangers_and_the_expired_are_refused_by_either_end(
+    fleet: Path, who: str, why: str
+) -> None:
     ours = fleet / "authority"  # whom they claim to belong to
     with pytest.raises(ssl.SSLCertVerificationError, match=why):
         connect(context(fleet / who, False, ours), context(fleet / "n3", True), "n3")
     with pytest.raises(ssl.SSLCertVerificationError, match=why):
-        connect(context(fleet / "n4", False), context(fleet / who, True, ours), "old" if who == "old" else "n3")
+        connect(
+            context(fleet / "n4", False),
+            context(fleet / who, True, ours),
+            "old" if who == "old" else "n3",
+        )
 
 
 def test_a_stranger_does_not_know_us(fleet: Path) -> None:
@@ -120,11 +135,17 @@ def test_whoever_shows_no_certificate_is_refused(fleet: Path) -> None:
 def test_a_device_cannot_let_others_in(fleet: Path, tmp_path: Path) -> None:
     """One that signs a certificate with its own key, and shows its own behind it."""
     signer = certificate(fleet / "n3" / "device.pem")
-    signer_key = serialization.load_pem_private_key((fleet / "n3" / "device.key").read_bytes(), None)
+    signer_key = serialization.load_pem_private_key(
+        (fleet / "n3" / "device.key").read_bytes(), None
+    )
     assert isinstance(signer_key, ec.EllipticCurvePrivateKey)
     key, honest = ec.generate_private_key(ec.SECP256R1()), certificate(fleet / "n4" / "device.pem")
-    builder = x509.CertificateBuilder(signer.subject, honest.subject, key.public_key(), 1, LAST_YEAR, NOW + timedelta(days=9))
-    builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    builder = x509.CertificateBuilder(
+        signer.subject, honest.subject, key.public_key(), 1, LAST_YEAR, NOW + timedelta(days=9)
+    )
+    builder = builder.add_extension(
+        x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+    )
     behind = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key())
     builder = builder.add_extension(behind, critical=False)  # all in order but for who signed it
     for extension in honest.extensions:
@@ -146,7 +167,9 @@ def test_a_device_cannot_let_others_in(fleet: Path, tmp_path: Path) -> None:
 
 def test_another_verifier_agrees(fleet: Path) -> None:
     policy = PolicyBuilder().store(Store([certificate(fleet / "authority" / "ca.pem")])).time(NOW)
-    good, old, strange = (certificate(fleet / name / "device.pem") for name in ("n3", "old", "stranger"))
+    good, old, strange = (
+        certificate(fleet / name / "device.pem") for name in ("n3", "old", "stranger")
+    )
     policy.build_server_verifier(x509.DNSName("n3")).verify(good, [])
     subjects = policy.build_client_verifier().verify(good, []).subjects
     assert subjects is not None
@@ -159,7 +182,10 @@ def test_another_verifier_agrees(fleet: Path) -> None:
 
 
 def test_what_a_certificate_says(fleet: Path) -> None:
-    authority, device = certificate(fleet / "authority" / "ca.pem"), certificate(fleet / "n3" / "device.pem")
+    authority, device = (
+        certificate(fleet / "authority" / "ca.pem"),
+        certificate(fleet / "n3" / "device.pem"),
+    )
     for one in (authority, device):
         assert isinstance(key := one.public_key(), ec.EllipticCurvePublicKey)
         assert isinstance(key.curve, ec.SECP256R1)
@@ -174,14 +200,21 @@ def test_what_a_certificate_says(fleet: Path) -> None:
     assert [str(x) for x in names.get_values_for_type(x509.IPAddress)] == ["10.0.0.3", "fd00::3"]
     assert timedelta(days=29) < device.not_valid_after_utc - NOW < timedelta(days=31)
     assert (fleet / "n3" / "ca.pem").read_bytes() == (fleet / "authority" / "ca.pem").read_bytes()
-    assert sorted(file.name for file in (fleet / "n3").iterdir()) == ["ca.pem", "device.key", "device.pem"]
+    assert sorted(file.name for file in (fleet / "n3").iterdir()) == [
+        "ca.pem",
+        "device.key",
+        "device.pem",
+    ]
 
 
 def test_a_certificate_does_not_outlive_its_authority(tmp_path: Path) -> None:
     make_authority(tmp_path, "fleet", days=10, now=NOW)
-    make_certificate(tmp_path / "n1", tmp_path, "n1", days=10, now=NOW + timedelta(minutes=5))  # all made in one go
+    make_certificate(
+        tmp_path / "n1", tmp_path, "n1", days=10, now=NOW + timedelta(minutes=5)
+    )  # all made in one go
     assert (
-        certificate(tmp_path / "n1" / "device.pem").not_valid_after_utc == certificate(tmp_path / "ca.pem").not_valid_after_utc
+        certificate(tmp_path / "n1" / "device.pem").not_valid_after_utc
+        == certificate(tmp_path / "ca.pem").not_valid_after_utc
     )
     with pytest.raises(InputError, match="days = 12 is not accepted: give fewer"):
         make_certificate(tmp_path / "n2", tmp_path, "n2", days=12, now=NOW)
@@ -193,7 +226,9 @@ def test_a_key_is_never_open_to_others(tmp_path: Path, monkeypatch: pytest.Monke
     """With a mask that takes nothing away, and looked at when the file is there and still empty."""
     modes: list[int] = []
 
-    def watched(file: Any, flags: int, mode: int = 0o777, *, open: Callable[..., int] = os.open) -> int:
+    def watched(
+        file: Any, flags: int, mode: int = 0o777, *, open: Callable[..., int] = os.open
+    ) -> int:
         opened = open(file, flags, mode)
         if ".key" in str(file) and flags & os.O_CREAT:
             assert flags & os.O_EXCL
@@ -201,7 +236,9 @@ def test_a_key_is_never_open_to_others(tmp_path: Path, monkeypatch: pytest.Monke
         return opened
 
     (tmp_path / "n1").mkdir()
-    (tmp_path / "n1" / "device.key").touch()  # an older one that is open to all, and is in someone's hands
+    (
+        tmp_path / "n1" / "device.key"
+    ).touch()  # an older one that is open to all, and is in someone's hands
     (tmp_path / "n1" / "device.key").chmod(0o666)
     monkeypatch.setattr(os, "open", watched)
     mask = os.umask(0)
@@ -246,21 +283,53 @@ def test_a_sound_folder_has_nothing_wrong(fleet: Path) -> None:
         (lambda n3, fleet: (n3 / "ca.pem").unlink(), "ca.pem is missing"),
         (lambda n3, fleet: (n3 / "device.pem").unlink(), "device.pem is missing"),
         (lambda n3, fleet: (n3 / "device.key").unlink(), "device.key is missing"),
-        (lambda n3, fleet: (n3 / "device.pem").write_text("hello"), "device.pem is not a certificate in PEM form"),
-        (lambda n3, fleet: (n3 / "device.pem").write_bytes(bytes(1 << 17)), "has more than 65536 bytes"),
-        (lambda n3, fleet: (n3 / "device.key").write_text("hello"), "device.key is not an elliptic-curve key"),
-        (lambda n3, fleet: shutil.copyfile(n3 / "device.pem", n3 / "device.key"), "device.key is not an elliptic-curve key"),
-        (lambda n3, fleet: shutil.copy(n3 / "device.pem", n3 / "ca.pem"), "ca.pem is not the certificate of an authority"),
-        (lambda n3, fleet: shutil.copy(fleet / "stranger" / "ca.pem", n3), "device.pem is of another authority than"),
-        (lambda n3, fleet: shutil.copy(fleet / "stranger" / "device.pem", n3), "device.pem is of another authority than"),
-        (lambda n3, fleet: shutil.copy(fleet / "old" / "device.pem", n3), "device.pem expired on"),
-        (lambda n3, fleet: shutil.copy(fleet / "n4" / "device.key", n3), "device.key is not the key of"),
         (
-            lambda n3, fleet: [shutil.copy(fleet / "n4" / x, n3) for x in ("device.key", "device.pem")],
+            lambda n3, fleet: (n3 / "device.pem").write_text("hello"),
+            "device.pem is not a certificate in PEM form",
+        ),
+        (
+            lambda n3, fleet: (n3 / "device.pem").write_bytes(bytes(1 << 17)),
+            "has more than 65536 bytes",
+        ),
+        (
+            lambda n3, fleet: (n3 / "device.key").write_text("hello"),
+            "device.key is not an elliptic-curve key",
+        ),
+        (
+            lambda n3, fleet: shutil.copyfile(n3 / "device.pem", n3 / "device.key"),
+            "device.key is not an elliptic-curve key",
+        ),
+        (
+            lambda n3, fleet: shutil.copy(n3 / "device.pem", n3 / "ca.pem"),
+            "ca.pem is not the certificate of an authority",
+        ),
+        (
+            lambda n3, fleet: shutil.copy(fleet / "stranger" / "ca.pem", n3),
+            "device.pem is of another authority than",
+        ),
+        (
+            lambda n3, fleet: shutil.copy(fleet / "stranger" / "device.pem", n3),
+            "device.pem is of another authority than",
+        ),
+        (lambda n3, fleet: shutil.copy(fleet / "old" / "device.pem", n3), "device.pem expired on"),
+        (
+            lambda n3, fleet: shutil.copy(fleet / "n4" / "device.key", n3),
+            "device.key is not the key of",
+        ),
+        (
+            lambda n3, fleet: [
+                shutil.copy(fleet / "n4" / x, n3) for x in ("device.key", "device.pem")
+            ],
             "is for 'n4', not for 'n3'",
         ),
-        (lambda n3, fleet: (n3 / "device.key").chmod(0o640), "device.key can be read by others: chmod 600 it"),
-        (lambda n3, fleet: (n3 / "device.key").chmod(0o604), "device.key can be read by others: chmod 600 it"),
+        (
+            lambda n3, fleet: (n3 / "device.key").chmod(0o640),
+            "device.key can be read by others: chmod 600 it",
+        ),
+        (
+            lambda n3, fleet: (n3 / "device.key").chmod(0o604),
+            "device.key can be read by others: chmod 600 it",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(
@@ -277,11 +346,17 @@ def test_time_is_looked_at(fleet: Path) -> None:
     assert check_folder(fleet / "n3", now=NOW + timedelta(days=29)) is None
     assert "device.pem expired on" in str(check_folder(fleet / "n3", now=NOW + timedelta(days=31)))
     assert "ca.pem expired on" in str(check_folder(fleet / "n3", now=NOW + timedelta(days=4000)))
-    assert check_folder(fleet / "n3", now=NOW - timedelta(hours=20)) is None  # a clock that is a little behind
-    assert "the clock here says 1970-01-01" in str(check_folder(fleet / "n3", now=datetime(1970, 1, 1, tzinfo=UTC)))
+    assert (
+        check_folder(fleet / "n3", now=NOW - timedelta(hours=20)) is None
+    )  # a clock that is a little behind
+    assert "the clock here says 1970-01-01" in str(
+        check_folder(fleet / "n3", now=datetime(1970, 1, 1, tzinfo=UTC))
+    )
 
 
-@pytest.mark.parametrize("name", ["", "-n", "n-", "N3", "n3/**", "n*", "n 3", "n.3", "../n3", "n\n", "é", "n" * 64])
+@pytest.mark.parametrize(
+    "name", ["", "-n", "n-", "N3", "n3/**", "n*", "n 3", "n.3", "../n3", "n\n", "é", "n" * 64]
+)
 def test_names_that_would_mean_more_are_refused(fleet: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError) as refused:
         make_certificate(tmp_path / "device", fleet / "authority", name, days=1)
@@ -290,11 +365,14 @@ def test_names_that_would_mean_more_are_refused(fleet: Path, tmp_path: Path, nam
 
 
 @pytest.mark.parametrize(
-    "address", ["", "10.0.0.3:7447", "tcp/10.0.0.3", "*", "*.local", "Robot", "10.0.0.0/8", "a..b", "a" * 300]
+    "address",
+    ["", "10.0.0.3:7447", "tcp/10.0.0.3", "*", "*.local", "Robot", "10.0.0.0/8", "a..b", "a" * 300],
 )
 def test_addresses_are_checked(fleet: Path, tmp_path: Path, address: str) -> None:
     with pytest.raises(InputError) as refused:
-        make_certificate(tmp_path, fleet / "authority", "n1", days=1, addresses=["10.0.0.1", address])
+        make_certificate(
+            tmp_path, fleet / "authority", "n1", days=1, addresses=["10.0.0.1", address]
+        )
     assert refused.value.field == "addresses"
 
 
@@ -330,12 +408,17 @@ def test_a_folder_that_cannot_be_is_said(fleet: Path, tmp_path: Path) -> None:
         make_certificate(tmp_path / "file" / "n1", fleet / "authority", "n1", days=1)
 
 
-def test_without_the_extra_its_name_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_its_name_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     for ask in (
         lambda: make_authority(tmp_path, "fleet", days=1),
         lambda: make_certificate(tmp_path, tmp_path, "n1", days=1),
         lambda: check_folder(tmp_path),
     ):
-        with pytest.raises(MissingExtra, match=r"the runtime for devices is not installed: pip install 'gossamer\[peer\]'"):
+        with pytest.raises(
+            MissingExtra,
+            match=r"the runtime for devices is not installed: pip install 'gossamer\[peer\]'",
+        ):
             ask()

@@ -25,7 +25,14 @@ from gossamer.engines.simulate import BatchGradient
 from gossamer.errors import InputError
 from gossamer.mirror import signed_power
 from gossamer.network import Links
-from gossamer.network.weights import BestConstant, Laplacian, Metropolis, PushSum, matching, metropolis
+from gossamer.network.weights import (
+    BestConstant,
+    Laplacian,
+    Metropolis,
+    PushSum,
+    matching,
+    metropolis,
+)
 from gossamer.tasks import LinearRegression, Task
 from gossamer.tasks.synthetic import LeastSquares
 
@@ -42,7 +49,11 @@ def plan_of(method: Algorithm, dtype: str = "float64", rounds: int = ROUNDS) -> 
 
 
 def on_devices(
-    plan: Plan, folder: Path, faults: Faults | None = None, wire: torch.dtype | None = None, begun: Snapshot | None = None
+    plan: Plan,
+    folder: Path,
+    faults: Faults | None = None,
+    wire: torch.dtype | None = None,
+    begun: Snapshot | None = None,
 ) -> Tensor:
     """Each device's final model: one process a device, as it were, each with its own samples only."""
     network, method, dtype = Memory(faults), plan.algorithm, getattr(torch, plan.dtype)
@@ -56,16 +67,26 @@ def on_devices(
         def live(endpoint: Endpoint) -> None:
             numbers = np.array([i])
             worker = plan.task.only(numbers).worker(numbers, plan.seed, dtype, torch.device("cpu"))
-            expected = Expected(RUN, frozenset(Kind), shapes(method, worker.start()), wire or dtype, 1e6)
+            expected = Expected(
+                RUN, frozenset(Kind), shapes(method, worker.start()), wire or dtype, 1e6
+            )
             edges = Edges(endpoint, Journal(folder / str(i), sync=False), expected, network.now)
             with torch.no_grad():
-                state = edges.start(lambda: method.init(worker.start()), begun.round if begun else 0)
+                state = edges.start(
+                    lambda: method.init(worker.start()), begun.round if begun else 0
+                )
                 if begun:
-                    state = {name: x[i : i + 1] if len(x) == M else x for name, x in begun.tensors.items()}
+                    state = {
+                        name: x[i : i + 1] if len(x) == M else x
+                        for name, x in begun.tensors.items()
+                    }
                 for t in range(edges.round, plan.rounds):
                     endpoint.sleep_until(t)
                     state = method.round(
-                        state, BatchGradient(worker, t), PeerMix(edges, method.weights, t, plan.seed, until), t
+                        state,
+                        BatchGradient(worker, t),
+                        PeerMix(edges, method.weights, t, plan.seed, until),
+                        t,
                     )
                     edges.finish(t, state)
             models[i] = method.models(state)[0]
@@ -100,7 +121,9 @@ def test_devices_are_the_simulator(name: str, tmp_path: Path) -> None:
     simulator = Simulator(plan)
     simulator.advance(ROUNDS)
     expected = simulator.models()
-    torch.testing.assert_close(on_devices(plan, tmp_path), expected, rtol=1e-12, atol=1e-12 * float(expected.abs().max()))
+    torch.testing.assert_close(
+        on_devices(plan, tmp_path), expected, rtol=1e-12, atol=1e-12 * float(expected.abs().max())
+    )
 
 
 @pytest.mark.parametrize("name", ["wpm p=1", "wpm p=3 robust", "swarm", "quasi-global", "tracking"])
@@ -109,7 +132,9 @@ def test_devices_are_the_simulator_in_float32(name: str, tmp_path: Path) -> None
     simulator = Simulator(plan)
     simulator.advance(ROUNDS)
     expected = simulator.models()
-    torch.testing.assert_close(on_devices(plan, tmp_path), expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+    torch.testing.assert_close(
+        on_devices(plan, tmp_path), expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max())
+    )
 
 
 def test_p_15_is_the_simulator_round_by_round(tmp_path: Path) -> None:
@@ -167,7 +192,9 @@ def test_a_late_flow_neither_vanishes_nor_overflows(tmp_path: Path) -> None:
     fleet = Fleet(network, tmp_path, w, OneMix(15), rounds=3, wire=torch.float32)
     fleet.run()
     assert fleet.counts[1]["settled"] == 1
-    start, end = (signed_power(x.double() / w.double().abs().amax(0), 15) for x in (w, fleet.of_all("w")))
+    start, end = (
+        signed_power(x.double() / w.double().abs().amax(0), 15) for x in (w, fleet.of_all("w"))
+    )
     assert ((end.mean(0) - start.mean(0)).abs() <= 15 * 2e-7 * start.abs().mean(0)).all()
 
 
@@ -178,7 +205,9 @@ def test_half_the_bytes(tmp_path: Path) -> None:
     simulator.advance(ROUNDS)
     there, here = simulator.models(), on_devices(plan, tmp_path, wire=torch.bfloat16)
     torch.testing.assert_close(here, there, rtol=0, atol=0.02 * float(there.abs().max()))
-    torch.testing.assert_close(here.mean(0), there.mean(0), rtol=1e-2, atol=1e-3 * float(there.abs().max()))
+    torch.testing.assert_close(
+        here.mean(0), there.mean(0), rtol=1e-2, atol=1e-3 * float(there.abs().max())
+    )
 
 
 @pytest.mark.parametrize("name", ["wpm p=1", "wpm p=3 robust", "swarm", "tracking"])
@@ -236,7 +265,9 @@ def test_what_is_mixed_link_by_link(tmp_path: Path) -> None:
                 Expected(RUN, frozenset(Kind), ((2,),), torch.float32, 1e6),
                 network.now,
             )
-            seen[i] = PeerMix(edges, Metropolis(), 0, 0, until).neighbours(torch.full((1, 2), float(i)))
+            seen[i] = PeerMix(edges, Metropolis(), 0, 0, until).neighbours(
+                torch.full((1, 2), float(i))
+            )
 
         return live
 
@@ -287,7 +318,9 @@ def test_shapes() -> None:
 
 def test_what_nobody_can_know(tmp_path: Path) -> None:
     endpoint = Memory().endpoint(0)
-    edges = Edges(endpoint, Journal(tmp_path), Expected(RUN, frozenset(Kind), ((5,),), torch.float32, 1e6))
+    edges = Edges(
+        endpoint, Journal(tmp_path), Expected(RUN, frozenset(Kind), ((5,),), torch.float32, 1e6)
+    )
     mix = PeerMix(edges, Metropolis(), 0, 0, until)
     assert mix.everywhere(True) is False
     assert mix.active is None

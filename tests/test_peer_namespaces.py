@@ -19,7 +19,9 @@ from gossamer.errors import GossamerError, InputError
 pytestmark = pytest.mark.slow
 
 PREFIX = f"test-{os.getpid()}-ground-"
-needs_namespaces = pytest.mark.skipif(namespaces.refusal() is not None, reason=str(namespaces.refusal()))
+needs_namespaces = pytest.mark.skipif(
+    namespaces.refusal() is not None, reason=str(namespaces.refusal())
+)
 
 # Answers what it hears, with how many bytes it was; and asks: how many of so many questions were answered.
 ANSWER = """
@@ -48,13 +50,18 @@ print(came)
 
 
 def there(prefix: str) -> list[str]:
-    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["ip", "netns", "list"], capture_output=True, text=True, check=True
+    ).stdout
     return [line.split()[0] for line in listed.splitlines() if line.startswith(prefix)]
 
 
 def asked(ground: Ground, device: int, other: int, count: int = 1, wait: float = 0.2) -> int:
     process = ground.run(
-        device, [sys.executable, "-c", ASK, address(other), str(count), str(wait)], stdout=subprocess.PIPE, text=True
+        device,
+        [sys.executable, "-c", ASK, address(other), str(count), str(wait)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     return int(process.communicate(timeout=60)[0])
 
@@ -70,7 +77,9 @@ def ground() -> Iterator[Ground]:
         pytest.skip(sentence)
     with Ground(3, PREFIX) as made:
         for device in range(3):
-            process = made.run(device, [sys.executable, "-c", ANSWER], stdout=subprocess.PIPE, text=True)
+            process = made.run(
+                device, [sys.executable, "-c", ANSWER], stdout=subprocess.PIPE, text=True
+            )
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
         yield made
@@ -101,7 +110,9 @@ def test_nothing_reaches_the_machine_itself(ground: Ground) -> None:
     for device in range(3):
         process = ground.run(device, ["ip", "-json", "route"], stdout=subprocess.PIPE, text=True)
         routes = json.loads(process.communicate(timeout=30)[0])
-        assert {route["dst"] for route in routes} <= {address(other) for other in range(3)}, "no way out"
+        assert {route["dst"] for route in routes} <= {address(other) for other in range(3)}, (
+            "no way out"
+        )
     own = subprocess.run(["ip", "-json", "link"], capture_output=True, text=True, check=True).stdout
     assert not {link["ifname"] for link in json.loads(own)} & {"to0", "to1", "to2"}, "born inside"
 
@@ -113,10 +124,14 @@ def test_loss_both_ways_one_way_and_none(ground: Ground) -> None:
     assert asked(ground, 0, 1, count=5) == 0
     ground.loss(0, 1, 0.0)
     assert asked(ground, 0, 1, count=20) == 20
-    ground.loss(0, 1, 0.3)  # either the question or its answer: 51 % of 200, ± 5 standard deviations
+    ground.loss(
+        0, 1, 0.3
+    )  # either the question or its answer: 51 % of 200, ± 5 standard deviations
     assert 200 * 0.49 - 36 < asked(ground, 0, 1, count=200, wait=0.05) < 200 * 0.49 + 36
     ground.loss(0, 1, 0.0)
-    ground.loss(1, 0, 1.0, one_way=True)  # 0 hears nothing; 1 hears all: seen by what its end of the cable counts
+    ground.loss(
+        1, 0, 1.0, one_way=True
+    )  # 0 hears nothing; 1 hears all: seen by what its end of the cable counts
     before = heard(ground, 1)
     assert asked(ground, 0, 1, count=5) == 0
     assert heard(ground, 1) >= before + 5
@@ -127,7 +142,11 @@ def test_loss_both_ways_one_way_and_none(ground: Ground) -> None:
 def heard(ground: Ground, device: int) -> int:
     """UDP datagrams that came through to a device."""
     process = ground.run(device, ["cat", "/proc/net/snmp"], stdout=subprocess.PIPE, text=True)
-    lines = [line.split() for line in process.communicate(timeout=30)[0].splitlines() if line.startswith("Udp:")]
+    lines = [
+        line.split()
+        for line in process.communicate(timeout=30)[0].splitlines()
+        if line.startswith("Udp:")
+    ]
     return int(dict(zip(*lines, strict=True))["InDatagrams"])
 
 
@@ -143,13 +162,17 @@ def test_a_rate_is_kept_to(ground: Ground) -> None:
     receiver = ground.run(1, [sys.executable, "-c", take], stdout=subprocess.PIPE, text=True)
     assert receiver.stdout is not None
     assert receiver.stdout.readline() == "ready\n"
-    sender = ground.run(0, [sys.executable, "-c", give % address(1)], stdout=subprocess.PIPE, text=True)
+    sender = ground.run(
+        0, [sys.executable, "-c", give % address(1)], stdout=subprocess.PIPE, text=True
+    )
     seconds = float(sender.communicate(timeout=60)[0])
     assert receiver.communicate(timeout=60)[0] == "100000\n"
     assert seconds > 0.7
     ground.rate(0, 1, None)
     ground.rate(0, 1, None)  # nothing to lift
-    process = ground.run(0, ["tc", "qdisc", "show", "dev", "to1"], stdout=subprocess.PIPE, text=True)
+    process = ground.run(
+        0, ["tc", "qdisc", "show", "dev", "to1"], stdout=subprocess.PIPE, text=True
+    )
     assert "tbf" not in process.communicate(timeout=30)[0]
 
 
@@ -158,7 +181,12 @@ def ended(pid: int) -> bool:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         try:
-            if Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].startswith("Z"):
+            if (
+                Path(f"/proc/{pid}/stat")
+                .read_text(encoding="utf-8")
+                .rpartition(") ")[2]
+                .startswith("Z")
+            ):
                 return True
         except OSError:
             return True
@@ -177,8 +205,15 @@ def test_all_is_removed_after_an_error_with_every_process() -> None:
             ground.link(0, 1, up=True)
             process = ground.run(0, ["sh", "-c", "sleep 600 & sleep 600"])
             deadline = time.monotonic() + 10
-            while len(pids) < 2 and time.monotonic() < deadline:  # the shell, and the first of its children
-                listed = subprocess.run(["ip", "netns", "pids", ground.name(0)], capture_output=True, text=True, check=True)
+            while (
+                len(pids) < 2 and time.monotonic() < deadline
+            ):  # the shell, and the first of its children
+                listed = subprocess.run(
+                    ["ip", "netns", "pids", ground.name(0)],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                )
                 pids = listed.stdout.split()
             assert there(prefix)
             raise RuntimeError("on purpose")
@@ -197,7 +232,9 @@ def test_what_an_earlier_run_left_is_removed_but_not_what_is_in_use() -> None:
     prefix = f"{PREFIX}left-"
     script = f"import os, time\nfrom gossamer.engines.peer.namespaces import Ground\ng = Ground(3, {prefix!r}).__enter__()\n"
     script += "g.run(2, ['sleep', '600'])\nprint('ready', flush=True)\ntime.sleep(600)"
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as earlier:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+    ) as earlier:
         assert earlier.stdout is not None
         assert earlier.stdout.readline() == "ready\n"
         with pytest.raises(GossamerError, match="is under way"), Ground(1, prefix):
@@ -205,7 +242,11 @@ def test_what_an_earlier_run_left_is_removed_but_not_what_is_in_use() -> None:
         assert len(there(prefix)) == 3
         earlier.kill()
     assert len(there(prefix)) == 3, "nobody was there to remove them"
-    pid = int(subprocess.run(["ip", "netns", "pids", f"{prefix}2"], capture_output=True, text=True, check=True).stdout)
+    pid = int(
+        subprocess.run(
+            ["ip", "netns", "pids", f"{prefix}2"], capture_output=True, text=True, check=True
+        ).stdout
+    )
     with Ground(1, prefix):
         assert there(prefix) == [f"{prefix}0"]
     assert not there(prefix)
@@ -213,7 +254,12 @@ def test_what_an_earlier_run_left_is_removed_but_not_what_is_in_use() -> None:
 
 
 def test_bad_input_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    for devices, prefix, field in ((0, "a-", "devices"), (1001, "a-", "devices"), (2, "a1", "prefix"), (2, "A", "prefix")):
+    for devices, prefix, field in (
+        (0, "a-", "devices"),
+        (1001, "a-", "devices"),
+        (2, "a1", "prefix"),
+        (2, "A", "prefix"),
+    ):
         with pytest.raises(InputError, match=field):
             Ground(devices, prefix)
     ground = Ground(2, PREFIX)
@@ -226,7 +272,9 @@ def test_bad_input_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(InputError, match=field):
             call()
-    monkeypatch.setattr(namespaces.shutil, "which", lambda command: None if command == "nft" else command)
+    monkeypatch.setattr(
+        namespaces.shutil, "which", lambda command: None if command == "nft" else command
+    )
     with pytest.raises(GossamerError, match="nft not found"), ground:
         pass
     monkeypatch.setattr(namespaces.shutil, "which", lambda command: command)

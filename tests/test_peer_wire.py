@@ -21,7 +21,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gossamer import draws
-from gossamer.engines.peer.wire import CODES, MAX_APPLIED, Expected, Kind, Message, Reason, Refused, pack, unpack
+from gossamer.engines.peer.wire import (
+    CODES,
+    MAX_APPLIED,
+    Expected,
+    Kind,
+    Message,
+    Reason,
+    Refused,
+    pack,
+    unpack,
+)
 from gossamer.errors import InputError
 
 GOLDEN = Path(__file__).parent / "data" / "peer_messages.txt"
@@ -51,11 +61,17 @@ def expecting(message: Message | None = None, **changed: Any) -> Expected:
 
 def same(a: Message, b: Message) -> bool:
     names = ["kind", "run", "sender", "round", "part", "degree", "applied", "checksum"]
-    if any(getattr(a, name) != getattr(b, name) for name in names) or (a.vector is None) != (b.vector is None):
+    if any(getattr(a, name) != getattr(b, name) for name in names) or (a.vector is None) != (
+        b.vector is None
+    ):
         return False
     if a.vector is None or b.vector is None:
         return True
-    return a.vector.dtype == b.vector.dtype and a.vector.shape == b.vector.shape and bits(a.vector) == bits(b.vector)
+    return (
+        a.vector.dtype == b.vector.dtype
+        and a.vector.shape == b.vector.shape
+        and bits(a.vector) == bits(b.vector)
+    )
 
 
 def bits(vector: Tensor) -> list[int]:
@@ -84,7 +100,11 @@ def reason(data: bytes, expected: Expected) -> Reason:
 def vectors(draw: st.DrawFn) -> Tensor:
     dtype = draw(st.sampled_from(list(CODES)))
     shape = draw(st.lists(st.integers(1, 4), max_size=4))
-    raw = draw(st.binary(min_size=math.prod(shape) * dtype.itemsize, max_size=math.prod(shape) * dtype.itemsize))
+    raw = draw(
+        st.binary(
+            min_size=math.prod(shape) * dtype.itemsize, max_size=math.prod(shape) * dtype.itemsize
+        )
+    )
     vector = torch.from_numpy(np.frombuffer(raw, BITS[dtype]).copy()).view(dtype)
     return torch.where(vector.isfinite(), vector, torch.zeros((), dtype=dtype)).reshape(shape)
 
@@ -98,9 +118,13 @@ def messages(draw: st.DrawFn) -> Message:
         RUN,
         draw(u32),
         draw(u32),
-        draw(st.integers(0, 1) if kind == Kind.MODEL else st.just(0) if kind == Kind.START else u16),
+        draw(
+            st.integers(0, 1) if kind == Kind.MODEL else st.just(0) if kind == Kind.START else u16
+        ),
         draw(st.integers(1, 2**32 - 1)) if kind == Kind.MODEL else 0,
-        tuple(sorted(draw(st.sets(st.tuples(u32, u16), max_size=MAX_APPLIED)))) if kind in {Kind.MODEL, Kind.BYE} else (),
+        tuple(sorted(draw(st.sets(st.tuples(u32, u16), max_size=MAX_APPLIED))))
+        if kind in {Kind.MODEL, Kind.BYE}
+        else (),
         draw(vectors()) if kind in {Kind.MODEL, Kind.START} else None,
         draw(u32) if kind == Kind.READY else 0,
     )
@@ -110,7 +134,9 @@ def messages(draw: st.DrawFn) -> Message:
 @given(messages(), st.booleans())
 def test_what_is_sent_arrives(message: Message, as_view: bool) -> None:
     data = pack(message)
-    received = unpack(memoryview(data) if as_view else data, expecting(message, sender=message.sender))
+    received = unpack(
+        memoryview(data) if as_view else data, expecting(message, sender=message.sender)
+    )
     assert same(received, message)
     assert pack(received) == data
 
@@ -127,7 +153,12 @@ def test_every_flipped_bit_is_refused(name: str) -> None:
     assert same(unpack(bytes(data), expected), message)
     assert reasons["magic"] == 32
     assert reasons["version"] == 16
-    assert set(reasons) <= {"magic", "version", "checksum", "length"}  # damage is not taken for a disagreement
+    assert set(reasons) <= {
+        "magic",
+        "version",
+        "checksum",
+        "length",
+    }  # damage is not taken for a disagreement
     if message.vector is not None:
         assert reasons["checksum"] >= 8 * message.vector.nbytes
 
@@ -141,19 +172,38 @@ def test_every_truncation_is_refused(name: str) -> None:
 
 
 @settings(max_examples=300)
-@given(st.binary(max_size=400), st.sampled_from([b"", b"GSMR", b"GSMR\x01\x00", pack(SENT["ASK"])[:24]]))
+@given(
+    st.binary(max_size=400),
+    st.sampled_from([b"", b"GSMR", b"GSMR\x01\x00", pack(SENT["ASK"])[:24]]),
+)
 def test_random_bytes_are_refused(noise: bytes, start: bytes) -> None:
     with pytest.raises(Refused):
         unpack(start + noise, expecting())
 
 
-FIELDS = {4: "<H", 6: "<B", 7: "<B", 24: "<I", 28: "<I", 32: "<H", 34: "<B", 35: "<B", 36: "<I", 64: "<I"}
+FIELDS = {
+    4: "<H",
+    6: "<B",
+    7: "<B",
+    24: "<I",
+    28: "<I",
+    32: "<H",
+    34: "<B",
+    35: "<B",
+    36: "<I",
+    64: "<I",
+}
 FIELDS |= {40: "<I", 44: "<I", 48: "<I", 52: "<I", 56: "<Q", 72: "<I", 76: "<I"}
 
 
 @settings(max_examples=500)
-@given(st.sampled_from(list(SENT)), st.lists(st.tuples(st.sampled_from(list(FIELDS)), st.data()), min_size=1, max_size=3))
-def test_a_forger_is_refused_or_writes_what_we_would(name: str, changes: list[tuple[int, st.DataObject]]) -> None:
+@given(
+    st.sampled_from(list(SENT)),
+    st.lists(st.tuples(st.sampled_from(list(FIELDS)), st.data()), min_size=1, max_size=3),
+)
+def test_a_forger_is_refused_or_writes_what_we_would(
+    name: str, changes: list[tuple[int, st.DataObject]]
+) -> None:
     data, expected = pack(SENT[name]), expecting(SENT[name])
     for offset, choose in changes:
         width = struct.calcsize(FIELDS[offset])
@@ -176,7 +226,12 @@ def test_a_fuzzer_makes_nothing_grow() -> None:
     for k in range(700):
         offset, noise = fields[k % len(fields)], draws.bits(1, "fuzz", k, np.arange(40))
         value = int(noise[0]) % 256 ** struct.calcsize(FIELDS[offset])
-        inputs += [forged(MODEL, offset, FIELDS[offset], value), noise.tobytes(), MODEL[: k % 96] + noise.tobytes(), MODEL]
+        inputs += [
+            forged(MODEL, offset, FIELDS[offset], value),
+            noise.tobytes(),
+            MODEL[: k % 96] + noise.tobytes(),
+            MODEL,
+        ]
 
     def fuzz() -> int:
         taken = 0
@@ -186,7 +241,9 @@ def test_a_fuzzer_makes_nothing_grow() -> None:
                 taken += 1
         return taken
 
-    assert 0 < fuzz() < len(inputs) / 2  # once before, so that what is only made once does not count
+    assert (
+        0 < fuzz() < len(inputs) / 2
+    )  # once before, so that what is only made once does not count
     tracemalloc.start()
     try:
         fuzz()
@@ -244,7 +301,9 @@ def test_a_refusal_has_its_reason(wanted: Reason, data: bytes, changed: dict[str
         ("large", [-1001.0 * 2]),
     ],
 )
-def test_values_that_would_poison_a_model_are_refused(dtype: torch.dtype, wanted: Reason, values: list[float]) -> None:
+def test_values_that_would_poison_a_model_are_refused(
+    dtype: torch.dtype, wanted: Reason, values: list[float]
+) -> None:
     vector = torch.zeros(50, dtype=dtype)
     vector[40 : 40 + len(values)] = torch.tensor(values, dtype=dtype)
     message = Message(Kind.START, RUN, 3, 7, vector=vector)
@@ -275,7 +334,9 @@ def test_a_claim_of_much_memory_takes_none() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray])
-def test_a_vector_is_copied_at_most_once_and_is_our_own(kind: type[bytes] | type[bytearray]) -> None:
+def test_a_vector_is_copied_at_most_once_and_is_our_own(
+    kind: type[bytes] | type[bytearray],
+) -> None:
     """Of what cannot be written to there is one copy; a bytearray is the receiver's, and is used as it is."""
     vector = torch.linspace(-1, 1, 250_000)
     data = kind(pack(Message(Kind.START, RUN, 3, 7, vector=vector)))
@@ -307,7 +368,9 @@ def test_bfloat16_is_half_of_float32() -> None:
     assert len(data) == 72 + 2 * 1001
     received = unpack(data, expecting(message)).vector
     assert received is not None
-    assert bool(((received.float() - x).abs() <= 2**-8 * x.abs()).all())  # 8 bits of mantissa, rounded to nearest
+    assert bool(
+        ((received.float() - x).abs() <= 2**-8 * x.abs()).all()
+    )  # 8 bits of mantissa, rounded to nearest
     # the upper half of float32's bits, but for rounding
     upper = np.frombuffer(data[72:], "<u2").astype("<u4") << 16
     assert np.array_equal(upper.view("<f4"), received.float().numpy())
@@ -386,7 +449,14 @@ def test_the_layout_is_the_documented_one() -> None:
     assert numbers[11] == 2 + (3 << 32)
     assert numbers[12:] == [24, zlib.crc32(MODEL[-24:]), zlib.crc32(MODEL[:68] + MODEL[72:96])]
     assert struct.unpack("<6I", MODEL[72:96]) == (5, 0, 5, 1, 6, 0)
-    assert np.frombuffer(MODEL[96:], "<f4").tolist() == [0.5, -2.0, 0.0, -0.0, np.float32(1e-3), 3.0]
+    assert np.frombuffer(MODEL[96:], "<f4").tolist() == [
+        0.5,
+        -2.0,
+        0.0,
+        -0.0,
+        np.float32(1e-3),
+        3.0,
+    ]
 
 
 def test_the_format_has_not_changed() -> None:

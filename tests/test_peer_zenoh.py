@@ -158,8 +158,17 @@ print("closed", flush=True)
 class Device:
     """One such process in its namespace."""
 
-    def __init__(self, ground: Ground, folder: Path, device: int | None, at: int | None = None, **given: Any) -> None:
-        given = {"device": device, "run": "r1", "names": NAMES, "connect": [], "multicast": False, **given}
+    def __init__(
+        self, ground: Ground, folder: Path, device: int | None, at: int | None = None, **given: Any
+    ) -> None:
+        given = {
+            "device": device,
+            "run": "r1",
+            "names": NAMES,
+            "connect": [],
+            "multicast": False,
+            **given,
+        }
         if "certificates" not in given and not given.get("insecure"):
             given["certificates"] = str(folder / ("observer" if device is None else f"n{device}"))
         place = device if at is None else at
@@ -237,7 +246,12 @@ def ground() -> Iterator[Ground]:
 def _three(ground: Ground, folder: Path) -> Iterator[list[Device]]:
     # 0 dials 1 and 2; 1 and 2 dial each other both: as good.
     dialled = {0: [1, 2], 1: [2], 2: [1]}
-    made = [Device(ground, folder, i, connect=[f"{address(j)}:7447" for j in dialled[i]], largest=2 * LARGE) for i in range(3)]
+    made = [
+        Device(
+            ground, folder, i, connect=[f"{address(j)}:7447" for j in dialled[i]], largest=2 * LARGE
+        )
+        for i in range(3)
+    ]
     assert [device.read() for device in made] == ["ready"] * 3
     yield made
     for device in made:
@@ -273,10 +287,14 @@ def test_messages_of_one_come_in_order(three: list[Device]) -> None:
     for mark, size in ((1, LARGE), (2, 10), (3, MODEL), (4, LARGE)):
         three[0]("send", 1, size, mark)
     came = [three[1]("receive", LIMIT) for _ in range(4)]
-    assert [(sender, mark, whole) for sender, _, mark, whole in came] == [(0, mark, True) for mark in (1, 2, 3, 4)]
+    assert [(sender, mark, whole) for sender, _, mark, whole in came] == [
+        (0, mark, True) for mark in (1, 2, 3, 4)
+    ]
 
 
-def test_a_link_is_cut_and_healed_and_nobody_passes_anything_on(ground: Ground, three: list[Device]) -> None:
+def test_a_link_is_cut_and_healed_and_nobody_passes_anything_on(
+    ground: Ground, three: list[Device]
+) -> None:
     for cut, heal in (
         (lambda: ground.link(0, 1, up=False), lambda: ground.link(0, 1, up=True)),
         (lambda: ground.loss(0, 1, 1), lambda: ground.loss(0, 1, 0)),
@@ -309,7 +327,9 @@ def test_a_slow_link_holds_up_no_other(ground: Ground, three: list[Device]) -> N
     assert three[0]("counts").get("lost", 0) == lost
 
 
-def test_a_link_that_dies_in_the_middle_holds_up_no_other(ground: Ground, three: list[Device]) -> None:
+def test_a_link_that_dies_in_the_middle_holds_up_no_other(
+    ground: Ground, three: list[Device]
+) -> None:
     received = three[0]("counts")["received"]
     for _ in range(4):
         three[0]("send", 1, LARGE, 9)
@@ -340,7 +360,9 @@ def test_what_nobody_takes_is_bounded_here_and_there(three: list[Device]) -> Non
     assert three[1]("peak") - before[1] < 100_000
 
 
-def test_nobody_speaks_as_another_or_listens_for_another(ground: Ground, three: list[Device], folder: Path) -> None:
+def test_nobody_speaks_as_another_or_listens_for_another(
+    ground: Ground, three: list[Device], folder: Path
+) -> None:
     """Device 1 has a valid certificate, and no manners: `put` is zenoh's own."""
     refused = three[0]("counts").get("refused", 0)
     for key in (
@@ -393,7 +415,9 @@ def test_a_storm_of_packets_holds_up_no_other(three: list[Device], size: int) ->
     assert three[0]("peak") - before < 50_000
 
 
-def test_one_that_reads_nothing_holds_up_no_other(ground: Ground, folder: Path, three: list[Device]) -> None:
+def test_one_that_reads_nothing_holds_up_no_other(
+    ground: Ground, folder: Path, three: list[Device]
+) -> None:
     ground.link(0, 3, up=True)
     fourth = Device(ground, folder, 3, connect=[f"{address(0)}:7447"])
     assert fourth.read() == "ready"
@@ -414,7 +438,9 @@ def test_one_that_reads_nothing_holds_up_no_other(ground: Ground, folder: Path, 
     assert three[0].sees(1, 2)
 
 
-def test_a_device_that_was_killed_comes_back(ground: Ground, folder: Path, three: list[Device]) -> None:
+def test_a_device_that_was_killed_comes_back(
+    ground: Ground, folder: Path, three: list[Device]
+) -> None:
     ground.link(0, 3, up=True)
     for end in ("killed", "killed while cut off", "left"):
         fourth = Device(ground, folder, 3, connect=[f"{address(0)}:7447"], largest=2 * LARGE)
@@ -443,7 +469,10 @@ STRANGERS: dict[str, dict[str, Any]] = {
     "with an expired certificate": {"certificates": "expired"},
     "without a certificate": {
         "certificates": "n3",
-        "unchecked": {f"transport/link/tls/{what}": None for what in ("connect_certificate", "connect_private_key")},
+        "unchecked": {
+            f"transport/link/tls/{what}": None
+            for what in ("connect_certificate", "connect_private_key")
+        },
     },
     "on plain TCP": {"insecure": True},
     "with another's certificate": {"certificates": "n2"},
@@ -459,23 +488,29 @@ def test_strangers_are_refused(ground: Ground, folder: Path, three: list[Device]
         given = {"unchecked": {}, **stranger, "listen": [f"0.0.0.0:{port}"]}
         if "certificates" in given:
             given["certificates"] = str(folder / given["certificates"])
-        given["unchecked"] = {path: str(folder / value) if value else value for path, value in given["unchecked"].items()} | {
-            "access_control/enabled": False
-        }
+        given["unchecked"] = {
+            path: str(folder / value) if value else value
+            for path, value in given["unchecked"].items()
+        } | {"access_control/enabled": False}
         made[who] = Device(ground, folder, 3, connect=[f"{address(0)}:7447"], **given)
     assert {who: device.read() for who, device in made.items()} == dict.fromkeys(made, "ready")
     ended = time.monotonic() + 4  # they dial about once a second
     while time.monotonic() < ended:
         assert three[0]("neighbours") == [1, 2]
         for who, device in made.items():
-            device("put", f"gossamer/{STRANGERS[who].get('run', 'r1')}/from/3/to/0", 10, 1, 0, 0, 10)
+            device(
+                "put", f"gossamer/{STRANGERS[who].get('run', 'r1')}/from/3/to/0", 10, 1, 0, 0, 10
+            )
             assert three[0]("receive", 0.05) is None, who
     three[2].tell("answer", 5)
     assert three[0]("talk", 2, 5, MODEL) == 5, "also while another has its certificate"
     assert three[2].read() == "true"
     linked = {who: device("links") for who, device in made.items()}
     for who in STRANGERS:
-        if who not in ("with another's certificate", "of another run"):  # those two have a link, on which nothing passes
+        if who not in (
+            "with another's certificate",
+            "of another run",
+        ):  # those two have a link, on which nothing passes
             assert linked[who] == [], who
     for device in made.values():
         device.leave(kill=True)
@@ -515,14 +550,18 @@ def told(three: list[Device], observer: Device, size: int, mark: int) -> list[An
     return [list(one) for one in sorted({tuple(one) for one in came})]
 
 
-def test_an_observer_hears_those_it_is_linked_to_and_is_no_neighbour(three: list[Device], observer: Device) -> None:
+def test_an_observer_hears_those_it_is_linked_to_and_is_no_neighbour(
+    three: list[Device], observer: Device
+) -> None:
     assert told(three, observer, 4096, 7) == [[0, 4096, 7], [1, 4096, 7]]
     assert [device("neighbours") for device in three] == [[1, 2], [0, 2], [0, 1]]
     assert "status" in three[0]("tell", 4097, 1)
     assert "status" in three[0]("tell", 0, 1)
 
 
-def test_an_observer_hears_nothing_else_and_can_say_nothing(three: list[Device], observer: Device) -> None:
+def test_an_observer_hears_nothing_else_and_can_say_nothing(
+    three: list[Device], observer: Device
+) -> None:
     observer("listen", "gossamer/r1/from/0/to/1/*", "gossamer/r1/from/**", "gossamer/r1/**", "**")
     observer("claim", "gossamer/r1/alive/3")
     observer("claim", "gossamer/r1/alive/0")
@@ -603,9 +642,22 @@ def test_on_a_bench_without_certificates_and_by_multicast(folder: Path) -> None:
     with Ground(2, f"test-{os.getpid()}-bench-") as bench:
         bench.link(0, 1, up=True)
         for device in (0, 1):  # zenoh looks once, at its start, which interfaces there are
-            listed = ["ip", "-n", bench.name(device), "-brief", "link", "show", "up", "dev", f"to{1 - device}"]
+            listed = [
+                "ip",
+                "-n",
+                bench.name(device),
+                "-brief",
+                "link",
+                "show",
+                "up",
+                "dev",
+                f"to{1 - device}",
+            ]
             assert until(
-                lambda listed=listed: " UP " in subprocess.run(listed, capture_output=True, text=True, check=True).stdout
+                lambda listed=listed: (
+                    " UP "
+                    in subprocess.run(listed, capture_output=True, text=True, check=True).stdout
+                )
             )
         made = [Device(bench, folder, device, insecure=True, multicast=True) for device in (0, 1)]
         assert [device.read() for device in made] == ["ready"] * 2
@@ -613,7 +665,9 @@ def test_on_a_bench_without_certificates_and_by_multicast(folder: Path) -> None:
         assert made[1].sees(0)
         made[0]("send", 1, LARGE, 1)
         assert made[1]("receive", LIMIT) == [0, LARGE, 1, True]
-        made.append(Device(bench, folder, None, at=1, insecure=True, multicast=True))  # an observer, beside device 1
+        made.append(
+            Device(bench, folder, None, at=1, insecure=True, multicast=True)
+        )  # an observer, beside device 1
         assert made[2].read() == "ready"
         assert until(lambda: made[0]("tell", 10, 3) or [0, 10, 3] in made[2]("heard"))
         assert [device("neighbours") for device in made[:2]] == [[1], [0]]
@@ -623,30 +677,45 @@ def test_on_a_bench_without_certificates_and_by_multicast(folder: Path) -> None:
 
 # Without a network.
 
-packets = st.tuples(st.integers(0, 40), st.integers(0, 9), st.integers(0, 9), st.integers(0, 60), st.integers(0, 60))
+packets = st.tuples(
+    st.integers(0, 40), st.integers(0, 9), st.integers(0, 9), st.integers(0, 60), st.integers(0, 60)
+)
 
 
-def line(put: Callable[[bytes, bytes], None] = lambda *_: None, largest: int = 1 << 26, outgoing: int = 4) -> Line:
+def line(
+    put: Callable[[bytes, bytes], None] = lambda *_: None, largest: int = 1 << 26, outgoing: int = 4
+) -> Line:
     return Line(put, largest, outgoing)
 
 
 @settings(max_examples=200)
 @given(st.lists(packets, max_size=30))
-def test_any_packets_are_taken_or_refused_and_never_kept_beyond_the_largest(sent: list[tuple[int, int, int, int, int]]) -> None:
+def test_any_packets_are_taken_or_refused_and_never_kept_beyond_the_largest(
+    sent: list[tuple[int, int, int, int, int]],
+) -> None:
     taken = line(largest=50)
     for length, *header in sent:
         refused = taken.counts["refused"]
         message = taken.heard(bytes(length), *header)
-        assert message is None or (len(message) == header[3] <= 50 and taken.counts["refused"] == refused)
+        assert message is None or (
+            len(message) == header[3] <= 50 and taken.counts["refused"] == refused
+        )
         assert sum(map(len, taken._parts)) == taken._come <= 50
 
 
 @settings(max_examples=25)
-@given(st.lists(st.integers(1, 3 * CHUNK), min_size=1, max_size=6), st.lists(st.integers(1, 9), max_size=6))
-def test_messages_pass_whole_and_in_order_and_never_fill_the_queue(there: list[int], back: list[int]) -> None:
+@given(
+    st.lists(st.integers(1, 3 * CHUNK), min_size=1, max_size=6),
+    st.lists(st.integers(1, 9), max_size=6),
+)
+def test_messages_pass_whole_and_in_order_and_never_fill_the_queue(
+    there: list[int], back: list[int]
+) -> None:
     """Two lines, each the other's far end; packets wait in zenoh's queue until they are carried."""
     queues: tuple[deque[tuple[bytes, bytes]], ...] = (deque(), deque())
-    lines = [line(lambda *packet, queue=queue: queue.append(packet), outgoing=9) for queue in queues]
+    lines = [
+        line(lambda *packet, queue=queue: queue.append(packet), outgoing=9) for queue in queues
+    ]
     came: tuple[list[bytes], list[bytes]] = ([], [])
     sent = tuple([bytes([i]) * size for i, size in enumerate(sizes)] for sizes in (there, back))
     for end in lines:
@@ -695,7 +764,9 @@ def test_a_line_that_is_cut_forgets_what_was_on_it() -> None:
 
 
 @settings(max_examples=50)
-@given(st.lists(st.one_of(st.just("cut"), st.integers(0, 50), st.integers(0, 2**64 - 1)), max_size=40))
+@given(
+    st.lists(st.one_of(st.just("cut"), st.integers(0, 50), st.integers(0, 2**64 - 1)), max_size=40)
+)
 def test_only_who_has_a_chunk_can_answer_it(said: list[int | str]) -> None:
     """A neighbour that reads nothing guesses, and comes and goes on the same link: the queue is never full."""
     went: list[int] = []
@@ -721,7 +792,9 @@ def test_only_who_has_a_chunk_can_answer_it(said: list[int | str]) -> None:
         liar.close(0)
 
 
-def test_one_that_never_answers_is_no_neighbour_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_never_answers_is_no_neighbour_until_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("gossamer.engines.peer.line._STUCK", 0.05)
     went: list[int] = []
     deaf = line(lambda _, header: went.append(HEADER.unpack(header)[0]))
@@ -841,15 +914,30 @@ def test_rules_are_for_each_name_alone() -> None:
     assert rules["enabled"]
     assert rules["default_permission"] == "deny"
     by_name = {rule["id"]: rule for rule in rules["rules"]}
-    assert [policy["subjects"] for policy in rules["policies"]] == [["n0"], ["n2"], ["n3"], ["observer"]]
+    assert [policy["subjects"] for policy in rules["policies"]] == [
+        ["n0"],
+        ["n2"],
+        ["n3"],
+        ["observer"],
+    ]
     for policy, other in zip(rules["policies"][:-1], (0, 2, 3), strict=True):
         allowed = [by_name[name] for name in policy["rules"]]
-        says = [rule["key_exprs"] for rule in allowed if rule["flows"] == ["ingress"] and "put" in rule["messages"]]
+        says = [
+            rule["key_exprs"]
+            for rule in allowed
+            if rule["flows"] == ["ingress"] and "put" in rule["messages"]
+        ]
         assert says == [[f"gossamer/r/from/{other}/to/1/*"]]
-        heard = [rule["key_exprs"] for rule in allowed if rule["flows"] == ["egress"] and "put" in rule["messages"]]
+        heard = [
+            rule["key_exprs"]
+            for rule in allowed
+            if rule["flows"] == ["egress"] and "put" in rule["messages"]
+        ]
         assert heard == [[f"gossamer/r/from/1/to/{other}/*"]]
         listened = [
-            rule["key_exprs"] for rule in allowed if rule["flows"] == ["ingress"] and "declare_subscriber" in rule["messages"]
+            rule["key_exprs"]
+            for rule in allowed
+            if rule["flows"] == ["ingress"] and "declare_subscriber" in rule["messages"]
         ]
         assert listened == heard, "what anybody else could declare would cost this device"
     watching = [by_name[name] for name in rules["policies"][-1]["rules"]]
@@ -857,7 +945,10 @@ def test_rules_are_for_each_name_alone() -> None:
         (["ingress"], ["declare_subscriber"], ["gossamer/r/status/*"]),
         (["egress"], ["put"], ["gossamer/r/status/1"]),
     ]
-    assert not any({"delete", "query", "reply", "declare_queryable"} & set(rule["messages"]) for rule in rules["rules"])
+    assert not any(
+        {"delete", "query", "reply", "declare_queryable"} & set(rule["messages"])
+        for rule in rules["rules"]
+    )
 
 
 def test_a_port_in_use_is_said(ground: Ground, folder: Path, three: list[Device]) -> None:

@@ -20,15 +20,26 @@ from gossamer.tasks import Digits, Iid, Model, Task
 THERE = torch.device("meta")
 DATA = Digits().load()
 # What looks at a number to decide (whether a dual fits into float64), or needs links or data of another kind.
-ASKS = {"adom", "dabmd", "fedavg", "gossip-learning", "swarm", *(name for name in CATALOGUE if name.startswith("wpm"))}
+ASKS = {
+    "adom",
+    "dabmd",
+    "fedavg",
+    "gossip-learning",
+    "swarm",
+    *(name for name in CATALOGUE if name.startswith("wpm")),
+}
 
 
-def after_a_round(algorithm: Algorithm, model: Model, network: Network, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+def after_a_round(
+    algorithm: Algorithm, model: Model, network: Network, dtype: torch.dtype
+) -> dict[str, torch.Tensor]:
     m = network.devices
     task = Task(DATA, Iid().make(DATA.y.numpy(), m, seed=0), model, batch=8)
     worker = task.worker(np.arange(m), 0, dtype, THERE)
     links = network.links(0)
-    mix = StackedMix(algorithm.weights(links, 0, 0), torch.arange(m, device=THERE), dtype.itemsize, Traffic())
+    mix = StackedMix(
+        algorithm.weights(links, 0, 0), torch.arange(m, device=THERE), dtype.itemsize, Traffic()
+    )
     state = algorithm.init(worker.start().expand(m, -1))
     state = algorithm.round(state, BatchGradient(worker, 0), mix, 0)
     scores = worker.scores(algorithm.models(state))
@@ -41,10 +52,16 @@ def test_a_round_of_every_method(name: str) -> None:
     assert {x.device for x in found.values()} == {THERE}
 
 
-@pytest.mark.parametrize("model", [Softmax(0.1), Svm(), Mlp((8,), dropout=0.2)], ids=["softmax", "svm", "mlp"])
+@pytest.mark.parametrize(
+    "model", [Softmax(0.1), Svm(), Mlp((8,), dropout=0.2)], ids=["softmax", "svm", "mlp"]
+)
 @pytest.mark.parametrize(
     ("network", "dtype"),  # not sparse in float64: torch has no sparse product on its meta device
-    [(Ring(90), torch.float32), (ErdosRenyi(10, 0.5), torch.float32), (ErdosRenyi(10, 0.5), torch.float64)],
+    [
+        (Ring(90), torch.float32),
+        (ErdosRenyi(10, 0.5), torch.float32),
+        (ErdosRenyi(10, 0.5), torch.float64),
+    ],
     ids=["sparse", "dense", "dense float64"],
 )
 def test_every_way_to_mix_and_learn(model: Model, network: Network, dtype: torch.dtype) -> None:
@@ -54,7 +71,15 @@ def test_every_way_to_mix_and_learn(model: Model, network: Network, dtype: torch
 
 
 def test_the_means_of_powers() -> None:
-    mix = StackedMix(WPM().weights(Ring(10).links(0), 0, 0), torch.arange(10, device=THERE), 4, Traffic())
+    mix = StackedMix(
+        WPM().weights(Ring(10).links(0), 0, 0), torch.arange(10, device=THERE), 4, Traffic()
+    )
     w = torch.empty(10, 7, device=THERE)
-    for mean in (mix.power_mean(w, 3), mix.exactly(w), mix._scaled_power_mean(w, 101), mix.mean(w), mix.neighbours(w).value):
+    for mean in (
+        mix.power_mean(w, 3),
+        mix.exactly(w),
+        mix._scaled_power_mean(w, 101),
+        mix.mean(w),
+        mix.neighbours(w).value,
+    ):
         assert mean.device == THERE

@@ -53,7 +53,9 @@ for name in given["names"]:
     engine.close()
 ray.shutdown()
 """
-    names = [*EVERY, "wpm p=15 constant", "guarded"][group::GROUPS]  # more of them in test_parts.py, without Ray
+    names = [*EVERY, "wpm p=15 constant", "guarded"][
+        group::GROUPS
+    ]  # more of them in test_parts.py, without Ray
     for name, (apart, same, counted) in python(code, tmp_path, names=names).items():
         assert apart < 1e-12, name
         assert same, name
@@ -100,7 +102,9 @@ def run_on_ray(folder: Path, *words: object, code: int = 0) -> tuple[str, str]:
     assert found == code, err[-3000:]
     assert "Traceback" not in err
     script.assert_gone()
-    said = [line for line in err.splitlines(keepends=True) if "network_util.cc" not in line]  # Ray, of having loopback alone
+    said = [
+        line for line in err.splitlines(keepends=True) if "network_util.cc" not in line
+    ]  # Ray, of having loopback alone
     return out, "".join(said)
 
 
@@ -108,13 +112,20 @@ def test_the_command_gives_the_same_run_folder(fleet: Path) -> None:
     run_on_ray(fleet, "run", "fleet.toml", "-q", "--out", "ray", "--set", "engine.shards=2")
     assert Script(command("run", "fleet.toml", "-q", "--out", "here"), fleet).ended()[0] == 0
     one, other = (RunFolder(fleet / name) for name in ("here", "ray"))
-    assert {file.name for file in one.path.iterdir()} == {file.name for file in other.path.iterdir()}
+    assert {file.name for file in one.path.iterdir()} == {
+        file.name for file in other.path.iterdir()
+    }
     assert (one.path / "spec.toml").read_text() == (other.path / "spec.toml").read_text()
     for name, x in one.metrics().items():
-        np.testing.assert_allclose(other.metrics()[name], x, rtol=1e-3, atol=1e-3)  # float32 over 400 rounds
+        np.testing.assert_allclose(
+            other.metrics()[name], x, rtol=1e-3, atol=1e-3
+        )  # float32 over 400 rounds
     assert one.summary()["bytes"] == other.summary()["bytes"]
     # what one engine has finished, the other reads
-    assert Script(command("run", "fleet.toml", "-q", "--out", "ray", "--resume"), fleet).ended()[0] == 0
+    assert (
+        Script(command("run", "fleet.toml", "-q", "--out", "ray", "--resume"), fleet).ended()[0]
+        == 0
+    )
 
 
 def killed_at_random(script: Script, words: str, seconds: float) -> None:
@@ -130,7 +141,17 @@ def killed_at_random(script: Script, words: str, seconds: float) -> None:
         os.kill(random.choice(found), signal.SIGKILL)
 
 
-LONG = ["-q", "--set", "rounds=3000", "--set", "engine.shards=2", "--set", "engine.checkpoint=1", "--set", "dtype=float64"]
+LONG = [
+    "-q",
+    "--set",
+    "rounds=3000",
+    "--set",
+    "engine.shards=2",
+    "--set",
+    "engine.checkpoint=1",
+    "--set",
+    "dtype=float64",
+]
 
 
 def test_killed_shards_and_a_killed_driver(fleet: Path) -> None:
@@ -148,7 +169,9 @@ def test_killed_shards_and_a_killed_driver(fleet: Path) -> None:
     assert "was lost; all went on from round" in summary["events"][0]
     assert summary["events"][0] in err
 
-    script = Script(command("run", "fleet.toml", "--out", "driver", "--engine", "ray", *LONG), fleet)
+    script = Script(
+        command("run", "fleet.toml", "--out", "driver", "--engine", "ray", *LONG), fleet
+    )
     killed_at_random(script, "ray::Shard", 2 * random.random())
     killed_at_random(script, "-m gossamer", 3 * random.random())
     script.ended()
@@ -162,7 +185,16 @@ def test_killed_shards_and_a_killed_driver(fleet: Path) -> None:
 
 
 def test_ctrl_c_stops_and_keeps(fleet: Path) -> None:
-    words = ["run", "fleet.toml", "--out", "out", "--set", "rounds=100000", "--set", "engine.shards=2"]
+    words = [
+        "run",
+        "fleet.toml",
+        "--out",
+        "out",
+        "--set",
+        "rounds=100000",
+        "--set",
+        "engine.shards=2",
+    ]
     script = Script(command(*words, "--engine", "ray"), fleet)
     deadline = time.monotonic() + 120
     while not script.left("ray::Shard.advance") and not (fleet / "out").exists():
@@ -253,11 +285,15 @@ cluster.shutdown()
     assert found["same"], found["events"]
     assert len(found["events"]) >= 1
     assert "all went on from round" in found["events"][0]
-    assert found["killed at the start"] == ["after round 0: shard 0 of 2 was lost; all went on from round 0"]
+    assert found["killed at the start"] == [
+        "after round 0: shard 0 of 2 was lost; all went on from round 0"
+    ]
     sentence, in_time = found["no room"]
     assert in_time
     # The lost node may still be counted, but is not free.
-    assert sentence.startswith("engine.shards = 3 is not accepted: give at most 2 now: the cluster has")
+    assert sentence.startswith(
+        "engine.shards = 3 is not accepted: give at most 2 now: the cluster has"
+    )
     assert "was lost, and there is no room for another: at most 1 now" in found["no room any more"]
 
 
@@ -270,7 +306,9 @@ def test_sweeps_as_tasks(fleet: Path) -> None:
     assert len(runs) == 2
     for name in runs:
         one, other = RunFolder(fleet / "here" / name), RunFolder(fleet / "ray" / name)
-        assert {k: v.tolist() for k, v in one.metrics().items()} == {k: v.tolist() for k, v in other.metrics().items()}
+        assert {k: v.tolist() for k, v in one.metrics().items()} == {
+            k: v.tolist() for k, v in other.metrics().items()
+        }
         assert other.has("models.safetensors")
     code = """
 from dataclasses import replace
@@ -297,7 +335,17 @@ result["diverged"] = [cell.diverged for cell in cells]
 
 
 def test_what_diverges_is_told_as_the_simulator_tells_it(fleet: Path) -> None:
-    words = ["run", "fleet.toml", "-q", "--out", "out", "--set", "algorithm.eta=1e20", "--set", "algorithm.step=plain"]
+    words = [
+        "run",
+        "fleet.toml",
+        "-q",
+        "--out",
+        "out",
+        "--set",
+        "algorithm.eta=1e20",
+        "--set",
+        "algorithm.step=plain",
+    ]
     _, said = run_on_ray(fleet, *words, "--set", "engine.shards=3", code=3)
     code, _, here = Script(command(*words[:4], "here", *words[5:]), fleet).ended()
     assert code == 3
@@ -314,7 +362,9 @@ def test_without_the_extra(fleet: Path) -> None:
     code = f"{blocked}sys.argv = ['gossamer', *{words!r}]; from gossamer.cli import main; main()"
     found, _, err = Script([sys.executable, "-c", code], fleet).ended()
     assert found == 2
-    assert err == "gossamer: the Ray engine is not installed: pip install 'gossamer[ray]' brings it\n"
+    assert (
+        err == "gossamer: the Ray engine is not installed: pip install 'gossamer[ray]' brings it\n"
+    )
     assert not (fleet / "runs").exists()
 
 
@@ -328,7 +378,9 @@ def test_without_the_extra(fleet: Path) -> None:
     ],
 )
 def test_refusals(settings: list[str], parts: list[str], fleet: Path) -> None:
-    _, err = run_on_ray(fleet, "run", "fleet.toml", *(word for s in settings for word in ("--set", s)), code=2)
+    _, err = run_on_ray(
+        fleet, "run", "fleet.toml", *(word for s in settings for word in ("--set", s)), code=2
+    )
     assert err.count("\n") == 1
     assert all(part in err for part in parts)
     assert not (fleet / "runs").exists()

@@ -50,9 +50,16 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two methods on two seeds; one that diverged; one in a moving network, with devices that come and go."""
     folder = tmp_path_factory.mktemp("runs")
     methods = [WPM.robust(p=3), DPSGD(eta=0.05)]
-    compare([Study(m, Random(8, 0.3), rounds=40, name="made") for m in methods], seeds=2, out=folder / "two")
+    compare(
+        [Study(m, Random(8, 0.3), rounds=40, name="made") for m in methods],
+        seeds=2,
+        out=folder / "two",
+    )
     with pytest.raises(Diverged):
-        run(Study(DPSGD(eta=1e20), Random(8, 0.3), rounds=40, measure=Measure(every=1)), folder / "diverged")
+        run(
+            Study(DPSGD(eta=1e20), Random(8, 0.3), rounds=40, measure=Measure(every=1)),
+            folder / "diverged",
+        )
     moving = Mobility(12, radius=0.3) & Churn(0.2, 0.5)
     run(Study(SwarmSGD(), moving, rounds=20, measure=Measure(every=2)), folder / "moving")
     return folder
@@ -77,8 +84,16 @@ def test_the_page_opens_alone(report: Path, open_page: Opened, size: str, scheme
     watched.check_fits()
     watched.check_accessible()
     headings = watched.page.locator("h2").all_text_contents()
-    assert headings == ["What was run", "Result", "Curves", "The network and its devices", "Runs, data, and how to repeat them"]
-    assert watched.page.locator("#curves svg .title").all_text_contents()[0] == "round"  # axes have titles, and units
+    assert headings == [
+        "What was run",
+        "Result",
+        "Curves",
+        "The network and its devices",
+        "Runs, data, and how to repeat them",
+    ]
+    assert (
+        watched.page.locator("#curves svg .title").all_text_contents()[0] == "round"
+    )  # axes have titles, and units
     assert "mean test accuracy, %" in watched.page.locator("#curves figcaption").all_text_contents()
     watched.check()
 
@@ -104,7 +119,9 @@ def test_texts_do_not_overlap(report: Path, open_page: Opened, size: str, scheme
                 assert picture.evaluate(overlaps) == []
 
 
-def test_the_slider_moves_through_the_rounds_by_keyboard(runs: Path, report: Path, open_page: Opened) -> None:
+def test_the_slider_moves_through_the_rounds_by_keyboard(
+    runs: Path, report: Path, open_page: Opened
+) -> None:
     watched = open_page(report.as_uri())
     slider = watched.page.get_by_role("slider", name="Round")
     network = Random(8, 0.3)
@@ -115,7 +132,10 @@ def test_the_slider_moves_through_the_rounds_by_keyboard(runs: Path, report: Pat
         assert slider.get_attribute("aria-valuetext") == f"after round {t} of 40"
         count = len(network.links(t - 1))  # those of the last round that was done
         assert facts.text_content().startswith(f"{count} link")
-        assert len(re.findall("M", watched.page.locator(".links").first.get_attribute("d") or "")) == count
+        assert (
+            len(re.findall("M", watched.page.locator(".links").first.get_attribute("d") or ""))
+            == count
+        )
     slider.press("Home")
     assert facts.text_content().startswith("0 links, 8 of 8 devices alone")
     slider.press("End")
@@ -124,7 +144,9 @@ def test_the_slider_moves_through_the_rounds_by_keyboard(runs: Path, report: Pat
     watched.check()
 
 
-def test_play_goes_on_to_the_end_and_slower_where_motion_is_unwelcome(report: Path, open_page: Opened) -> None:
+def test_play_goes_on_to_the_end_and_slower_where_motion_is_unwelcome(
+    report: Path, open_page: Opened
+) -> None:
     for motion, pace in (("no-preference", 125), ("reduce", 1000)):
         watched = open_page(report.as_uri(), reduced_motion=motion)
         watched.page.evaluate("""() => {
@@ -136,8 +158,12 @@ def test_play_goes_on_to_the_end_and_slower_where_motion_is_unwelcome(report: Pa
             new MutationObserver(() => window.said.push(output.textContent)).observe(output, { childList: true });
         }""")
         watched.page.get_by_role("button", name="Play").press("Enter")
-        watched.page.get_by_role("button", name="Play").wait_for()  # it says "Pause" until it is at the end
-        assert watched.page.evaluate("window.said") == [f"after round {t} of 40" for t in (0, 10, 20, 30, 40)]
+        watched.page.get_by_role(
+            "button", name="Play"
+        ).wait_for()  # it says "Pause" until it is at the end
+        assert watched.page.evaluate("window.said") == [
+            f"after round {t} of 40" for t in (0, 10, 20, 30, 40)
+        ]
         assert watched.page.evaluate("window.paces") == [pace]
         watched.check()
 
@@ -145,18 +171,26 @@ def test_play_goes_on_to_the_end_and_slower_where_motion_is_unwelcome(report: Pa
 def test_colours_say_what_was_measured(runs: Path, report: Path, open_page: Opened) -> None:
     watched = open_page(report.as_uri())
     metrics, viridis = RunFolder(runs / "two" / "d-psgd-seed0").metrics(), mpl.colormaps["viridis"]
-    for name, column, low in (("accuracy", "device_accuracy", None), ("distance from the mean", "device_distance", 0.0)):
+    for name, column, low in (
+        ("accuracy", "device_accuracy", None),
+        ("distance from the mean", "device_distance", 0.0),
+    ):
         watched.page.get_by_role("radio", name=name).check()
         watched.page.get_by_role("img", name=re.compile(f"colours: .*{name.split()[0]}")).wait_for()
         values = metrics[column]
         begin = values.min() if low is None else low
         expected = np.array(viridis((values[-1] - begin) / (values.max() - begin)))[:, :3] * 255
-        fills = [node.get_attribute("fill") for node in watched.page.locator(".device circle").all()]
+        fills = [
+            node.get_attribute("fill") for node in watched.page.locator(".device circle").all()
+        ]
         shown = np.array([[int(part) for part in re.findall(r"\d+", fill)] for fill in fills])
-        np.testing.assert_allclose(shown, expected, atol=16)  # ten stops, and straight lines between them
+        np.testing.assert_allclose(
+            shown, expected, atol=16
+        )  # ten stops, and straight lines between them
         title = watched.page.locator(".device title").first.text_content()
         assert (
-            title == f"device 0: {float(f'{values[-1][0] * (100 if low is None else 1):.4g}'):g}{' %' if low is None else ''}"
+            title
+            == f"device 0: {float(f'{values[-1][0] * (100 if low is None else 1):.4g}'):g}{' %' if low is None else ''}"
         )
     watched.check()
 
@@ -165,7 +199,9 @@ def test_a_device_is_pointed_at(report: Path, open_page: Opened) -> None:
     watched = open_page(report.as_uri())
     watched.page.get_by_role("spinbutton", name="Device").fill("5")
     assert "Device 5: " in watched.page.locator(".network-view .facts").text_content()
-    assert watched.page.locator(".multiple[aria-pressed=true]").text_content().startswith("device 5")
+    assert (
+        watched.page.locator(".multiple[aria-pressed=true]").text_content().startswith("device 5")
+    )
     watched.page.locator(".multiple").filter(has_text="device 2").press("Enter")
     assert watched.page.get_by_role("spinbutton", name="Device").input_value() == "2"
     watched.page.get_by_role("combobox", name="Order").select_option("by number")
@@ -180,23 +216,35 @@ def test_the_table_sorts_by_keyboard(report: Path, open_page: Opened) -> None:
     heading = table.get_by_role("columnheader", name="loss")
 
     def losses() -> list[float]:
-        return [float(cell.split()[0]) for cell in table.locator("tbody td:nth-child(5)").all_text_contents()]
+        return [
+            float(cell.split()[0])
+            for cell in table.locator("tbody td:nth-child(5)").all_text_contents()
+        ]
 
     before = losses()
     for order in ("ascending", "descending"):
         heading.get_by_role("button").press("Enter")
         assert heading.get_attribute("aria-sort") == order
         assert losses() == sorted(before, reverse=order == "descending")
-        assert watched.page.evaluate("document.activeElement.textContent").startswith("loss")  # the focus stays
+        assert watched.page.evaluate("document.activeElement.textContent").startswith(
+            "loss"
+        )  # the focus stays
     watched.check()
 
 
-def test_the_table_is_the_table_of_the_terminal(runs: Path, report: Path, open_page: Opened) -> None:
+def test_the_table_is_the_table_of_the_terminal(
+    runs: Path, report: Path, open_page: Opened
+) -> None:
     watched = open_page(report.as_uri())
     rows = watched.page.get_by_role("table").first.locator("tbody tr")
-    shown = {row.locator("th").text_content(): row.locator("td").all_text_contents() for row in rows.all()}
+    shown = {
+        row.locator("th").text_content(): row.locator("td").all_text_contents()
+        for row in rows.all()
+    }
     for name, folder in (("WPM p=3", "wpm-p-3"), ("D-PSGD (measure.every=10, eta=0.05)", "d-psgd")):
-        summaries = [RunFolder(runs / "two" / f"{folder}-seed{seed}").summary() or {} for seed in (0, 1)]
+        summaries = [
+            RunFolder(runs / "two" / f"{folder}-seed{seed}").summary() or {} for seed in (0, 1)
+        ]
         assert shown[name][0] == "2"
         assert shown[name][1] == interval([s["accuracy"] for s in summaries]).format(2, 100)
         assert shown[name][2] == interval([s["accuracy_worst"] for s in summaries]).format(2, 100)
@@ -208,7 +256,9 @@ def test_the_table_is_the_table_of_the_terminal(runs: Path, report: Path, open_p
     assert len(legend) == len(shown) == 4
 
 
-def test_curves_are_read_by_keyboard_and_hidden_by_their_legend(report: Path, open_page: Opened) -> None:
+def test_curves_are_read_by_keyboard_and_hidden_by_their_legend(
+    report: Path, open_page: Opened
+) -> None:
     watched = open_page(report.as_uri())
     chart = watched.page.get_by_role("img", name="mean test accuracy, %")
     chart.press("End")
@@ -226,7 +276,9 @@ def test_curves_are_read_by_keyboard_and_hidden_by_their_legend(report: Path, op
 def test_the_download_is_exact(runs: Path, report: Path, open_page: Opened, name: str) -> None:
     watched = open_page(report.as_uri())
     with watched.page.expect_download() as download:
-        watched.page.get_by_role("button", name=re.compile(f"^CSV of .*{name.rpartition('/')[2]}$")).press("Enter")
+        watched.page.get_by_role(
+            "button", name=re.compile(f"^CSV of .*{name.rpartition('/')[2]}$")
+        ).press("Enter")
     head, *rows = saved_csv(download.value)
     expected = RunFolder(runs / name).metrics()
     columns = {key: np.array([float(row[k]) for row in rows]) for k, key in enumerate(head)}
@@ -245,30 +297,51 @@ def test_one_file_holds_all_runs(runs: Path, report: Path, open_page: Opened) ->
         watched.page.get_by_role("button", name="CSV of all runs").click()
     rows = saved_csv(download.value)
     heads = [row for row in rows if row[0] == "run"]
-    assert {row[0] for row in rows if row[0] != "run"} == {r["name"] for r in gathered_of(runs)["runs"]}
+    assert {row[0] for row in rows if row[0] != "run"} == {
+        r["name"] for r in gathered_of(runs)["runs"]
+    }
     assert all(head[:3] == ["run", "method", "seed"] for head in heads)
     watched.check()
 
 
-def test_the_spec_that_repeats_a_run_is_saved_whole(runs: Path, report: Path, open_page: Opened) -> None:
+def test_the_spec_that_repeats_a_run_is_saved_whole(
+    runs: Path, report: Path, open_page: Opened
+) -> None:
     watched = open_page(report.as_uri())
     watched.page.locator("summary").first.press("Enter")
     assert (
-        watched.page.locator("pre").first.text_content() == (runs / "two" / "wpm-p-3-seed0" / "spec.toml").read_text() or True
+        watched.page.locator("pre").first.text_content()
+        == (runs / "two" / "wpm-p-3-seed0" / "spec.toml").read_text()
+        or True
     )
     with watched.page.expect_download() as download:
-        watched.page.get_by_role("button", name=re.compile("spec.toml of .*d-psgd-seed0")).first.evaluate("(b) => b.click()")
-    assert Path(download.value.path()).read_text() == (runs / "two" / "d-psgd-seed0" / "spec.toml").read_text()
+        watched.page.get_by_role(
+            "button", name=re.compile("spec.toml of .*d-psgd-seed0")
+        ).first.evaluate("(b) => b.click()")
+    assert (
+        Path(download.value.path()).read_text()
+        == (runs / "two" / "d-psgd-seed0" / "spec.toml").read_text()
+    )
 
 
 def test_what_a_label_holds_is_only_shown(runs: Path, tmp_path: Path, open_page: Opened) -> None:
     evil = tmp_path / "evil"
     shutil.copytree(runs / "two" / "wpm-p-3-seed0", evil)
-    text = (evil / "spec.toml").read_text().replace('name = "made"', f"name = {json.dumps(EVIL.replace('/', ''))}")
-    text = re.sub(r'(?s)\[algorithm\]\nkind = "wpm"', f'[algorithm]\nkind = "python"\nis = {json.dumps(EVIL)}', text)
+    text = (
+        (evil / "spec.toml")
+        .read_text()
+        .replace('name = "made"', f"name = {json.dumps(EVIL.replace('/', ''))}")
+    )
+    text = re.sub(
+        r'(?s)\[algorithm\]\nkind = "wpm"',
+        f'[algorithm]\nkind = "python"\nis = {json.dumps(EVIL)}',
+        text,
+    )
     (evil / "spec.toml").write_text(text)
     summary = json.loads((evil / "summary.json").read_text())
-    (evil / "summary.json").write_text(json.dumps(summary | {"method": EVIL, "name": EVIL, "command": f"gossamer {EVIL}"}))
+    (evil / "summary.json").write_text(
+        json.dumps(summary | {"method": EVIL, "name": EVIL, "command": f"gossamer {EVIL}"})
+    )
     page([evil], tmp_path / "evil.html")
     watched = open_page((tmp_path / "evil.html").as_uri())
     assert watched.page.title() == f"{EVIL} – gossamer"
@@ -283,15 +356,22 @@ def test_what_a_label_holds_is_only_shown(runs: Path, tmp_path: Path, open_page:
 
 
 def gathered_of(runs: Path) -> dict[str, Any]:
-    return gathered([gather.read(f) for f in gather.folders([runs / "two", runs / "diverged", runs / "moving"])])[0]
+    return gathered(
+        [gather.read(f) for f in gather.folders([runs / "two", runs / "diverged", runs / "moving"])]
+    )[0]
 
 
 def test_seeds_of_one_study_are_one_method(runs: Path) -> None:
     content = gathered_of(runs)
     assert [len(line["early"]) for line in content["curves"]] == [0, 0, 0, 0]
     assert [cells[1]["text"] for cells in content["results"]["rows"]] == ["2", "2", "1", "1"]
-    assert len(content["networks"]) == 3  # two seeds, which the diverged run shares; and the moving one
-    assert any("differ in more than their method" in note and "rounds is 40 or 20" in note for note in content["notes"])
+    assert (
+        len(content["networks"]) == 3
+    )  # two seeds, which the diverged run shares; and the moving one
+    assert any(
+        "differ in more than their method" in note and "rounds is 40 or 20" in note
+        for note in content["notes"]
+    )
     assert any("diverged in round 1" in note for note in content["notes"])
 
 
@@ -308,7 +388,9 @@ def test_a_target_is_reached_only_if_every_seed_has(runs: Path) -> None:
     table = content["targets"]
     labels = [column["label"] for column in table["columns"]]
     for row, folder in zip(table["rows"][:2], ("d-psgd", "wpm-p-3"), strict=True):
-        summaries = [RunFolder(runs / "two" / f"{folder}-seed{seed}").summary() or {} for seed in (0, 1)]
+        summaries = [
+            RunFolder(runs / "two" / f"{folder}-seed{seed}").summary() or {} for seed in (0, 1)
+        ]
         for target in ("0.8", "0.9"):
             cell = row[labels.index(f"rounds to {float(target) * 100:g} %")]
             reached = [s["rounds_to_accuracy"][target] for s in summaries]
@@ -322,7 +404,11 @@ def test_a_seed_that_stopped_is_not_averaged_away(runs: Path, tmp_path: Path) ->
     facts = summary | {"finished": False, "diverged": {"round": 23, "device": 0}}
     (tmp_path / "s1" / "summary.json").write_text(json.dumps(facts))
     content, _ = gathered([gather.read(f) for f in gather.folders([tmp_path])])
-    assert content["results"]["rows"][0][1] == {"text": "1 of 2", "value": 1, "note": "seed 1 diverged in round 23"}
+    assert content["results"]["rows"][0][1] == {
+        "text": "1 of 2",
+        "value": 1,
+        "note": "seed 1 diverged in round 23",
+    }
     assert content["curves"][0]["early"][0]["ended"] == "diverged in round 23"
     assert content["curves"][0]["y"]["loss"]["half"] is None
 
@@ -335,7 +421,9 @@ def test_the_same_run_twice_counts_once(runs: Path, tmp_path: Path) -> None:
     assert "once more, with the same seed" in content["notes"][0]
 
 
-def test_a_run_that_has_measured_nothing_yet_is_said(runs: Path, tmp_path: Path, open_page: Opened) -> None:
+def test_a_run_that_has_measured_nothing_yet_is_said(
+    runs: Path, tmp_path: Path, open_page: Opened
+) -> None:
     (tmp_path / "new").mkdir()
     shutil.copy(runs / "two" / "d-psgd-seed0" / "spec.toml", tmp_path / "new" / "spec.toml")
     page([tmp_path / "new"], tmp_path / "new.html")
@@ -361,18 +449,28 @@ def test_refusals(runs: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "x.html").exists()
 
 
-@pytest.mark.parametrize("network", [Random(9, 0.3), Ring(9), Mobility(9, radius=0.4) & Churn(0.3, 0.5)], ids=repr)
+@pytest.mark.parametrize(
+    "network", [Random(9, 0.3), Ring(9), Mobility(9, radius=0.4) & Churn(0.3, 0.5)], ids=repr
+)
 def test_links_are_packed_whole(network: Network) -> None:
     rounds = [0, 1, 5, 6]
     drawn = links.Drawn(network, rounds).frames(rounds)
-    flags = np.unpackbits(np.frombuffer(unpacked(drawn["links"]), np.uint8).reshape(4, -1), axis=1, bitorder="little")
+    flags = np.unpackbits(
+        np.frombuffer(unpacked(drawn["links"]), np.uint8).reshape(4, -1), axis=1, bitorder="little"
+    )
     pairs = np.stack(np.triu_indices(9, 1), axis=1)
     for k, t in enumerate(rounds):
         found = pairs[flags[k, : len(pairs)] == 1].tolist()
         assert found == (network.links(t - 1).pairs.tolist() if t else [])
     if drawn["here"]:
-        here = np.unpackbits(np.frombuffer(unpacked(drawn["here"]), np.uint8).reshape(4, -1), axis=1, bitorder="little")[:, :9]
-        assert here[1:].astype(bool).tolist() == [network.links(t - 1).active.tolist() for t in rounds[1:]]
+        here = np.unpackbits(
+            np.frombuffer(unpacked(drawn["here"]), np.uint8).reshape(4, -1),
+            axis=1,
+            bitorder="little",
+        )[:, :9]
+        assert here[1:].astype(bool).tolist() == [
+            network.links(t - 1).active.tolist() for t in rounds[1:]
+        ]
 
 
 def test_of_many_devices_a_sample_is_drawn(tmp_path: Path, open_page: Opened) -> None:
@@ -380,7 +478,10 @@ def test_of_many_devices_a_sample_is_drawn(tmp_path: Path, open_page: Opened) ->
     page([tmp_path / "many"], tmp_path / "many.html")
     watched = open_page((tmp_path / "many.html").as_uri())
     assert "300 of 700 devices are drawn" in watched.page.locator("#network").text_content()
-    assert "120 of 700 devices are drawn, the worst ones" in watched.page.locator("#network").text_content()
+    assert (
+        "120 of 700 devices are drawn, the worst ones"
+        in watched.page.locator("#network").text_content()
+    )
     assert watched.page.locator(".device").count() == 300
     watched.check()
 
@@ -388,7 +489,9 @@ def test_of_many_devices_a_sample_is_drawn(tmp_path: Path, open_page: Opened) ->
 def test_one_way_links_are_drawn_with_their_direction() -> None:
     one_way = Callback(3, lambda t: [(2, 0)], directed=True)
     drawn = links.Drawn(one_way, [1]).frames([1])
-    flags = np.unpackbits(np.frombuffer(unpacked(drawn["links"]), np.uint8), bitorder="little")[:9].reshape(3, 3)
+    flags = np.unpackbits(np.frombuffer(unpacked(drawn["links"]), np.uint8), bitorder="little")[
+        :9
+    ].reshape(3, 3)
     assert flags.tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0]]
 
 
@@ -403,7 +506,9 @@ columns_of = st.fixed_dictionaries(
     {
         "round": arrays.arrays(np.int64, 6),
         "loss": arrays.arrays(np.float64, 6),
-        "listed": arrays.arrays(np.float64, (6, 5), elements=st.sampled_from([0.0, -0.0, 0.1, np.nan, np.inf])),
+        "listed": arrays.arrays(
+            np.float64, (6, 5), elements=st.sampled_from([0.0, -0.0, 0.1, np.nan, np.inf])
+        ),
         "short": arrays.arrays(np.float64, (6, 3), elements=st.floats(width=32)),
     }
 )
@@ -429,7 +534,9 @@ def test_packing_loses_nothing(table: dict[str, Any]) -> None:
             got = got[take("<u2", count)]
         got = got.reshape(values.T.shape).T.astype(values.dtype)
         assert column["name"] == name
-        np.testing.assert_array_equal(got.view(np.int64) * (got == got), values.view(np.int64) * (values == values))
+        np.testing.assert_array_equal(
+            got.view(np.int64) * (got == got), values.view(np.int64) * (values == values)
+        )
     assert begin == len(content)
 
 
@@ -471,9 +578,15 @@ def contrast(a: str, b: str) -> float:
 
 
 def test_curves_stand_out_in_light_and_dark() -> None:
-    light, dark = (dict(re.findall(r"--(\w+): (#[0-9a-f]{3,6});", part)) for part in style().split("@media", 2)[:2])
+    light, dark = (
+        dict(re.findall(r"--(\w+): (#[0-9a-f]{3,6});", part))
+        for part in style().split("@media", 2)[:2]
+    )
     for theme in (light, dark):
-        theme = {name: c if len(c) == 7 else "#" + "".join(2 * x for x in c[1:]) for name, c in theme.items()}
+        theme = {
+            name: c if len(c) == 7 else "#" + "".join(2 * x for x in c[1:])
+            for name, c in theme.items()
+        }
         for k in range(len(COLOURS)):
             assert contrast(theme[f"c{k}"], theme["panel"]) >= 3  # what WCAG asks of graphics
         for background in ("paper", "panel"):
@@ -485,4 +598,6 @@ def test_methods_look_different() -> None:
     assert len({look(k) for k in range(49)}) == 49
     dashes = re.search(r"const DASHES = \[(.*?)\]", script("report"))
     assert dashes is not None
-    assert [tuple(map(float, d.split())) for d in re.findall(r'"(.*?)"', dashes[1])] == [tuple(map(float, d)) for d in DASHES]
+    assert [tuple(map(float, d.split())) for d in re.findall(r'"(.*?)"', dashes[1])] == [
+        tuple(map(float, d)) for d in DASHES
+    ]

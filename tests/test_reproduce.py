@@ -26,18 +26,24 @@ TABLES_AND_FIGURES = parts_of(papers.wpm, studies=False)
 
 
 @pytest.mark.slow
-def test_the_tiny_scale_makes_every_table_and_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tiny_scale_makes_every_table_and_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     done = real("reproduce", "wpm", "--tiny", "--seeds", "2")
     assert done.code == 0, done.err
     out = tmp_path / "runs" / "reproduce-wpm" / "tiny"
     for part in PARTS:
-        files = [file for file in out.glob(f"{part}*") if file.is_file()] + list(out.glob(f"{part}/*.*"))
+        files = [file for file in out.glob(f"{part}*") if file.is_file()] + list(
+            out.glob(f"{part}/*.*")
+        )
         assert files, part
         assert all(file.stat().st_size > 100 for file in files)
     with (out / "table2.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(row["split"], row["p"]) for row in rows] == [(s, str(p)) for s in ("iid", "noniid") for p in (1, 3, 5, 9, 15)]
+    assert [(row["split"], row["p"]) for row in rows] == [
+        (s, str(p)) for s in ("iid", "noniid") for p in (1, 3, 5, 9, 15)
+    ]
     assert all(row["paper"] for row in rows)
     assert any(row["ours"] for row in rows)
 
@@ -50,7 +56,11 @@ def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyP
     out = tmp_path / "runs" / "reproduce-field" / "tiny"
     with (out / "methods.csv").open() as file:
         rows = {(row["method"], row["network"]): row["rounds"] for row in csv.DictReader(file)}
-    assert set(rows) == {(name, network) for name in CATALOGUE for network in ("static ring", "random ring", "density 0.1")}
+    assert set(rows) == {
+        (name, network)
+        for name in CATALOGUE
+        for network in ("static ring", "random ring", "density 0.1")
+    }
     assert rows["extra", "random ring"] == "refuses"  # it needs links that stay
     assert rows["extra", "static ring"] != "refuses"
     assert float(rows["all-reduce", "random ring"]) <= float(rows["d-psgd", "random ring"])
@@ -69,7 +79,13 @@ def test_every_part_of_the_paper_is_there_and_named_after_it() -> None:
         "slips",
         "ablation",
     ]
-    assert set(PARTS) - set(TABLES_AND_FIGURES) >= {"readings", "cifar", "step_rules", "fair", "regimes"}
+    assert set(PARTS) - set(TABLES_AND_FIGURES) >= {
+        "readings",
+        "cifar",
+        "step_rules",
+        "fair",
+        "regimes",
+    }
     assert all(module.TITLE for module in PARTS.values())
 
 
@@ -77,13 +93,17 @@ def test_methods_of_a_part_meet_the_same_links_and_batches() -> None:
     for module in TABLES_AND_FIGURES.values():
         by_place: dict[tuple[int, int, object], set[tuple[object, ...]]] = {}
         for s in module.cells(Scale()):
-            by_place.setdefault((s.network.devices, s.seed, s.split), set()).add((s.network, s.data, s.batch, s.rounds))
+            by_place.setdefault((s.network.devices, s.seed, s.split), set()).add(
+                (s.network, s.data, s.batch, s.rounds)
+            )
         assert all(len(settings) == 1 for settings in by_place.values())
 
 
 def test_the_papers_numbers_are_those_that_it_prints() -> None:
     """The text gives percentages that pin Tables 2 and 3 down: 62.03 %, 25.26 %, 57.99 %, 10.13 %, 13.74 %."""
-    table2 = {(r["split"], int(r["p"])): int(r["iterations"]) for r in expected("table2_convergence_by_p")}
+    table2 = {
+        (r["split"], int(r["p"])): int(r["iterations"]) for r in expected("table2_convergence_by_p")
+    }
     assert round(100 * (1 - table2["noniid", 15] / table2["noniid", 1]), 2) == 62.03
     read = {
         (int(r["p"]), r["split"], int(r["devices"])): int(r["iterations"])
@@ -110,7 +130,9 @@ def test_the_list() -> None:
         (["reproduce", "another"], ("papers/another",)),
     ],
 )
-def test_refusals(words: list[str], parts: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals(
+    words: list[str], parts: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert_refused(gossamer(*words), *parts)
 

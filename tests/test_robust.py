@@ -27,7 +27,9 @@ from gossamer.testing import check
 Received = dict[int, Any]  # vectors by sender, the own one included
 
 
-def accepted(rule: MixRule, i: int, inbox: Received, a: dict[int, float]) -> list[list[tuple[float, float]]]:
+def accepted(
+    rule: MixRule, i: int, inbox: Received, a: dict[int, float]
+) -> list[list[tuple[float, float]]]:
     """What device i mixes, coordinate by coordinate: weights and values."""
     own, senders = inbox[i], sorted(inbox)
     weights = {j: [a[j]] * len(own) for j in senders}
@@ -43,16 +45,24 @@ def accepted(rule: MixRule, i: int, inbox: Received, a: dict[int, float]) -> lis
         case gs.Checked():
             mine = np.linalg.norm(own)
             for j in senders:
-                if not np.isfinite(inbox[j]).all() or np.linalg.norm(inbox[j]) > rule.largest * mine:
+                if (
+                    not np.isfinite(inbox[j]).all()
+                    or np.linalg.norm(inbox[j]) > rule.largest * mine
+                ):
                     values[j] = own
         case gs.TrimmedMean() | gs.Median():
             k = len(senders)
             cut = int(rule.share * k + 1e-9) if isinstance(rule, gs.TrimmedMean) else (k - 1) // 2
             for c in range(len(own)):
-                ordered = sorted(senders, key=lambda j, c=c: (math.isnan(values[j][c]), values[j][c]))
+                ordered = sorted(
+                    senders, key=lambda j, c=c: (math.isnan(values[j][c]), values[j][c])
+                )
                 for place, j in enumerate(ordered):
                     weights[j][c] = 1 / (k - 2 * cut) if cut <= place < k - cut else 0.0
-    return [[(weights[j][c], float(values[j][c])) for j in senders if weights[j][c]] for c in range(len(own))]
+    return [
+        [(weights[j][c], float(values[j][c])) for j in senders if weights[j][c]]
+        for c in range(len(own))
+    ]
 
 
 rules = st.one_of(
@@ -86,8 +96,15 @@ class Only(gs.Algorithm):
 
 
 @settings(deadline=None, max_examples=300)
-@given(rounds(), rules, st.sampled_from([1.0, 2.5, 3.0, 15.0]), st.sampled_from(["large", "opposite", "nan", None]))
-def test_rules_equal_a_loop_over_devices(given: tuple[StackedMix, torch.Tensor], rule: MixRule, p: float, sends: Any) -> None:
+@given(
+    rounds(),
+    rules,
+    st.sampled_from([1.0, 2.5, 3.0, 15.0]),
+    st.sampled_from(["large", "opposite", "nan", None]),
+)
+def test_rules_equal_a_loop_over_devices(
+    given: tuple[StackedMix, torch.Tensor], rule: MixRule, p: float, sends: Any
+) -> None:
     mix, x = given
     devices = () if sends is None else (0,)
     broken = gs.Broken(Only(), devices, sends or "large", 4.0)
@@ -118,7 +135,9 @@ def test_a_guard_only_uses_what_came(given: tuple[StackedMix, torch.Tensor], rul
     for i in range(len(x)):
         near = x[[j for j in range(len(x)) if j == i or a[i, j]]]
         slack = 1e-12
-        assert bool((found[i] >= near.amin(0) - slack).all() and (found[i] <= near.amax(0) + slack).all())
+        assert bool(
+            (found[i] >= near.amin(0) - slack).all() and (found[i] <= near.amax(0) + slack).all()
+        )
 
 
 def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +154,10 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_trimming_keeps_the_rows_in_order() -> None:
     near = Neighbours(
-        torch.tensor([0, 0, 0, 1]), torch.tensor([0, 1, 2, 1]), torch.ones(4), torch.tensor([[3.0], [1], [2], [9]])
+        torch.tensor([0, 0, 0, 1]),
+        torch.tensor([0, 1, 2, 1]),
+        torch.ones(4),
+        torch.tensor([[3.0], [1], [2], [9]]),
     )
     receiver, _, weight, value = _trimmed(near, 2, lambda k: (k - 1) // 2)
     assert (receiver.tolist(), weight.tolist(), value.tolist()) == ([0, 1], [1, 1], [[2], [9]])
@@ -144,7 +166,9 @@ def test_trimming_keeps_the_rows_in_order() -> None:
 # -- around whole methods ------------------------------------------------------------------------------------------------
 
 
-def squares_plan(algorithm: Algorithm, network: gs.Network | None = None, rounds: int = 12) -> gs.Plan:
+def squares_plan(
+    algorithm: Algorithm, network: gs.Network | None = None, rounds: int = 12
+) -> gs.Plan:
     network = network or gs.Random(6, 0.5) & gs.LinkFailure(0.2) & gs.Churn(0.1, 0.5)
     problem = gs.LeastSquares(6, dimension=5, samples=8, heterogeneity=0.3)
     task = gs.Task(problem.load(), problem.split(), gs.LinearRegression(), 3)
@@ -172,7 +196,9 @@ METHODS: list[Algorithm] = [
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.label)
-@pytest.mark.parametrize("rule", [gs.Clip(1e6), gs.Checked(1e6), None], ids=["clip", "checked", "none broken"])
+@pytest.mark.parametrize(
+    "rule", [gs.Clip(1e6), gs.Checked(1e6), None], ids=["clip", "checked", "none broken"]
+)
 def test_a_rule_that_never_binds_changes_nothing(method: Algorithm, rule: MixRule | None) -> None:
     wrapped = gs.Broken(method, devices=()) if rule is None else gs.Guarded(method, rule)
     # Where all are here: who comes late to an anchored method is behind by more than any factor, and checks bind.
@@ -180,10 +206,18 @@ def test_a_rule_that_never_binds_changes_nothing(method: Algorithm, rule: MixRul
     bare, other = run(squares_plan(method, network)), run(squares_plan(wrapped, network))
     # 1e-9: the sums are taken in another order, and a power mean amplifies that from round to round
     assert torch.allclose(other.models(), bare.models(), rtol=1e-9, atol=1e-9)
-    assert (other.record().messages, other.record().bytes) == (bare.record().messages, bare.record().bytes)
-    assert (wrapped.ends_with, wrapped.weights, wrapped.p_at(3)) == (method.ends_with, method.weights, method.p_at(3))
+    assert (other.record().messages, other.record().bytes) == (
+        bare.record().messages,
+        bare.record().bytes,
+    )
+    assert (wrapped.ends_with, wrapped.weights, wrapped.p_at(3)) == (
+        method.ends_with,
+        method.weights,
+        method.p_at(3),
+    )
     middle = replace(
-        squares_plan(wrapped, network), measure=gs.Measure(at="after_mix" if method.ends_with == "step" else "after_step")
+        squares_plan(wrapped, network),
+        measure=gs.Measure(at="after_mix" if method.ends_with == "step" else "after_step"),
     )
     expected = gs.Simulator(replace(middle, algorithm=method)), gs.Simulator(middle)
     for simulator in expected:
@@ -198,26 +232,35 @@ RULES: list[MixRule] = [gs.Clip(0.3), gs.Checked(2.0), gs.TrimmedMean(0.34), gs.
 def test_what_is_wrapped_conforms_as_before(rule: MixRule) -> None:
     method = gs.WPM.robust(3, 0.05)
     assert (
-        check(gs.Guarded(method, rule)) == check(gs.Broken(gs.Guarded(method, rule), sends="noise", size=0.1)) == check(method)
+        check(gs.Guarded(method, rule))
+        == check(gs.Broken(gs.Guarded(method, rule), sends="noise", size=0.1))
+        == check(method)
     )
 
 
 def test_nothing_trimmed_of_equal_weights_is_the_bare_method() -> None:
     bare, other = (
-        run(squares_plan(method, gs.RandomRing(6))) for method in (gs.DPSGD(), gs.Guarded(gs.DPSGD(), gs.TrimmedMean(0)))
+        run(squares_plan(method, gs.RandomRing(6)))
+        for method in (gs.DPSGD(), gs.Guarded(gs.DPSGD(), gs.TrimmedMean(0)))
     )
     assert torch.allclose(other.models(), bare.models(), rtol=1e-12)
 
 
 def test_models_are_sent_and_not_their_powers() -> None:
     """A constant rate lets WPM keep its state in the dual, w^[3]; ten times the model is not ten times that."""
-    plan = squares_plan(gs.Broken(gs.WPM(3, 1e-30, gs.Constant()), sends="large", size=10.0), gs.Full(6), rounds=1)
+    plan = squares_plan(
+        gs.Broken(gs.WPM(3, 1e-30, gs.Constant()), sends="large", size=10.0), gs.Full(6), rounds=1
+    )
     start, after = gs.Simulator(plan).models(), run(plan).models()
     assert torch.allclose(after[1:], start[1:] * ((10**3 + 5) / 6) ** (1 / 3), rtol=1e-12)
 
 
 def test_a_run_with_a_guard_goes_on_from_a_snapshot() -> None:
-    plan = squares_plan(gs.Broken(gs.Guarded(gs.WPM(15, 0.02, gs.Constant()), gs.Clip(0.5)), sends="noise", size=1.0))
+    plan = squares_plan(
+        gs.Broken(
+            gs.Guarded(gs.WPM(15, 0.02, gs.Constant()), gs.Clip(0.5)), sends="noise", size=1.0
+        )
+    )
     first = gs.Simulator(plan)
     first.advance(5)
     again = gs.Simulator(plan, first.snapshot())
@@ -232,7 +275,9 @@ def test_rules_stack_from_the_outside_in() -> None:
     inner = gs.Guarded(Only(), gs.TrimmedMean(0.2))
     outer = gs.Guarded(inner, gs.Checked(4.5))
     found = outer.algorithm.through(outer.through(mix, 0), 0)(x)  # type: ignore[attr-defined]
-    assert found[1].item() == pytest.approx((2 + 2 + 3) / 3)  # 90 is replaced by its own 2; then 1 and 4 go
+    assert found[1].item() == pytest.approx(
+        (2 + 2 + 3) / 3
+    )  # 90 is replaced by its own 2; then 1 and 4 go
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------------
@@ -252,7 +297,8 @@ def test_an_average_of_all_cannot_be_guarded() -> None:
 
 def test_a_broken_device_spoils_an_average_of_all_too() -> None:
     sound, broken = (
-        run(squares_plan(method)).models().norm() for method in (gs.AllReduce(0.05), gs.Broken(gs.AllReduce(0.05)))
+        run(squares_plan(method)).models().norm()
+        for method in (gs.AllReduce(0.05), gs.Broken(gs.AllReduce(0.05)))
     )
     assert broken > 100 * sound
 
@@ -270,11 +316,17 @@ class Pushed(Only):
         (lambda: gs.Guarded(Pushed(), gs.Median()), "push-sum sends shares"),
         (lambda: gs.Guarded(gs.AllReduce(0.05), gs.Clip(1.0)), r"AllReduce.*has none to guard"),
         (lambda: gs.Guarded(gs.FedAvg(0.05), gs.Median()), r"FedAvg.*has none to guard"),
-        *((lambda rule=rule: gs.Guarded(gs.GossipLearning(), rule), "one model at a time") for rule in RULES),
+        *(
+            (lambda rule=rule: gs.Guarded(gs.GossipLearning(), rule), "one model at a time")
+            for rule in RULES
+        ),
         (lambda: gs.Clip(0.0), "radius = 0.0 is not accepted: give a number above 0"),
         (lambda: gs.Clip(math.nan), "radius"),
         (lambda: gs.Checked(-1.0), "largest"),
-        (lambda: gs.TrimmedMean(0.5), "share = 0.5 is not accepted: give a number of at least 0 and below 0.5"),
+        (
+            lambda: gs.TrimmedMean(0.5),
+            "share = 0.5 is not accepted: give a number of at least 0 and below 0.5",
+        ),
         (lambda: gs.Broken(gs.DPSGD(), (0, 0)), "each once"),
         (lambda: gs.Broken(gs.DPSGD(), (-1,)), "from 0"),
         (lambda: gs.Broken(gs.DPSGD(), sends="lies"), "one of 'large', 'opposite', 'noise', 'nan'"),  # type: ignore[arg-type]
@@ -311,7 +363,9 @@ def test_a_large_power_follows_the_largest_value() -> None:
     mix = StackedMix(gs.metropolis(gs.Full(3).links(0)), torch.arange(3), 8, Traffic())
     x, broken = torch.ones(3, 1, dtype=torch.float64), gs.Broken(Only(), sends="large", size=10.0)
     for p, expected in ((1, 4.0), (15, ((10.0**15 + 2) / 3) ** (1 / 15))):
-        assert broken.through(mix, 0).power_mean(x, p)[:, 0].tolist() == pytest.approx([1.0, expected, expected])
+        assert broken.through(mix, 0).power_mean(x, p)[:, 0].tolist() == pytest.approx(
+            [1.0, expected, expected]
+        )
     assert expected > 9
     guarded = gs.Guarded(Only(), Clip(0.1)).through(broken.through(mix, 0), 0)
     assert guarded.power_mean(x, 15)[1].item() == pytest.approx(((1.1**15 + 2) / 3) ** (1 / 15))
@@ -331,7 +385,9 @@ def test_clipping_restores_what_one_broken_device_destroys(p: int) -> None:
 
 def test_the_harm_grows_with_the_power() -> None:
     """Half as large again, every round anew: in 60 rounds the models of p = 15 grow far more than those of p = 1."""
-    sizes = {p: norm(digits(gs.Broken(gs.WPM.robust(p, 0.1), sends="large", size=1.5))) for p in (1, 15)}
+    sizes = {
+        p: norm(digits(gs.Broken(gs.WPM.robust(p, 0.1), sends="large", size=1.5))) for p in (1, 15)
+    }
     assert sizes[15] > 5 * sizes[1]
     clipped = gs.Broken(gs.Guarded(gs.WPM.robust(15, 0.1), gs.Clip(0.3)), sends="large", size=1.5)
     assert norm(digits(clipped)) < sizes[1]
@@ -351,5 +407,8 @@ def test_who_sends_nan_is_named_and_a_check_goes_on() -> None:
 def test_a_device_that_is_left_out_takes_its_label_with_it() -> None:
     """One label a device: nobody else knows the first one's. Clipped, it still has a say; checked, it has none."""
     method = gs.WPM.robust(3, 0.1)
-    clipped, checked = (digits(gs.Broken(gs.Guarded(method, rule)), gs.OneLabel()) for rule in (gs.Clip(1.0), gs.Checked(2.0)))
+    clipped, checked = (
+        digits(gs.Broken(gs.Guarded(method, rule)), gs.OneLabel())
+        for rule in (gs.Clip(1.0), gs.Checked(2.0))
+    )
     assert accuracy(clipped) > accuracy(checked) + 0.05

@@ -34,7 +34,9 @@ from gossamer.study.run import Interrupted, Run
 
 pytestmark = pytest.mark.slow
 
-running = importlib.import_module("gossamer.study.run")  # by name: the package has a function of this name
+running = importlib.import_module(
+    "gossamer.study.run"
+)  # by name: the package has a function of this name
 
 SPEC = """
 rounds = 20
@@ -106,7 +108,15 @@ def test_what_is_in_a_run_folder() -> None:
     assert spec.dumps(study) == (folder / "spec.toml").read_text()  # every default is written out
 
     table = pq.read_table(folder / "metrics.parquet")
-    plain = ["round", "accuracy", "accuracy_worst", "accuracy_best", "loss", "loss_worst", "loss_best"]
+    plain = [
+        "round",
+        "accuracy",
+        "accuracy_worst",
+        "accuracy_best",
+        "loss",
+        "loss_worst",
+        "loss_best",
+    ]
     plain += ["distance", "power_distance", "messages", "bytes"]
     assert table.column_names == [*plain, "device_accuracy", "device_loss", "device_distance"]
     whole = ("round", "messages", "bytes")
@@ -121,21 +131,41 @@ def test_what_is_in_a_run_folder() -> None:
         ("accuracy_worst", accuracy.min(1)),
         ("accuracy_best", accuracy.max(1)),
     ):
-        np.testing.assert_allclose(table[name].to_numpy(), reduced, rtol=1e-6)  # devices are kept in float32
-    assert table["loss_worst"].to_pylist() >= table["loss"].to_pylist() >= table["loss_best"].to_pylist()
+        np.testing.assert_allclose(
+            table[name].to_numpy(), reduced, rtol=1e-6
+        )  # devices are kept in float32
+    assert (
+        table["loss_worst"].to_pylist()
+        >= table["loss"].to_pylist()
+        >= table["loss_best"].to_pylist()
+    )
 
     summary = json.loads((folder / "summary.json").read_text())
     for name in plain:
         assert summary[name] == table[name].to_pylist()[-1]
     assert (summary["name"], summary["method"], summary["seed"]) == ("a", "WPM p=15", 3)
     assert (summary["finished"], summary["rounds"]) == (True, 20)
-    first = next((t for t, a in zip(table["round"].to_pylist(), table["accuracy"].to_pylist(), strict=True) if a >= 0.3), None)
+    first = next(
+        (
+            t
+            for t, a in zip(table["round"].to_pylist(), table["accuracy"].to_pylist(), strict=True)
+            if a >= 0.3
+        ),
+        None,
+    )
     assert summary["rounds_to_accuracy"] == {"0.3": first, "1": None}
     assert summary["rounds_to_loss"] == {"100": 0}
     assert summary["bytes_to_loss"] == {"100": 0}
     assert summary["versions"]["torch"] == torch.__version__
     assert summary["versions"]["python"] == platform.python_version()
-    assert summary["versions"].keys() == {"gossamer", "torch", "numpy", "python", "machine", "kernels"}
+    assert summary["versions"].keys() == {
+        "gossamer",
+        "torch",
+        "numpy",
+        "python",
+        "machine",
+        "kernels",
+    }
     assert "run a.toml -q --out out --seed 3" in summary["command"]
     assert 0 <= summary["seconds_measuring"] <= summary["seconds"]
 
@@ -167,7 +197,11 @@ def test_a_folder_is_not_needed(tmp_path: Path) -> None:
 def test_many_devices_have_no_column_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "_PER_DEVICE_LIMIT", 9)
     finished("--out", "out")
-    assert not [name for name in pq.read_table("out/metrics.parquet").column_names if name.startswith("device_")]
+    assert not [
+        name
+        for name in pq.read_table("out/metrics.parquet").column_names
+        if name.startswith("device_")
+    ]
 
 
 def test_measurements_only_at_the_end() -> None:
@@ -178,7 +212,9 @@ def test_measurements_only_at_the_end() -> None:
 def test_no_rounds_at_all_is_the_start() -> None:
     finished("--out", "out", "--set", "rounds=0")
     assert pq.read_table("out/metrics.parquet")["round"].to_pylist() == [0]
-    assert pq.read_table("out/metrics.parquet")["distance"].to_pylist() == [pytest.approx(0, abs=1e-6)]  # a mean in float32
+    assert pq.read_table("out/metrics.parquet")["distance"].to_pylist() == [
+        pytest.approx(0, abs=1e-6)
+    ]  # a mean in float32
 
 
 # -- stopped and resumed -----------------------------------------------------------------------------------------------
@@ -208,11 +244,19 @@ MODELS = {
 def study_of(method: str, model: str) -> gs.Study:
     network = gs.Random(10, 0.2) & gs.Churn(0.1, 0.5)
     at = "after_mix" if method == "swarm" else "after_step"
-    return gs.Study(METHODS[method], network, model=MODELS[model], batch=4, rounds=12, measure=gs.Measure(every=5, at=at))
+    return gs.Study(
+        METHODS[method],
+        network,
+        model=MODELS[model],
+        batch=4,
+        rounds=12,
+        measure=gs.Measure(every=5, at=at),
+    )
 
 
 @pytest.mark.parametrize(
-    ("method", "model"), [*((name, "softmax") for name in METHODS), ("p changes", "dropout"), ("swarm", "batch norm")]
+    ("method", "model"),
+    [*((name, "softmax") for name in METHODS), ("p changes", "dropout"), ("swarm", "batch norm")],
 )
 def test_a_run_stopped_at_any_moment_goes_on_as_if_nothing_had_been(
     method: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -225,7 +269,9 @@ def test_a_run_stopped_at_any_moment_goes_on_as_if_nothing_had_been(
         calls = [trial, *(chance.randrange(40) for _ in range(3))]
         for number in calls:
             with monkeypatch.context() as patch:
-                patch.setattr(running, "_stop_on_signal", lambda number=number: stopping_after(number))
+                patch.setattr(
+                    running, "_stop_on_signal", lambda number=number: stopping_after(number)
+                )
                 said = ""
                 try:
                     gs.run(study, folder, resume=True)
@@ -241,7 +287,9 @@ def test_a_run_that_is_finished_is_not_run_again() -> None:
     finished("--out", "out")
     before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in Path("out").iterdir()}
     finished("--out", "out", "--resume")
-    assert {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in Path("out").iterdir()} == before
+    assert {
+        file: (file.stat().st_mtime_ns, file.read_bytes()) for file in Path("out").iterdir()
+    } == before
 
 
 def test_a_resume_where_there_is_nothing_is_a_start() -> None:
@@ -250,17 +298,34 @@ def test_a_resume_where_there_is_nothing_is_a_start() -> None:
     assert_same_run("out", "whole")
 
 
-def test_a_resume_from_another_place_finds_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resume_from_another_place_finds_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The folder's spec names files by where they are, whichever way they were given."""
     assert gossamer("network", "show", "a.toml", "--save", "links.parquet").code == 0
     (tmp_path / "elsewhere").mkdir()
-    for number, setting in enumerate(("'links.parquet'", "'../links.parquet'", f"'{tmp_path}/links.parquet'")):
+    for number, setting in enumerate(
+        ("'links.parquet'", "'../links.parquet'", f"'{tmp_path}/links.parquet'")
+    ):
         monkeypatch.chdir(tmp_path / "elsewhere" if number == 1 else tmp_path)
-        words = ["run", tmp_path / "a.toml", "-q", "--set", f"network={{kind='file',path={setting}}}"]
+        words = [
+            "run",
+            tmp_path / "a.toml",
+            "-q",
+            "--set",
+            f"network={{kind='file',path={setting}}}",
+        ]
         assert gossamer(*words, "--out", tmp_path / f"out{number}").code == 0
         monkeypatch.chdir("/")
         assert isinstance(Run.read(tmp_path / f"out{number}").study.network, gs.Sequence)
-        again = gossamer("run", tmp_path / f"out{number}" / "spec.toml", "-q", "--resume", "--out", tmp_path / f"out{number}")
+        again = gossamer(
+            "run",
+            tmp_path / f"out{number}" / "spec.toml",
+            "-q",
+            "--resume",
+            "--out",
+            tmp_path / f"out{number}",
+        )
         assert (again.code, again.err) == (0, "")
 
 
@@ -292,7 +357,9 @@ LONGER = ["--set", "rounds=1200", "--set", "measure.every=7"]
 
 def started(*words: object, until: Callable[[int], bool]) -> subprocess.Popen[str]:
     """The real command, once it has come so far."""
-    process = subprocess.Popen([*REAL, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*REAL, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     while process.poll() is None and not until(process.pid):
         time.sleep(0.005)
     return process
@@ -306,7 +373,9 @@ def loads_torch(pid: int) -> bool:
     return "libtorch" in Path(f"/proc/{pid}/maps").read_text()
 
 
-needs_proc = pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system has no /proc to look into")
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/maps").exists(), reason="this system has no /proc to look into"
+)
 
 
 @needs_proc
@@ -332,7 +401,9 @@ def test_ctrl_c_at_random_moments_and_resume() -> None:
 
 @pytest.mark.slow
 def test_sigterm_is_a_ctrl_c_too() -> None:
-    process = started("run", "a.toml", "-q", "--out", "out", "--set", "rounds=1000000", until=has_begun)
+    process = started(
+        "run", "a.toml", "-q", "--out", "out", "--set", "rounds=1000000", until=has_begun
+    )
     time.sleep(1)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
@@ -347,7 +418,17 @@ def test_ctrl_c_while_torch_is_loaded() -> None:
     """C++ that is interrupted while it is loaded aborts the process, so this is done another way: see `cli._interrupt`."""
     chance = random.Random(1)
     for _ in range(4):
-        process = started("run", "a.toml", "-q", "--out", "out", "--resume", "--set", "rounds=1000000", until=loads_torch)
+        process = started(
+            "run",
+            "a.toml",
+            "-q",
+            "--out",
+            "out",
+            "--resume",
+            "--set",
+            "rounds=1000000",
+            until=loads_torch,
+        )
         time.sleep(chance.uniform(0.0, 0.8))
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
@@ -372,15 +453,29 @@ main()
 @pytest.mark.parametrize("write", [0, 1, 2, 20, 21])
 def test_killed_in_the_middle_of_a_write(write: int) -> None:
     """SIGKILL while the n-th file is on its way: what was there before is still there, whole, and the run goes on."""
-    words = ["run", "a.toml", "-q", "--out", "out", "--set", "rounds=200", "--set", "measure.every=7"]
+    words = [
+        "run",
+        "a.toml",
+        "-q",
+        "--out",
+        "out",
+        "--set",
+        "rounds=200",
+        "--set",
+        "measure.every=7",
+    ]
     killed = subprocess.run([sys.executable, "-c", KILLED, str(write), *words], timeout=60)
     assert killed.returncode == -signal.SIGKILL
     (half_written,) = Path("out").glob(".*.part")
-    name = ["spec.toml", "metrics.parquet", "checkpoint.safetensors"][0 if write == 0 else 1 + (write - 1) % 2]
+    name = ["spec.toml", "metrics.parquet", "checkpoint.safetensors"][
+        0 if write == 0 else 1 + (write - 1) % 2
+    ]
     assert half_written.name.startswith(f".{name}.")
     folder = store.RunFolder(Path("out"))
     if write > 2:
-        snapshot = folder.snapshot()  # both whole, metrics first: what came before the checkpoint has been measured
+        snapshot = (
+            folder.snapshot()
+        )  # both whole, metrics first: what came before the checkpoint has been measured
         assert snapshot.round > 0
         assert set(range(0, snapshot.round + 1, 7)) <= set(folder.metrics()["round"].tolist())
     finished(*words[3:], "--resume")
@@ -388,8 +483,12 @@ def test_killed_in_the_middle_of_a_write(write: int) -> None:
     assert_same_run("out", "whole")
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryError()])
-def test_a_write_is_whole_or_not_at_all(error: BaseException, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryError()]
+)
+def test_a_write_is_whole_or_not_at_all(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     path = tmp_path / "file"
     store.write_atomically(path, b"old")
     for function in ("fsync", "replace", "chmod"):

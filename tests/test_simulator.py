@@ -13,7 +13,18 @@ import torch
 from torch import Tensor
 
 from gossamer import draws
-from gossamer.algorithms import DPSGD, WPM, Algorithm, AllReduce, Constant, Matched, Power, Safe, SwarmSGD, Switch
+from gossamer.algorithms import (
+    DPSGD,
+    WPM,
+    Algorithm,
+    AllReduce,
+    Constant,
+    Matched,
+    Power,
+    Safe,
+    SwarmSGD,
+    Switch,
+)
 from gossamer.algorithms.recipes import gain_control
 from gossamer.engines import Measure, Plan, Simulator, Snapshot
 from gossamer.engines.mixing import StackedMix, Traffic
@@ -64,12 +75,23 @@ def squares(devices: int = M, dimension: int = 5) -> Task:
 def images(model: Any, devices: int = M) -> Task:
     """Little pictures of three classes."""
     y = draws.below(3, 0, "y", np.arange(60))
-    x = draws.normal(0, "x", np.arange(60)[:, None], np.arange(16)).reshape(60, 1, 4, 4) + y[:, None, None, None]
+    x = (
+        draws.normal(0, "x", np.arange(60)[:, None], np.arange(16)).reshape(60, 1, 4, 4)
+        + y[:, None, None, None]
+    )
     return Task(from_arrays(x, y, x[:20], y[:20]), Iid().make(y, devices, 0), model, 4)
 
 
-def plan_of(algorithm: Algorithm, network: Network = CHANGING, rounds: int = 12, **changes: Any) -> Plan:
-    return Plan(changes.pop("task", None) or squares(), network, algorithm, rounds, **{"dtype": "float64", **changes})
+def plan_of(
+    algorithm: Algorithm, network: Network = CHANGING, rounds: int = 12, **changes: Any
+) -> Plan:
+    return Plan(
+        changes.pop("task", None) or squares(),
+        network,
+        algorithm,
+        rounds,
+        **{"dtype": "float64", **changes},
+    )
 
 
 def ran(plan: Plan, until: int | None = None) -> Simulator:
@@ -117,7 +139,9 @@ def check_power_mean(result: Tensor, w: Tensor, weights: Weights, p: float) -> N
 @pytest.mark.parametrize("p", [1.5, 2.0, 3.0, 15.0, 35.0, 101.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("lowest", [-8.0, -3.0, 3.0])
-def test_power_mean_of_any_magnitudes(weights: Weights, p: float, dtype: torch.dtype, lowest: float) -> None:
+def test_power_mean_of_any_magnitudes(
+    weights: Weights, p: float, dtype: torch.dtype, lowest: float
+) -> None:
     """Down to 1e-8 at p = 101 beside 1e4 in one neighbourhood: what does not fit float64 takes the scaled way."""
     w = magnitudes(weights.devices, 150, dtype, lowest)
     mix = mix_of(weights)
@@ -129,7 +153,9 @@ def test_more_columns_than_are_worked_on_at_once() -> None:
     w = magnitudes(20, 9000, torch.float64)
     whole = mix_of(DENSE).power_mean(w, 101.0)
     for columns in (slice(0, 3), slice(3270, 3290), slice(8990, 9000)):
-        torch.testing.assert_close(whole[:, columns], mix_of(DENSE).power_mean(w[:, columns], 101.0), rtol=1e-13, atol=0)
+        torch.testing.assert_close(
+            whole[:, columns], mix_of(DENSE).power_mean(w[:, columns], 101.0), rtol=1e-13, atol=0
+        )
 
 
 def is_sparse(mix: StackedMix, dtype: torch.dtype) -> bool:
@@ -148,7 +174,9 @@ def test_the_linear_mix_dense_and_sparse(dtype: torch.dtype) -> None:
         for result in (mix(x), mix.power_mean(x, 1), mix.exactly(x)):
             assert result.dtype == dtype
             assert result.data_ptr() != x.data_ptr()
-            assert (np.abs(result.double().numpy() - exact) <= 8 * torch.finfo(dtype).eps * size).all()
+            assert (
+                np.abs(result.double().numpy() - exact) <= 8 * torch.finfo(dtype).eps * size
+            ).all()
 
 
 def test_a_crowded_network_is_mixed_densely_however_large() -> None:
@@ -160,7 +188,9 @@ def test_a_crowded_network_is_mixed_densely_however_large() -> None:
 @pytest.mark.parametrize("weights", [DENSE, SPARSE], ids=["dense", "sparse"])
 @pytest.mark.parametrize("p", [1.0, 3.0, 101.0])
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_what_is_not_finite_is_never_a_silent_number(weights: Weights, p: float, wrong: float) -> None:
+def test_what_is_not_finite_is_never_a_silent_number(
+    weights: Weights, p: float, wrong: float
+) -> None:
     x = magnitudes(weights.devices, 4, torch.float32)
     x[3, 2] = wrong
     touched = torch.from_numpy(weights.dense()[3] != 0)
@@ -177,8 +207,14 @@ def test_rounds_with_other_numbers_of_devices() -> None:
         torch.testing.assert_close(mix.power_mean(x, 101.0), x, rtol=1e-14, atol=0)
 
 
-@pytest.mark.parametrize("algorithm", [DPSGD(0.05), WPM(3, 0.01), SwarmSGD(0.05, pairs="matching"), WPM.robust(15)], ids=repr)
-def test_the_simulator_mixes_alike_densely_and_sparsely(algorithm: Algorithm, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "algorithm",
+    [DPSGD(0.05), WPM(3, 0.01), SwarmSGD(0.05, pairs="matching"), WPM.robust(15)],
+    ids=repr,
+)
+def test_the_simulator_mixes_alike_densely_and_sparsely(
+    algorithm: Algorithm, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan = plan_of(algorithm, ErdosRenyi(80, 0.02), 10, task=squares(80))
     sparse = ran(plan).models()
 
@@ -193,13 +229,17 @@ def test_the_simulator_mixes_alike_densely_and_sparsely(algorithm: Algorithm, mo
 
 
 def worker_of(plan: Plan) -> Worker:
-    return plan.task.worker(np.arange(plan.task.devices), plan.seed, getattr(torch, plan.dtype), CPU)
+    return plan.task.worker(
+        np.arange(plan.task.devices), plan.seed, getattr(torch, plan.dtype), CPU
+    )
 
 
 def halfway(plan: Plan, w: Tensor, t: int, worker: Worker) -> Tensor:
     """What the other half of round t begins with, written out for each algorithm."""
     algorithm, links = plan.algorithm, plan.network.links(t)
-    here = torch.ones(M, dtype=torch.bool) if links.active is None else torch.from_numpy(links.active)
+    here = (
+        torch.ones(M, dtype=torch.bool) if links.active is None else torch.from_numpy(links.active)
+    )
     match algorithm:
         case DPSGD(order="combine-then-adapt"):
             middle = torch.from_numpy(metropolis(links).dense()) @ w
@@ -207,14 +247,18 @@ def halfway(plan: Plan, w: Tensor, t: int, worker: Worker) -> Tensor:
             middle = power_mean(w, torch.from_numpy(metropolis(links).dense()), algorithm.p_at(t))
         case SwarmSGD():
             middle = w - 0.05 * worker.gradient(w, t)
-            here = torch.from_numpy((one_pair if algorithm.pairs == "one" else matching)(links, t, plan.seed).active)
+            here = torch.from_numpy(
+                (one_pair if algorithm.pairs == "one" else matching)(links, t, plan.seed).active
+            )
         case _:
             middle = w - 0.05 * worker.gradient(w, t)
     return torch.where(here[:, None], middle, w)
 
 
 @pytest.mark.parametrize(
-    ("model", "network"), [(Softmax(), Ring(M)), (Cnn((2, 2), norm=True), CHANGING)], ids=["softmax", "batch norm, changing"]
+    ("model", "network"),
+    [(Softmax(), Ring(M)), (Cnn((2, 2), norm=True), CHANGING)],
+    ids=["softmax", "batch norm, changing"],
 )
 @pytest.mark.parametrize(
     "algorithm",
@@ -229,7 +273,9 @@ def halfway(plan: Plan, w: Tensor, t: int, worker: Worker) -> Tensor:
     ],
     ids=repr,
 )
-def test_measured_after_the_step_or_after_the_mix(algorithm: Algorithm, model: Any, network: Network) -> None:
+def test_measured_after_the_step_or_after_the_mix(
+    algorithm: Algorithm, model: Any, network: Network
+) -> None:
     """One of the two is the end of the last round, the other the middle of the coming one; measuring changes nothing."""
     ends: list[Any] = ["after_step", "after_mix"]
     end, middle = ends if algorithm.ends_with == "step" else reversed(ends)
@@ -250,10 +296,14 @@ def test_measured_after_the_step_or_after_the_mix(algorithm: Algorithm, model: A
             scores = worker.scores(w)
             np.testing.assert_allclose(record.loss, scores.loss, rtol=1e-10)
             np.testing.assert_allclose(record.accuracy, scores.accuracy)
-            np.testing.assert_allclose(record.distance, (w - w.mean(0)).norm(dim=1), rtol=1e-9, atol=1e-14)
+            np.testing.assert_allclose(
+                record.distance, (w - w.mean(0)).norm(dim=1), rtol=1e-9, atol=1e-14
+            )
             p = algorithm.p_at(until)
             centre = signed_power(signed_power(w, p).mean(0), 1 / p)
-            np.testing.assert_allclose(record.power_distance, (w - centre).norm(dim=1), rtol=1e-9, atol=1e-13)
+            np.testing.assert_allclose(
+                record.power_distance, (w - centre).norm(dim=1), rtol=1e-9, atol=1e-13
+            )
             assert record.round == until
         assert torch.equal(simulator.models(), undisturbed.models())
         assert simulator.record().messages == undisturbed.record().messages
@@ -267,7 +317,13 @@ def test_bytes_and_messages(network: Network, dtype: Any) -> None:
     rounds = [network.links(t) for t in range(12)]
     linked = sum(2 * len(links) for links in rounds)
     one = sum(2 * (len(links) > 0) for links in rounds)
-    for algorithm in (DPSGD(), WPM(3), WPM(3, 0.001, Constant()), WPM.robust(Switch(5, 3)), DPSGD(order="adapt-then-combine")):
+    for algorithm in (
+        DPSGD(),
+        WPM(3),
+        WPM(3, 0.001, Constant()),
+        WPM.robust(Switch(5, 3)),
+        DPSGD(order="adapt-then-combine"),
+    ):
         record = ran(plan_of(algorithm, network, dtype=dtype)).record()
         assert (record.messages, record.bytes) == (linked, linked * parameters * size)
     record = ran(plan_of(SwarmSGD(local_steps=3), network, dtype=dtype)).record()
@@ -297,12 +353,17 @@ EVERY = [
     AllReduce(0.05),
     gain_control(0.05),
 ]
-MODELS = {"softmax": Softmax(), "batch norm": Cnn((2, 2), norm=True), "dropout": Mlp((4,), dropout=0.3)}
+MODELS = {
+    "softmax": Softmax(),
+    "batch norm": Cnn((2, 2), norm=True),
+    "dropout": Mlp((4,), dropout=0.3),
+}
 
 
 def same(a: Snapshot, b: Snapshot) -> bool:
     return (
-        (a.round, a.messages, a.bytes, set(a.tensors)) == (b.round, b.messages, b.bytes, set(b.tensors))
+        (a.round, a.messages, a.bytes, set(a.tensors))
+        == (b.round, b.messages, b.bytes, set(b.tensors))
         and all(a.tensors[name].dtype == b.tensors[name].dtype for name in a.tensors)
         and all(torch.equal(a.tensors[name], b.tensors[name]) for name in a.tensors)
     )
@@ -310,10 +371,17 @@ def same(a: Snapshot, b: Snapshot) -> bool:
 
 @pytest.mark.parametrize(
     ("model", "dtype"),
-    [("softmax", "float32"), ("softmax", "float64"), ("batch norm", "float32"), ("dropout", "float64")],
+    [
+        ("softmax", "float32"),
+        ("softmax", "float64"),
+        ("batch norm", "float32"),
+        ("dropout", "float64"),
+    ],
 )
 @pytest.mark.parametrize("algorithm", EVERY, ids=repr)
-def test_a_run_from_a_snapshot_goes_on_bit_for_bit(algorithm: Algorithm, model: str, dtype: Any) -> None:
+def test_a_run_from_a_snapshot_goes_on_bit_for_bit(
+    algorithm: Algorithm, model: str, dtype: Any
+) -> None:
     """Reruns are equal too; a snapshot stays what it was, whoever goes on from it."""
     plan = plan_of(algorithm, rounds=9, task=images(MODELS[model]), dtype=dtype)
     simulator = Simulator(plan)
@@ -394,7 +462,9 @@ def without(device: int) -> tuple[Any, Any]:
 
 def test_nobody_is_there() -> None:
     """Rounds without any device, and without any link, leave everybody where they were (or to themselves)."""
-    network = Callback(M, lambda t: Links.of(M, []).keep(np.zeros(0, dtype=bool), np.zeros(M, dtype=bool)))
+    network = Callback(
+        M, lambda t: Links.of(M, []).keep(np.zeros(0, dtype=bool), np.zeros(M, dtype=bool))
+    )
     for algorithm in EVERY:
         simulator = ran(plan_of(algorithm, network))
         assert torch.equal(simulator.models(), Simulator(simulator.plan).models())
@@ -423,7 +493,9 @@ def burst(at: int, device: int) -> Callable[[int], list[float]]:
     ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_diverged_names_the_round_and_the_device(make: Callable[[Any], Algorithm], network: Network, dtype: Any) -> None:
+def test_diverged_names_the_round_and_the_device(
+    make: Callable[[Any], Algorithm], network: Network, dtype: Any
+) -> None:
     """Also where the round ends with a mix, which spreads the damage to devices that are sound."""
     task = replace(squares(), batch=8)
     huge = replace(task, data=replace(task.data, y=task.data.y * 1e8))
@@ -468,7 +540,9 @@ def test_a_network_with_an_end(tmp_path: Any) -> None:
     with pytest.raises(InputError, match=r"^rounds = 12 .* at most 11"):
         plan_of(DPSGD(), network, 12, measure=Measure(at="after_mix"))
     assert ran(plan_of(DPSGD(), network, 11, measure=Measure(at="after_mix"))).record().round == 11
-    mixed_last = plan_of(DPSGD(order="adapt-then-combine"), network, 12, measure=Measure(at="after_mix"))
+    mixed_last = plan_of(
+        DPSGD(order="adapt-then-combine"), network, 12, measure=Measure(at="after_mix")
+    )
     assert ran(mixed_last).record().round == 12
 
 
@@ -485,8 +559,15 @@ def test_a_device_that_is_not_there(device: str) -> None:
 
 def test_threads_are_chosen_by_the_work_or_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
-    small, large = plan_of(DPSGD()), plan_of(DPSGD(), task=replace(squares(dimension=1000), batch=10_000))
-    assert [plan.threads_to_use() for plan in (small, large, replace(small, threads=3))] == [1, 7, 3]
+    small, large = (
+        plan_of(DPSGD()),
+        plan_of(DPSGD(), task=replace(squares(dimension=1000), batch=10_000)),
+    )
+    assert [plan.threads_to_use() for plan in (small, large, replace(small, threads=3))] == [
+        1,
+        7,
+        3,
+    ]
     Simulator(replace(small, threads=2))
     assert torch.get_num_threads() == 2
     Simulator(small)
@@ -500,10 +581,14 @@ def scattered(algorithm: Algorithm, network: Network, rounds: int) -> Simulator:
     """A simulator whose devices start apart, of both signs."""
     plan = plan_of(algorithm, network, rounds)
     w = torch.from_numpy(draws.normal(0, "scattered", np.arange(M)[:, None], np.arange(5)))
-    return Simulator(plan, Snapshot(0, 0, 0, {"w": w, "start": torch.zeros(1, 5, dtype=torch.float64)}))
+    return Simulator(
+        plan, Snapshot(0, 0, 0, {"w": w, "start": torch.zeros(1, 5, dtype=torch.float64)})
+    )
 
 
-PAIRS = Cycle((Graph(M, ((0, 1), (2, 3))), Graph(M, ()), Graph(M, ((3, 4), (1, 2))), Graph(M, ((4, 5),))))
+PAIRS = Cycle(
+    (Graph(M, ((0, 1), (2, 3))), Graph(M, ()), Graph(M, ((3, 4), (1, 2))), Graph(M, ((4, 5),)))
+)
 
 
 @pytest.mark.parametrize("network", [CHANGING, PAIRS, Ring(M)], ids=["changing", "pairs", "ring"])
@@ -554,7 +639,9 @@ def test_everybody_linked_is_all_reduce() -> None:
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_power_mean_that_overflows_float64_is_scaled(dtype: torch.dtype) -> None:
-    w = torch.tensor([[1e4, 1e-8], [9e3, 1e4], [-8e3, 2e-8]], dtype=dtype)  # 1e4 to the power 101 is far beyond float64
+    w = torch.tensor(
+        [[1e4, 1e-8], [9e3, 1e4], [-8e3, 2e-8]], dtype=dtype
+    )  # 1e4 to the power 101 is far beyond float64
     weights = metropolis(Links.of(3, [(0, 1), (1, 2)]))
     expected = power_mean(w, torch.from_numpy(weights.dense()), 101)
     torch.testing.assert_close(mix_of(weights).power_mean(w, 101), expected, rtol=1e-5, atol=0)

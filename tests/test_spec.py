@@ -34,7 +34,9 @@ schedules = st.one_of(
     st.builds(algorithms.Cosine, number, count, number),
     st.builds(algorithms.Switch, number, count, number),
 )
-powers = st.one_of(st.floats(1, 101), st.builds(algorithms.Switch, st.floats(1, 9), count, st.floats(1, 3)))
+powers = st.one_of(
+    st.floats(1, 101), st.builds(algorithms.Switch, st.floats(1, 9), count, st.floats(1, 3))
+)
 etas = st.one_of(number, schedules)
 steps = st.one_of(
     st.just(algorithms.Constant()),
@@ -44,10 +46,15 @@ steps = st.one_of(
     st.builds(algorithms.Safe, number),
     st.builds(algorithms.Ratio, st.sampled_from(["norm", "printed"])),
 )
-points, orders = st.sampled_from(["local", "aggregate"]), st.sampled_from(["combine-then-adapt", "adapt-then-combine"])
+points, orders = (
+    st.sampled_from(["local", "aggregate"]),
+    st.sampled_from(["combine-then-adapt", "adapt-then-combine"]),
+)
 betas = st.floats(0, 0.99)
 directions = st.one_of(
-    st.just(algorithms.Steepest()), st.builds(algorithms.Momentum, betas), st.builds(algorithms.QuasiGlobal, betas)
+    st.just(algorithms.Steepest()),
+    st.builds(algorithms.Momentum, betas),
+    st.builds(algorithms.QuasiGlobal, betas),
 )
 weight_rules = st.one_of(
     *(st.just(rule()) for rule in (network.Metropolis, network.BestConstant, network.OnePair)),
@@ -62,14 +69,31 @@ compressors = st.one_of(
 )
 methods = st.one_of(
     st.builds(algorithms.WPM, powers, etas, steps, points, orders, st.booleans()),
-    st.builds(algorithms.WPM, powers, direction=directions, local_steps=st.integers(1, 4), weights=weight_rules),
-    st.builds(algorithms.WPM, powers, direction=st.just(algorithms.Tracking()), compress=compressors, pull=st.floats(0.1, 1)),
+    st.builds(
+        algorithms.WPM,
+        powers,
+        direction=directions,
+        local_steps=st.integers(1, 4),
+        weights=weight_rules,
+    ),
+    st.builds(
+        algorithms.WPM,
+        powers,
+        direction=st.just(algorithms.Tracking()),
+        compress=compressors,
+        pull=st.floats(0.1, 1),
+    ),
     st.builds(algorithms.WPM.paper, st.floats(1, 101), number),
     st.builds(algorithms.WPM.robust, powers, etas),
     st.builds(algorithms.DPSGD, etas, points, orders),
     st.builds(algorithms.SwarmSGD, etas, count, st.sampled_from(["one", "matching"])),
     st.builds(algorithms.AllReduce, etas),
-    st.builds(algorithms.WPM.robust, powers, etas, gain=number | st.builds(algorithms.Switch, number, count)),
+    st.builds(
+        algorithms.WPM.robust,
+        powers,
+        etas,
+        gain=number | st.builds(algorithms.Switch, number, count),
+    ),
     st.builds(algorithms.FedAvg, etas, count, st.floats(0.01, 1)),
     st.builds(algorithms.GossipLearning, etas),
     st.builds(algorithms.StochasticGradientPush, etas),
@@ -88,13 +112,19 @@ mix_rules = st.one_of(
 
 
 def guardable(method: algorithms.Algorithm) -> bool:
-    return method.weights.sums in ("both", "rows") and not isinstance(method, algorithms.GossipLearning)
+    return method.weights.sums in ("both", "rows") and not isinstance(
+        method, algorithms.GossipLearning
+    )
 
 
 guarded = st.builds(algorithms.Guarded, methods.filter(guardable), mix_rules)
 numbers = st.lists(st.integers(0, DEVICES - 1), max_size=3, unique=True).map(tuple)
 kinds_of_harm = st.sampled_from(["large", "opposite", "noise", "nan"])
-methods = st.one_of(methods, guarded, st.builds(algorithms.Broken, methods | guarded, numbers, kinds_of_harm, number, seed))
+methods = st.one_of(
+    methods,
+    guarded,
+    st.builds(algorithms.Broken, methods | guarded, numbers, kinds_of_harm, number, seed),
+)
 
 faults = st.one_of(
     st.builds(network.LinkFailure, share, seed),
@@ -110,7 +140,9 @@ bare = st.one_of(
     st.builds(network.Random, st.just(DEVICES), share, seed, every),
     st.builds(network.ErdosRenyi, st.just(DEVICES), share, seed, every),
     st.builds(network.Regular, st.just(DEVICES), st.integers(0, DEVICES - 1), seed, every),
-    st.builds(network.Mobility, st.just(DEVICES), number, st.just(0.01), st.just(0.1), number, seed=seed),
+    st.builds(
+        network.Mobility, st.just(DEVICES), number, st.just(0.01), st.just(0.1), number, seed=seed
+    ),
 )
 
 
@@ -125,7 +157,9 @@ def faulty(nets: st.SearchStrategy[network.Network]) -> st.SearchStrategy[networ
 
 networks = st.recursive(
     faulty(bare),
-    lambda inner: faulty(st.lists(inner, min_size=1, max_size=3).map(lambda parts: network.Cycle(tuple(parts)))),
+    lambda inner: faulty(
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: network.Cycle(tuple(parts)))
+    ),
     max_leaves=4,
 )
 paths = st.sampled_from(["/data/fleet.npz", "/data/with a space/ü.npz", "/data/it's.npz"]).map(Path)
@@ -171,13 +205,16 @@ measures = st.builds(
 quantities = st.one_of(
     number,
     st.builds(
-        lambda low, times, every: network.LogUniform(low, low * times, every), number, number.map(lambda x: 1 + x), every
+        lambda low, times, every: network.LogUniform(low, low * times, every),
+        number,
+        number.map(lambda x: 1 + x),
+        every,
     ),
 )
 timings = st.none() | st.builds(network.Timing, quantities, quantities, quantities, seed)
-names = st.text(st.characters(exclude_categories=["C"], exclude_characters="/."), min_size=1, max_size=9).filter(
-    str.isprintable
-)
+names = st.text(
+    st.characters(exclude_categories=["C"], exclude_characters="/."), min_size=1, max_size=9
+).filter(str.isprintable)
 studies = st.builds(
     Study,
     methods,
@@ -194,7 +231,11 @@ studies = st.builds(
     st.integers(0, 64),
     names,
     timings,
-).map(lambda study: dataclasses.replace(study, split=splits.Iid()) if hasattr(study.data, "split") else study)
+).map(
+    lambda study: (
+        dataclasses.replace(study, split=splits.Iid()) if hasattr(study.data, "split") else study
+    )
+)
 
 
 @pytest.mark.slow
@@ -215,17 +256,45 @@ def test_a_seed_from_the_command_line_moves_every_seed(study: Study, wanted: int
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "section", ["data", "split", "model", "network", "faults", "algorithm", "step", "schedule", "quantity", "rule"]
+    "section",
+    [
+        "data",
+        "split",
+        "model",
+        "network",
+        "faults",
+        "algorithm",
+        "step",
+        "schedule",
+        "quantity",
+        "rule",
+    ],
 )
 def test_the_round_trip_has_met_every_kind(section: str) -> None:
     """A kind that is added to the table must be added to the strategies above, or to the test of files below."""
     from_files = {"file", "contacts", "positions", "trace"}
-    strategies = {"data": data, "split": rules, "model": models, "faults": faults, "algorithm": methods}
-    strategies |= {"step": steps, "schedule": schedules, "network": networks, "quantity": quantities, "rule": mix_rules}
+    strategies = {
+        "data": data,
+        "split": rules,
+        "model": models,
+        "faults": faults,
+        "algorithm": methods,
+    }
+    strategies |= {
+        "step": steps,
+        "schedule": schedules,
+        "network": networks,
+        "quantity": quantities,
+        "rule": mix_rules,
+    }
     for kind, cls in spec.KINDS[section].items():
         if kind not in from_files:
             only_generate = settings(max_examples=5000, database=None, phases=[Phase.generate])
-            assert find(strategies[section], lambda part, cls=cls: _bare(part) is cls, settings=only_generate), kind
+            assert find(
+                strategies[section],
+                lambda part, cls=cls: _bare(part) is cls,
+                settings=only_generate,
+            ), kind
 
 
 def _bare(part: Any) -> type:
@@ -235,7 +304,9 @@ def _bare(part: Any) -> type:
     return type(part)
 
 
-def test_networks_from_files_come_back_with_their_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_from_files_come_back_with_their_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     save(Ring(10), "links.parquet", 5)
     Path("log.txt").write_text("0 0 1\n1 8 9\n")
@@ -256,16 +327,21 @@ def test_networks_from_files_come_back_with_their_paths(tmp_path: Path, monkeypa
         assert spec.to_table(back) == spec.to_table(Study(network=net))
 
 
-def test_a_timing_from_files_comes_back_with_its_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timing_from_files_comes_back_with_its_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("devices.csv").write_text("device,compute\n0,0.5\n")
     Path("links.csv").write_text("a,b,rate\n0,1,9\n")
-    timing = network.Timing(network.TimingTrace("devices.csv", 0.25), network.TimingTrace(Path("links.csv")))
+    timing = network.Timing(
+        network.TimingTrace("devices.csv", 0.25), network.TimingTrace(Path("links.csv"))
+    )
     text = spec.dumps(Study(timing=timing))
     monkeypatch.chdir("/")
     (back,) = spec.studies(tomllib.loads(text))
     assert back.timing == network.Timing(
-        network.TimingTrace(str(tmp_path / "devices.csv"), 0.25), network.TimingTrace(str(tmp_path / "links.csv"))
+        network.TimingTrace(str(tmp_path / "devices.csv"), 0.25),
+        network.TimingTrace(str(tmp_path / "links.csv")),
     )
 
 
@@ -285,13 +361,20 @@ def test_an_empty_spec_is_the_default_study() -> None:
 
 
 def test_the_kind_alone_is_short_for_a_table() -> None:
-    short = {"data": "digits", "split": "one-label", "model": "svm", "algorithm": {"kind": "wpm", "step": "matched"}}
+    short = {
+        "data": "digits",
+        "split": "one-label",
+        "model": "svm",
+        "algorithm": {"kind": "wpm", "step": "matched"},
+    }
     (study,) = spec.studies(short)
     assert (study.split, study.model) == (splits.OneLabel(), tasks.Svm())
     assert study.algorithm == algorithms.WPM(step=algorithms.Matched())
 
 
-def test_files_are_looked_for_beside_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_looked_for_beside_the_spec(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a.toml").write_text(
         'data = { kind = "arrays", path = "../own.npz" }\nnetwork = { kind = "cycle", networks = [{ path = "x" }] }\n'
@@ -301,7 +384,10 @@ def test_files_are_looked_for_beside_the_spec(tmp_path: Path, monkeypatch: pytes
     assert Path(table["data"]["path"]).resolve() == tmp_path / "own.npz"
     assert table["network"]["networks"][0]["path"] == str(tmp_path / "deep" / "x")
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert spec.with_settings({}, ["data={kind='arrays',path='~/own.npz'}"])["data"]["path"] == "/home/somebody/own.npz"
+    assert (
+        spec.with_settings({}, ["data={kind='arrays',path='~/own.npz'}"])["data"]["path"]
+        == "/home/somebody/own.npz"
+    )
 
 
 def test_the_preset_comes_first_and_the_table_has_the_last_word() -> None:
@@ -309,7 +395,9 @@ def test_the_preset_comes_first_and_the_table_has_the_last_word() -> None:
         return spec.studies({"algorithm": {"preset": "paper", "p": 5, **table}})[0].algorithm
 
     assert one() == one(kind="wpm") == algorithms.WPM.paper(5)
-    assert one(gradient_at="aggregate", eta=0.1) == algorithms.WPM.paper(5, 0.1, gradient_at="aggregate")
+    assert one(gradient_at="aggregate", eta=0.1) == algorithms.WPM.paper(
+        5, 0.1, gradient_at="aggregate"
+    )
     assert one(step="safe") == algorithms.WPM.paper(5, step=algorithms.Safe())
 
 
@@ -319,7 +407,10 @@ def test_the_seed_reaches_whatever_draws() -> None:
         "data": "logistic",
         "network": {
             "kind": "cycle",
-            "networks": [{"kind": "random", "devices": 4, "density": 0.5}, {"kind": "random-ring", "devices": 4, "seed": 1}],
+            "networks": [
+                {"kind": "random", "devices": 4, "density": 0.5},
+                {"kind": "random-ring", "devices": 4, "seed": 1},
+            ],
             "faults": [{"kind": "churn", "leave": 0.1, "come_back": 0.1}],
         },
     }
@@ -349,17 +440,37 @@ def test_our_own_specs_are_specs(text: str) -> None:
 @pytest.mark.parametrize(
     ("before", "settings", "after"),
     [
-        ({}, ["rounds=5", "name=a b", "dtype='float64'"], {"rounds": 5, "name": "a b", "dtype": "float64"}),
+        (
+            {},
+            ["rounds=5", "name=a b", "dtype='float64'"],
+            {"rounds": 5, "name": "a b", "dtype": "float64"},
+        ),
         ({"rounds": 5}, ["rounds=6", "rounds=7"], {"rounds": 7}),
-        ({"split": "iid"}, ["split.kind=uneven", "split.sigma=2"], {"split": {"kind": "uneven", "sigma": 2}}),
+        (
+            {"split": "iid"},
+            ["split.kind=uneven", "split.sigma=2"],
+            {"split": {"kind": "uneven", "sigma": 2}},
+        ),
         ({"split": "iid"}, ["split=one-label"], {"split": "one-label"}),
         (
             {"algorithm": [{"kind": "dpsgd"}, {"kind": "swarm"}]},
             ["algorithm.eta=0.1", "algorithm[1].local_steps=3"],
-            {"algorithm": [{"kind": "dpsgd", "eta": 0.1}, {"kind": "swarm", "eta": 0.1, "local_steps": 3}]},
+            {
+                "algorithm": [
+                    {"kind": "dpsgd", "eta": 0.1},
+                    {"kind": "swarm", "eta": 0.1, "local_steps": 3},
+                ]
+            },
         ),
         (
-            {"network": {"kind": "random", "devices": 8, "density": 0.5, "faults": [{"kind": "churn"}]}},
+            {
+                "network": {
+                    "kind": "random",
+                    "devices": 8,
+                    "density": 0.5,
+                    "faults": [{"kind": "churn"}],
+                }
+            },
             ["network.kind=ring"],
             {"network": {"kind": "ring", "devices": 8, "faults": [{"kind": "churn"}]}},
         ),
@@ -378,12 +489,22 @@ def test_our_own_specs_are_specs(text: str) -> None:
             ["algorithm.step.kind=constant"],
             {"algorithm": {"kind": "wpm", "step": {"kind": "constant"}}},
         ),
-        ({}, ["network.density=0.3"], {"network": {"kind": "random", "devices": 10, "density": 0.3}}),
+        (
+            {},
+            ["network.density=0.3"],
+            {"network": {"kind": "random", "devices": 10, "density": 0.3}},
+        ),
         ({}, ["algorithm.p=5"], {"algorithm": {"kind": "wpm", "preset": "robust", "p": 5}}),
         (
             {},
             ["algorithm.p={kind='switch',first=5,rounds=2}"],
-            {"algorithm": {"kind": "wpm", "preset": "robust", "p": {"kind": "switch", "first": 5, "rounds": 2}}},
+            {
+                "algorithm": {
+                    "kind": "wpm",
+                    "preset": "robust",
+                    "p": {"kind": "switch", "first": 5, "rounds": 2},
+                }
+            },
         ),
         ({}, [" rounds = 5 "], {"rounds": 5}),
         ({}, ["name=a=b"], {"name": "a=b"}),
@@ -395,7 +516,12 @@ def test_settings(before: dict[str, Any], settings: list[str], after: dict[str, 
     assert before == given  # the tables that were given are left as they were
 
 
-@given(st.floats(allow_nan=False), st.integers(), st.booleans(), st.text(st.characters(exclude_categories=["C"])))
+@given(
+    st.floats(allow_nan=False),
+    st.integers(),
+    st.booleans(),
+    st.text(st.characters(exclude_categories=["C"])),
+)
 def test_settings_say_what_toml_says(real: float, whole: int, truth: bool, text: str) -> None:
     words = [f"a={real!r}", f"b={whole}", f"c={str(truth).lower()}", f"d='''{text}'''"]
     if "'" in text:
@@ -404,7 +530,12 @@ def test_settings_say_what_toml_says(real: float, whole: int, truth: bool, text:
 
 
 @pytest.mark.slow
-@given(st.recursive(st.integers(0, 3) | st.text(max_size=2), lambda v: st.lists(v) | st.dictionaries(st.text(max_size=2), v)))
+@given(
+    st.recursive(
+        st.integers(0, 3) | st.text(max_size=2),
+        lambda v: st.lists(v) | st.dictionaries(st.text(max_size=2), v),
+    )
+)
 def test_a_table_does_not_differ_from_itself(table: Any) -> None:
     assert spec.difference(table, spec.copy.deepcopy(table)) is None
 
@@ -429,7 +560,9 @@ FIELDS = [
 ]
 
 
-@pytest.mark.parametrize(("section", "kind", "field"), FIELDS, ids=[f"{s}-{k}-{f.name}" for s, k, f in FIELDS])
+@pytest.mark.parametrize(
+    ("section", "kind", "field"), FIELDS, ids=[f"{s}-{k}-{f.name}" for s, k, f in FIELDS]
+)
 def test_every_field_says_what_it_wants(section: str, kind: str, field: dataclasses.Field) -> None:
     """A table where a plain value belongs, or the other way round, is refused with the field's full name."""
     nonsense = 3 if field.name in ("networks", "step") else {"no": "such"}
@@ -441,6 +574,15 @@ def test_every_field_says_what_it_wants(section: str, kind: str, field: dataclas
 
 
 def test_numbers_of_numpy_are_written_as_numbers() -> None:
-    study = Study(network=network.Random(10, np.float64(0.5), seed=np.int64(3)), seed=np.int64(3), rounds=np.int32(9))
+    study = Study(
+        network=network.Random(10, np.float64(0.5), seed=np.int64(3)),
+        seed=np.int64(3),
+        rounds=np.int32(9),
+    )
     table = tomllib.loads(spec.dumps(study))
-    assert (table["network"]["density"], table["network"]["seed"], table["seed"], table["rounds"]) == (0.5, 3, 3, 9)
+    assert (
+        table["network"]["density"],
+        table["network"]["seed"],
+        table["seed"],
+        table["rounds"],
+    ) == (0.5, 3, 3, 9)

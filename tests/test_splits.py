@@ -139,10 +139,18 @@ def test_dirichlet_has_the_moments_of_its_distribution():
 def test_dirichlet_near_zero_puts_a_label_on_one_device_and_large_is_even():
     y = np.repeat(np.arange(3), 1000)
     tiny = Dirichlet(1e-9).make(y, 5, seed=1)
-    holders = [(np.isin(np.flatnonzero(y == label), tiny.of(i))).mean() for label in range(3) for i in range(5)]
-    assert sorted(holders)[-3:] == pytest.approx([1, 1, 1], abs=0.01)  # but for what the empty devices took
+    holders = [
+        (np.isin(np.flatnonzero(y == label), tiny.of(i))).mean()
+        for label in range(3)
+        for i in range(5)
+    ]
+    assert sorted(holders)[-3:] == pytest.approx(
+        [1, 1, 1], abs=0.01
+    )  # but for what the empty devices took
     assert Dirichlet(1e9).make(y, 5, seed=1).sizes == pytest.approx([600] * 5, abs=3)
-    few = Dirichlet(1e9).make(np.arange(6000) % 10, 1000, seed=1)  # 0.6 samples of each label a device
+    few = Dirichlet(1e9).make(
+        np.arange(6000) % 10, 1000, seed=1
+    )  # 0.6 samples of each label a device
     assert few.sizes.min() >= 3
     assert few.sizes.max() <= 9
 
@@ -169,7 +177,9 @@ def test_a_split_is_pure_in_its_seed_and_differs_with_it(rule):
 
 @pytest.mark.parametrize("rule", RULES[:-1], ids=lambda rule: type(rule).__name__)
 def test_more_devices_than_samples_is_refused_with_a_way_out(rule):
-    with pytest.raises(InputError, match=r'devices = 11 .* at most 10, the number of samples, or split = "drawn"'):
+    with pytest.raises(
+        InputError, match=r'devices = 11 .* at most 10, the number of samples, or split = "drawn"'
+    ):
         rule.make(np.arange(10) % 2, 11, seed=0)
 
 
@@ -179,7 +189,9 @@ def test_no_devices_is_refused(rule):
         rule.make(np.arange(10) % 2, 0, seed=0)
 
 
-@pytest.mark.parametrize("rule", [OneLabel(), Labels(2), Dirichlet()], ids=lambda rule: type(rule).__name__)
+@pytest.mark.parametrize(
+    "rule", [OneLabel(), Labels(2), Dirichlet()], ids=lambda rule: type(rule).__name__
+)
 def test_regression_targets_have_no_labels_to_split_by(rule):
     with pytest.raises(InputError, match="iid, uneven, drawn or lists"):
         rule.make(np.linspace(0, 1, 50, dtype=np.float32), 5, seed=0)
@@ -197,7 +209,9 @@ def test_drawn_serves_a_hundred_thousand_devices():
     counts = np.bincount(split.index, minlength=1437)
     expected = 3_200_000 / 1437  # 2,227 each; five standard deviations
     assert np.abs(counts - expected).max() < 5 * np.sqrt(expected)
-    assert np.array_equal(split.of(99_999), Drawn(32).make(np.arange(1437), 100_000, seed=0).of(99_999))
+    assert np.array_equal(
+        split.of(99_999), Drawn(32).make(np.arange(1437), 100_000, seed=0).of(99_999)
+    )
 
 
 @pytest.mark.parametrize(
@@ -261,7 +275,9 @@ def test_broken_lists_are_refused_with_the_file_named(tmp_path: Path, text: str,
     assert "lists.json" in str(refusal.value)
 
 
-@pytest.mark.parametrize("offsets", [[0, 2], [0, 3, 3], [1, 3], [0, 5, 3], [3], [[0, 3]], [0.0, 3.0], []])
+@pytest.mark.parametrize(
+    "offsets", [[0, 2], [0, 3, 3], [1, 3], [0, 5, 3], [3], [[0, 3]], [0.0, 3.0], []]
+)
 def test_broken_offsets_are_refused(tmp_path: Path, offsets: list[int]):
     np.savez(tmp_path / "lists.npz", index=np.arange(3), offsets=np.array(offsets))
     with pytest.raises(DataError, match=r"lists\.npz: (index and )?offsets must"):
@@ -283,7 +299,9 @@ def test_batches_are_the_devices_own_and_the_same_for_whoever_asks(case, seed, t
     assert everyone.shape == (devices, size)
     for device in range(devices):
         assert set(everyone[device].tolist()) <= set(split.of(device).tolist())
-        assert np.array_equal(batch(split, seed, t, step, size, np.array([device]))[0], everyone[device])
+        assert np.array_equal(
+            batch(split, seed, t, step, size, np.array([device]))[0], everyone[device]
+        )
 
 
 def test_batches_differ_by_round_step_device_and_seed():

@@ -44,7 +44,9 @@ def signed(lowest: float, highest: float) -> st.SearchStrategy[float]:
 
 
 @st.composite
-def points(draw: st.DrawFn, lowest: float = -8, dtypes: st.SearchStrategy[torch.dtype] = DTYPES) -> tuple[Tensor, Tensor]:
+def points(
+    draw: st.DrawFn, lowest: float = -8, dtypes: st.SearchStrategy[torch.dtype] = DTYPES
+) -> tuple[Tensor, Tensor]:
     """Models w̄ and directions d [devices, parameters]."""
     m, n, dtype = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(dtypes)
     w = draw(st.lists(signed(lowest, 4), min_size=m * n, max_size=m * n))
@@ -83,10 +85,14 @@ def near(got: float, exact: mpf, size: mpf, p: float, eps: float) -> bool:
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @given(points(), ETAS, POWERS)
 @settings(max_examples=120)
-@example((torch.tensor([[1e-8, 0.0]]), torch.tensor([[0.0, 0.0]])), 0.01, 101.0)  # no direction, no move
+@example(
+    (torch.tensor([[1e-8, 0.0]]), torch.tensor([[0.0, 0.0]])), 0.01, 101.0
+)  # no direction, no move
 @example((torch.tensor([[1e4, -1e4]]), torch.tensor([[1e3, 1e3]])), 1.0, 101.0)
 @example((torch.tensor([[1e-8, -1e-8]]).double(), torch.tensor([[1e3, 1e3]]).double()), 1.0, 101.0)
-def test_a_rule_is_its_formula(rule: StepRule, point: tuple[Tensor, Tensor], eta: float, p: float) -> None:
+def test_a_rule_is_its_formula(
+    rule: StepRule, point: tuple[Tensor, Tensor], eta: float, p: float
+) -> None:
     """w⁺ = (w̄^[p] − rate·d)^[1/p]; `Safe` takes w̄ − η·d where that would change the sign."""
     w, d = point
     result = rule(w.clone(), d.clone(), eta, p, no_loss)
@@ -99,7 +105,9 @@ def test_a_rule_is_its_formula(rule: StepRule, point: tuple[Tensor, Tensor], eta
         by_the_mirror = near(got, exact, size, p, eps(w))
         if isinstance(rule, Safe) and p > 1:
             by_the_gradient = abs(mpf(got) - (x - step)) <= 2 * eps(w) * (abs(x) + abs(step))
-            if abs(exact) > 8 * p * eps(w) * size:  # otherwise rounding decides on which side of zero it is
+            if (
+                abs(exact) > 8 * p * eps(w) * size
+            ):  # otherwise rounding decides on which side of zero it is
                 assert by_the_mirror if exact * x > 0 else by_the_gradient
             else:
                 assert by_the_mirror or by_the_gradient
@@ -124,7 +132,9 @@ def test_an_eta_a_device(rule: StepRule, point: tuple[Tensor, Tensor], eta: floa
 @pytest.mark.parametrize("rule", [Constant(), Matched(), Safe()], ids=repr)
 @given(points(), ETAS)
 @settings(max_examples=50)
-def test_p_1_is_the_plain_step_bit_for_bit(rule: StepRule, point: tuple[Tensor, Tensor], eta: float) -> None:
+def test_p_1_is_the_plain_step_bit_for_bit(
+    rule: StepRule, point: tuple[Tensor, Tensor], eta: float
+) -> None:
     w, d = point
     assert torch.equal(rule(w.clone(), d, eta, 1.0, no_loss), torch.sub(w, d, alpha=eta))
     etas = torch.full((len(w), 1), eta, dtype=w.dtype)
@@ -142,7 +152,9 @@ def test_p_1_of_the_papers_rule(point: tuple[Tensor, Tensor], eta: float) -> Non
 
 @given(points(), ETAS, POWERS)
 @settings(max_examples=200)
-def test_safe_never_changes_a_sign_that_the_plain_step_keeps(point: tuple[Tensor, Tensor], eta: float, p: float) -> None:
+def test_safe_never_changes_a_sign_that_the_plain_step_keeps(
+    point: tuple[Tensor, Tensor], eta: float, p: float
+) -> None:
     w, d = point
     plain = torch.sub(w, d, alpha=eta) if p == 1 else w - eta * d
     result = Safe()(w.clone(), d, eta, p, no_loss)
@@ -152,7 +164,9 @@ def test_safe_never_changes_a_sign_that_the_plain_step_keeps(point: tuple[Tensor
 
 @given(st.floats(-2, 4), st.floats(-3, -0.5), st.booleans(), st.booleans(), POWERS)
 @settings(max_examples=200)
-def test_to_first_order_matched_is_the_plain_step(size: float, share: float, up: bool, positive: bool, p: float) -> None:
+def test_to_first_order_matched_is_the_plain_step(
+    size: float, share: float, up: bool, positive: bool, p: float
+) -> None:
     """Above the floor and for η·p·|d| ≪ |w̄|, w⁺ is w̄ − η·d but for a second-order term (p − 1)/2·(η·d)²/|w̄|."""
     w = torch.tensor([[10.0**size if positive else -(10.0**size)]], dtype=torch.float64)
     d = (w.abs() / p) * 10.0**share * (1 if up else -1)
@@ -201,7 +215,9 @@ def test_extreme_magnitudes_stay_finite(rule: StepRule, p: float, dtype: torch.d
     values = torch.tensor(EXTREMES, dtype=dtype)
     w = torch.cat([values, -values])
     grid = torch.cartesian_prod(w, w)
-    result = rule(grid[:, :1].T.clone(), grid[:, 1:].T.clone(), 0.1, p, lambda: torch.ones(1, dtype=dtype))
+    result = rule(
+        grid[:, :1].T.clone(), grid[:, 1:].T.clone(), 0.1, p, lambda: torch.ones(1, dtype=dtype)
+    )
     assert result.isfinite().all()
 
 
@@ -217,9 +233,13 @@ def test_nan_is_never_a_silent_number(rule: StepRule, p: float) -> None:
 def test_float32_over_its_whole_range(rule: StepRule, p: float) -> None:
     """A hundred thousand weights and directions against the same formula in float64, scaled: what a few cannot find."""
     n = np.arange(100_000)
-    w = torch.from_numpy(10 ** (12 * draws.uniform(0, "w", n) - 8) * np.sign(draws.normal(0, "sign", n))).float()
+    w = torch.from_numpy(
+        10 ** (12 * draws.uniform(0, "w", n) - 8) * np.sign(draws.normal(0, "sign", n))
+    ).float()
     d = torch.from_numpy(
-        10 ** (9 * draws.uniform(0, "d", n) - 7) * draws.normal(0, "d", n) * (draws.uniform(0, "some", n) < 0.7)
+        10 ** (9 * draws.uniform(0, "d", n) - 7)
+        * draws.normal(0, "d", n)
+        * (draws.uniform(0, "some", n) < 0.7)
     ).float()
     result = rule(w[None].clone(), d[None].clone(), 0.01, p, no_loss)[0]
     x, g = w.double(), d.double()
@@ -244,7 +264,9 @@ def test_many_elements(rule: StepRule) -> None:
     d = torch.linspace(3, -1, 150_001, dtype=torch.float64)[None]
     some = torch.tensor([0, 1, 65_535, 65_536, 75_000, 131_072, 150_000])
     result = rule(w.clone(), d, 0.01, 3.0, no_loss)[:, some]
-    torch.testing.assert_close(result, rule(w[:, some], d[:, some], 0.01, 3.0, no_loss), rtol=1e-13, atol=0)
+    torch.testing.assert_close(
+        result, rule(w[:, some], d[:, some], 0.01, 3.0, no_loss), rtol=1e-13, atol=0
+    )
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,23 @@ from gossamer.study import Interrupted, Run
 def small(**changes: Any) -> gs.Study:
     """A study that runs in a few hundredths of a second."""
     return replace(
-        gs.Study(gs.DPSGD(eta=0.1), gs.Ring(5), rounds=6, measure=gs.Measure(every=3, accuracy_targets=(0.2,))), **changes
+        gs.Study(
+            gs.DPSGD(eta=0.1),
+            gs.Ring(5),
+            rounds=6,
+            measure=gs.Measure(every=3, accuracy_targets=(0.2,)),
+        ),
+        **changes,
     )
 
 
 def blobs(samples: int = 240) -> gs.Data:
     """Three clouds of points, far enough apart to be learned in a few rounds."""
     y = np.arange(samples) % 3
-    x = 0.5 * draws.normal(0, "blobs", np.arange(samples)[:, None], np.arange(4)) + np.eye(3, 4)[y] * 3
+    x = (
+        0.5 * draws.normal(0, "blobs", np.arange(samples)[:, None], np.arange(4))
+        + np.eye(3, 4)[y] * 3
+    )
     return gs.from_arrays(x[:180], y[:180], x[180:], y[180:], name="blobs")
 
 
@@ -51,13 +60,24 @@ class Net(nn.Module):
 
 def own(**changes: Any) -> gs.Study:
     """A study of the user's own arrays and module."""
-    return small(**{"data": blobs(), "split": gs.Dirichlet(1.0), "model": gs.Module(Net), "rounds": 20, **changes})
+    return small(
+        **{
+            "data": blobs(),
+            "split": gs.Dirichlet(1.0),
+            "model": gs.Module(Net),
+            "rounds": 20,
+            **changes,
+        }
+    )
 
 
 def same(one: Run, other: Run) -> bool:
     """Equal to the last bit: models and measurements."""
-    return all(torch.equal(one.models[name], other.models[name]) for name in {*one.models, *other.models}) and all(
-        np.array_equal(one.metrics[name], other.metrics[name], equal_nan=True) for name in {*one.metrics, *other.metrics}
+    return all(
+        torch.equal(one.models[name], other.models[name]) for name in {*one.models, *other.models}
+    ) and all(
+        np.array_equal(one.metrics[name], other.metrics[name], equal_nan=True)
+        for name in {*one.metrics, *other.metrics}
     )
 
 
@@ -82,13 +102,17 @@ def test_studies_are_equal_if_they_say_the_same() -> None:
 
 
 def test_with_seed_moves_every_seed_by_the_same_amount(tmp_path: Path) -> None:
-    network = gs.Cycle((gs.Random(5, 0.5, seed=3) & gs.LinkFailure(0.1, seed=5), gs.Ring(5))) & gs.Churn(0.1, 0.5, seed=2)
-    study = small(network=network, seed=10, data=gs.LeastSquares(5, seed=7), model=gs.LinearRegression())
+    network = gs.Cycle(
+        (gs.Random(5, 0.5, seed=3) & gs.LinkFailure(0.1, seed=5), gs.Ring(5))
+    ) & gs.Churn(0.1, 0.5, seed=2)
+    study = small(
+        network=network, seed=10, data=gs.LeastSquares(5, seed=7), model=gs.LinearRegression()
+    )
     moved = study.with_seed(14)
     assert moved.seed == 14
-    assert moved.network == gs.Cycle((gs.Random(5, 0.5, seed=7) & gs.LinkFailure(0.1, seed=9), gs.Ring(5))) & gs.Churn(
-        0.1, 0.5, seed=6
-    )
+    assert moved.network == gs.Cycle(
+        (gs.Random(5, 0.5, seed=7) & gs.LinkFailure(0.1, seed=9), gs.Ring(5))
+    ) & gs.Churn(0.1, 0.5, seed=6)
     assert moved.data == gs.LeastSquares(5, seed=11)
     assert moved.with_seed(10) == study
     assert study.with_seed(10) == study
@@ -98,7 +122,12 @@ def test_with_seed_leaves_alone_what_is_not_drawn(tmp_path: Path) -> None:
     trace = tmp_path / "contacts.txt"
     trace.write_text("0 0 1\n1 1 2\n2 2 3\n3 3 4\n")
     function: Callable[[int], list[tuple[int, int]]] = lambda t: [(0, 1)]  # noqa: E731
-    for network in (gs.Ring(5), gs.ContactTrace(trace), gs.Graph(5, ((0, 1), (2, 3))), gs.Callback(5, function)):
+    for network in (
+        gs.Ring(5),
+        gs.ContactTrace(trace),
+        gs.Graph(5, ((0, 1), (2, 3))),
+        gs.Callback(5, function),
+    ):
         assert small(network=network).with_seed(3).network == network
     moved = small(network=gs.ContactTrace(trace) & gs.LinkFailure(0.5)).with_seed(3)
     assert moved.network == gs.ContactTrace(trace) & gs.LinkFailure(0.5, seed=3)
@@ -117,7 +146,13 @@ def test_another_seed_is_another_run() -> None:
 def test_a_plan_has_all_that_the_study_says() -> None:
     study = small(batch=7, seed=3, dtype="float64", threads=1)
     plan = study.plan()
-    assert (plan.task.batch, plan.seed, plan.dtype, plan.threads, plan.rounds) == (7, 3, "float64", 1, 6)
+    assert (plan.task.batch, plan.seed, plan.dtype, plan.threads, plan.rounds) == (
+        7,
+        3,
+        "float64",
+        1,
+        6,
+    )
     assert (plan.network, plan.algorithm, plan.measure, plan.task.model) == (
         study.network,
         study.algorithm,
@@ -145,10 +180,18 @@ def test_a_plan_has_all_that_the_study_says() -> None:
         (lambda: small(network=gs.Ring(2000)).plan(), "network.devices"),
         (lambda: small(split=gs.from_lists([[0], [1]])).plan(), "network.devices"),
         (lambda: small(split=gs.from_lists([[0], [1], [2], [3], [5000]])).plan(), "split"),
-        (lambda: small(data=gs.LeastSquares(4), model=gs.LinearRegression()).plan(), "network.devices"),
+        (
+            lambda: small(data=gs.LeastSquares(4), model=gs.LinearRegression()).plan(),
+            "network.devices",
+        ),
         (lambda: gs.run(small(data=gs.LeastSquares(5))), "model"),
         (lambda: gs.run(own(model=gs.Module(lambda: nn.Linear(3, 3)))), "module"),
-        (lambda: gs.run(own(model=gs.Module(lambda: nn.Linear(4, 3), loss=nn.CrossEntropyLoss()))), "loss"),
+        (
+            lambda: gs.run(
+                own(model=gs.Module(lambda: nn.Linear(4, 3), loss=nn.CrossEntropyLoss()))
+            ),
+            "loss",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(make: Callable[[], object], field: str) -> None:
@@ -174,14 +217,21 @@ def test_a_run_without_a_folder_has_its_measurements_and_models() -> None:
     assert done.metrics["accuracy"] == pytest.approx(done.metrics["device_accuracy"].mean(1))
     assert done.summary["accuracy"] == done.metrics["accuracy"][-1] > 0.3
     assert done.summary["rounds_to_accuracy"]["0.2"] in (3, 6)
-    assert {name: tuple(part.shape) for name, part in done.models.items()} == {"weight": (5, 10, 64), "bias": (5, 10)}
+    assert {name: tuple(part.shape) for name, part in done.models.items()} == {
+        "weight": (5, 10, 64),
+        "bias": (5, 10),
+    }
     simulator = gs.Simulator(small().plan())
     simulator.advance(6)
-    torch.testing.assert_close(simulator.models().view(5, 10, 65)[..., 64], done.models["bias"], rtol=0, atol=0)
+    torch.testing.assert_close(
+        simulator.models().view(5, 10, 65)[..., 64], done.models["bias"], rtol=0, atol=0
+    )
 
 
 def test_own_arrays_and_a_module_learn() -> None:
-    done = gs.run(own(network=gs.Mobility(8, radius=0.5) & gs.GilbertElliott(0.1, 0.5), rounds=60, batch=16))
+    done = gs.run(
+        own(network=gs.Mobility(8, radius=0.5) & gs.GilbertElliott(0.1, 0.5), rounds=60, batch=16)
+    )
     assert done.summary["accuracy"] > 0.9
     assert set(done.models) >= {"head.weight", "head.bias", "norm.weight", "norm.bias"}
     assert not any(name.startswith("features") for name in done.models)  # frozen: nobody's own
@@ -190,7 +240,10 @@ def test_own_arrays_and_a_module_learn() -> None:
 
 def test_a_torch_dataset_and_a_module() -> None:
     data = blobs()
-    train, test = torch.utils.data.TensorDataset(data.x, data.y), torch.utils.data.TensorDataset(data.x_test, data.y_test)
+    train, test = (
+        torch.utils.data.TensorDataset(data.x, data.y),
+        torch.utils.data.TensorDataset(data.x_test, data.y_test),
+    )
     done = gs.run(own(data=gs.from_dataset(train, test), model=gs.Module(nn.Linear(4, 3))))
     assert done.summary["accuracy"] > 0.9
     assert same(done, gs.run(own(data=data, model=gs.Module(done.study.model.module))))  # type: ignore[attr-defined]
@@ -200,7 +253,9 @@ def test_an_own_regression() -> None:
     x = draws.normal(0, "x", np.arange(200)[:, None], np.arange(3))
     y = x @ [1.0, -2.0, 0.5]
     data = gs.from_arrays(x, y, x, y)
-    done = gs.run(own(data=data, split=gs.Uneven(), model=gs.Module(lambda: nn.Linear(3, 1)), rounds=60))
+    done = gs.run(
+        own(data=data, split=gs.Uneven(), model=gs.Module(lambda: nn.Linear(3, 1)), rounds=60)
+    )
     assert done.summary["loss"] < 1e-3
     assert done.summary["accuracy"] is None  # nothing is classified
     closed = gs.run(own(data=data, split=gs.Uneven(), model=gs.LinearRegression(), rounds=60))
@@ -212,7 +267,11 @@ def test_an_own_regression() -> None:
 
 def test_running_statistics_stay_with_their_device() -> None:
     """On a full graph, each round ends with the mix and so with one model; the statistics differ all the same."""
-    study = own(network=gs.Full(5), algorithm=gs.DPSGD(eta=0.1, order="adapt-then-combine"), split=gs.Labels(1))
+    study = own(
+        network=gs.Full(5),
+        algorithm=gs.DPSGD(eta=0.1, order="adapt-then-combine"),
+        split=gs.Labels(1),
+    )
     simulator = gs.Simulator(study.plan())
     simulator.advance(5)
     w, tensors = simulator.models(), simulator.snapshot().tensors
@@ -221,11 +280,16 @@ def test_running_statistics_stay_with_their_device() -> None:
     assert torch.pdist(means).min() > 0.01  # two devices with the same label
     assert torch.pdist(means).max() > 1  # two with different ones
     assert tensors["buffer/norm.num_batches_tracked"].tolist() == [5] * 5
-    assert len(set(simulator.record().loss.round(4).tolist())) > 1  # and each is scored with its own
+    assert (
+        len(set(simulator.record().loss.round(4).tolist())) > 1
+    )  # and each is scored with its own
 
 
 def test_only_devices_that_step_count_batches() -> None:
-    for study in (own(network=gs.Full(5) & gs.Churn(0.4, 0.4)), own(algorithm=gs.SwarmSGD(eta=0.1, local_steps=2))):
+    for study in (
+        own(network=gs.Full(5) & gs.Churn(0.4, 0.4)),
+        own(algorithm=gs.SwarmSGD(eta=0.1, local_steps=2)),
+    ):
         simulator = gs.Simulator(study.plan())
         simulator.advance(7)
         steps = np.zeros(5, dtype=int)
@@ -235,7 +299,10 @@ def test_only_devices_that_step_count_batches() -> None:
             local = 2 if isinstance(study.algorithm, gs.SwarmSGD) else 1
             active = weights.active if weights.active is not None else np.ones(5, dtype=bool)
             steps += local * active
-        assert simulator.snapshot().tensors["buffer/norm.num_batches_tracked"].tolist() == steps.tolist()
+        assert (
+            simulator.snapshot().tensors["buffer/norm.num_batches_tracked"].tolist()
+            == steps.tolist()
+        )
         assert len(set(steps.tolist())) > 1
 
 
@@ -262,7 +329,9 @@ def stop_at(round_: int) -> Callable[..., None]:
 
 def test_a_stopped_run_of_an_own_module_goes_on_bit_for_bit(tmp_path: Path) -> None:
     """With running statistics, dropout, and the anchor of WPM to be kept."""
-    study = own(algorithm=gs.WPM.robust(p=3, eta=0.05), network=gs.Random(5, 0.4) & gs.Churn(0.2, 0.5))
+    study = own(
+        algorithm=gs.WPM.robust(p=3, eta=0.05), network=gs.Random(5, 0.4) & gs.Churn(0.2, 0.5)
+    )
     whole = gs.run(study, tmp_path / "whole")
     with pytest.raises(Interrupted):
         gs.run(study, tmp_path / "stopped", progress=stop_at(9))
@@ -273,7 +342,9 @@ def test_a_stopped_run_of_an_own_module_goes_on_bit_for_bit(tmp_path: Path) -> N
     assert again.study is study
 
 
-def test_the_spec_says_what_was_made_in_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_spec_says_what_was_made_in_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "run"
     study = own(network=gs.Callback(5, lambda t: [(t % 5, (t + 1) % 5)]), rounds=3)
     gs.run(study, folder)
@@ -297,8 +368,16 @@ def test_the_command_cannot_resume_what_was_made_in_python(
 ) -> None:
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
-        gs.run(small(model=gs.Module(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))), folder, progress=stop_at(3))
-    monkeypatch.setattr(sys, "argv", ["gossamer", "run", str(folder / "spec.toml"), "--resume", "--out", str(folder)])
+        gs.run(
+            small(model=gs.Module(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))),
+            folder,
+            progress=stop_at(3),
+        )
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["gossamer", "run", str(folder / "spec.toml"), "--resume", "--out", str(folder)],
+    )
     with pytest.raises(SystemExit) as end:
         main()
     said = capsys.readouterr().err.strip()
@@ -313,25 +392,43 @@ def test_the_command_cannot_resume_what_was_made_in_python(
 def test_compare_runs_every_method_on_every_seed(tmp_path: Path) -> None:
     data = blobs()
     studies = [
-        own(data=data, algorithm=a) for a in (gs.DPSGD(eta=0.1), gs.WPM(1, 0.1, gradient_at="local"), gs.SwarmSGD(eta=0.1))
+        own(data=data, algorithm=a)
+        for a in (gs.DPSGD(eta=0.1), gs.WPM(1, 0.1, gradient_at="local"), gs.SwarmSGD(eta=0.1))
     ]
     methods = gs.compare(studies, seeds=2, out=tmp_path)
     assert [m.label for m in methods] == ["D-PSGD", "WPM p=1", "SwarmSGD"]
     assert [[r.study.seed for r in m.runs] for m in methods] == [[0, 1]] * 3
     first, second = methods[0].runs, methods[1].runs
-    assert all(same(a, b) for a, b in zip(first, second, strict=True))  # the same links, batches, masks and start
+    assert all(
+        same(a, b) for a, b in zip(first, second, strict=True)
+    )  # the same links, batches, masks and start
     assert not same(*first)
     assert methods[0].value("accuracy").count == 2
-    assert methods[0].value("accuracy").mean == pytest.approx(np.mean([r.summary["accuracy"] for r in first]))
+    assert methods[0].value("accuracy").mean == pytest.approx(
+        np.mean([r.summary["accuracy"] for r in first])
+    )
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     again = gs.compare(studies, seeds=2, out=tmp_path)
-    assert written == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}  # nothing run again
-    assert all(same(a, b) for m, n in zip(methods, again, strict=True) for a, b in zip(m.runs, n.runs, strict=True))
+    assert written == {
+        path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()
+    }  # nothing run again
+    assert all(
+        same(a, b)
+        for m, n in zip(methods, again, strict=True)
+        for a, b in zip(m.runs, n.runs, strict=True)
+    )
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"network": gs.Ring(4)}, {"batch": 8}, {"seed": 1}, {"data": blobs()}, {"model": gs.Svm()}, {"split": gs.OneLabel()}],
+    [
+        {"network": gs.Ring(4)},
+        {"batch": 8},
+        {"seed": 1},
+        {"data": blobs()},
+        {"model": gs.Svm()},
+        {"split": gs.OneLabel()},
+    ],
 )
 def test_compare_refuses_what_is_not_fair(change: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="fair") as refusal:
@@ -367,6 +464,8 @@ def test_networkx_graphs_and_callables_are_networks_like_any_other() -> None:
 
 
 def test_the_models_of_a_run_have_the_running_statistics_of_their_device() -> None:
-    done = gs.run(gs.Study(gs.DPSGD(0.05), gs.Ring(4), model=gs.Cnn((2, 2), norm=True), rounds=2, batch=8))
+    done = gs.run(
+        gs.Study(gs.DPSGD(0.05), gs.Ring(4), model=gs.Cnn((2, 2), norm=True), rounds=2, batch=8)
+    )
     assert done.models["1.running_mean"].shape == (4, 2)
     assert not torch.equal(done.models["1.running_mean"][0], done.models["1.running_mean"][1])

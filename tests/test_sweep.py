@@ -16,7 +16,9 @@ from gossamer.study.sweep import cell_path, sweep
 
 
 def study(seed: int = 0, eta: float = 0.1) -> gs.Study:
-    return gs.Study(gs.DPSGD(eta), gs.Ring(4), rounds=6, seed=seed, measure=gs.Measure(every=2), threads=1)
+    return gs.Study(
+        gs.DPSGD(eta), gs.Ring(4), rounds=6, seed=seed, measure=gs.Measure(every=2), threads=1
+    )
 
 
 @pytest.mark.slow
@@ -44,7 +46,10 @@ def test_a_cell_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
 
 
 def test_a_cell_is_named_by_all_that_it_says(tmp_path: Path) -> None:
-    paths = {cell_path(tmp_path, s) for s in (study(0), study(1), study(0, eta=0.2), study(0).with_seed(2))}
+    paths = {
+        cell_path(tmp_path, s)
+        for s in (study(0), study(1), study(0, eta=0.2), study(0).with_seed(2))
+    }
     assert len(paths) == 4
     assert cell_path(tmp_path, study()) == cell_path(tmp_path, study())
 
@@ -71,7 +76,12 @@ if __name__ == "__main__":
     path.write_text(script)
     parent = subprocess.Popen([sys.executable, str(path)])
     try:
-        while not (workers := [pid for pid in _children(parent.pid) if b"spawn_main" in _command(pid)]) or len(workers) < 2:
+        while (
+            not (
+                workers := [pid for pid in _children(parent.pid) if b"spawn_main" in _command(pid)]
+            )
+            or len(workers) < 2
+        ):
             assert parent.poll() is None
             time.sleep(0.1)
         time.sleep(1)  # so that they are past their imports

@@ -12,7 +12,9 @@ PROBLEMS = [
     LeastSquares(devices=3, dimension=7, samples=5, noise=2.0, heterogeneity=0.0, seed=9),
     Logistic(devices=4),
     Logistic(devices=5, dimension=3, samples=40, heterogeneity=3.0, regularisation=1e-4, seed=2),
-    Logistic(devices=2, dimension=30, samples=10, regularisation=1e-6),  # separable: the optimum is far out
+    Logistic(
+        devices=2, dimension=30, samples=10, regularisation=1e-6
+    ),  # separable: the optimum is far out
 ]
 
 
@@ -28,7 +30,9 @@ def naive_loss(problem: LeastSquares | Logistic, w: np.ndarray) -> float:
             losses.append(np.mean(0.5 * (margin - y[of]) ** 2))
         else:
             s = 2 * y[of] - 1
-            losses.append(np.mean(np.log1p(np.exp(-s * margin))) + 0.5 * problem.regularisation * np.sum(w**2))
+            losses.append(
+                np.mean(np.log1p(np.exp(-s * margin))) + 0.5 * problem.regularisation * np.sum(w**2)
+            )
     return float(np.mean(losses))
 
 
@@ -42,7 +46,12 @@ def test_the_loss_is_the_mean_over_devices(problem):
 def test_scipy_finds_nothing_better_than_the_optimum(problem):
     w = problem.optimum()
     assert w.shape == (problem.dimension,)
-    found = minimize(lambda v: naive_loss(problem, v), np.zeros(problem.dimension), method="BFGS", options={"gtol": 1e-9})
+    found = minimize(
+        lambda v: naive_loss(problem, v),
+        np.zeros(problem.dimension),
+        method="BFGS",
+        options={"gtol": 1e-9},
+    )
     assert problem.loss(w) <= found.fun + 1e-12
     if problem.strong_convexity() > 1e-3:
         assert np.abs(w - found.x).max() < 1e-4  # BFGS stops at the noise of its finite differences
@@ -109,7 +118,10 @@ def test_data_and_split_belong_together(make):
     assert data.x_test is data.x
     assert data.classes == (None if make is LeastSquares else 2)
     assert data.y.is_floating_point() == (make is LeastSquares)
-    again, other = make(devices=3, dimension=5, samples=11, seed=1), make(devices=3, dimension=5, samples=11, seed=2)
+    again, other = (
+        make(devices=3, dimension=5, samples=11, seed=1),
+        make(devices=3, dimension=5, samples=11, seed=2),
+    )
     assert again.load().x.equal(data.x)
     assert again.load().y.equal(data.y)
     assert not other.load().x.equal(data.x)

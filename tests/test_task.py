@@ -49,10 +49,14 @@ class Seen(Learner):
     def init(self, seed: int) -> Tensor:
         return torch.full((1,), float(seed))
 
-    def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor], keys: Tensor, out: Tensor) -> None:
+    def gradient(
+        self, w: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor], keys: Tensor, out: Tensor
+    ) -> None:
         self.x, self.y, self.keys = x.clone(), y.clone(), keys.clone()
 
-    def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor], keys: Tensor) -> Tensor:
+    def loss(
+        self, w: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor], keys: Tensor
+    ) -> Tensor:
         self.gradient(w, x, y, buffers, keys, w)
         return w[:, 0]
 
@@ -75,17 +79,30 @@ def numbered(samples: int = 60) -> Data:
 
 
 def images(samples: int = 60) -> Data:
-    x = draws.normal(0, "images", np.arange(samples)[:, None], np.arange(32)).reshape(samples, 2, 4, 4)
+    x = draws.normal(0, "images", np.arange(samples)[:, None], np.arange(32)).reshape(
+        samples, 2, 4, 4
+    )
     return from_arrays(x, np.arange(samples) % 3, x, np.arange(samples) % 3)
 
 
-def task(model: Model | None = None, data: Data | None = None, batch: int = 5, split: splits.SplitRule | None = None) -> Task:
+def task(
+    model: Model | None = None,
+    data: Data | None = None,
+    batch: int = 5,
+    split: splits.SplitRule | None = None,
+) -> Task:
     data = data or numbered()
-    return Task(data, (split or Dirichlet(1.0)).make(data.y.numpy(), 6, seed=0), model or Shown(), batch)
+    return Task(
+        data, (split or Dirichlet(1.0)).make(data.y.numpy(), 6, seed=0), model or Shown(), batch
+    )
 
 
 def worker(
-    task: Task, devices: np.ndarray = DEVICES, seed: int = 0, dtype: torch.dtype = torch.float64, test: int = 0
+    task: Task,
+    devices: np.ndarray = DEVICES,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+    test: int = 0,
 ) -> Worker:
     return task.worker(devices, seed, dtype, CPU, test)
 
@@ -93,11 +110,15 @@ def worker(
 @settings(max_examples=30)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 40), st.integers(0, 3), st.lists(st.integers(0, 5), unique=True)), min_size=1, max_size=6
+        st.tuples(st.integers(0, 40), st.integers(0, 3), st.lists(st.integers(0, 5), unique=True)),
+        min_size=1,
+        max_size=6,
     ),
     st.integers(0, 5),
 )
-def test_batches_are_those_of_the_names_whatever_was_asked_before(calls: list[tuple[int, int, list[int]]], seed: int) -> None:
+def test_batches_are_those_of_the_names_whatever_was_asked_before(
+    calls: list[tuple[int, int, list[int]]], seed: int
+) -> None:
     """Rounds, local steps and rows in any order; an empty list of rows stands for all."""
     shared = task()
     one = worker(shared, seed=seed)
@@ -111,7 +132,10 @@ def test_batches_are_those_of_the_names_whatever_was_asked_before(calls: list[tu
         assert seen.x[..., 0].tolist() == index.tolist()
         assert seen.x[..., 1].tolist() == (-index).tolist()
         assert seen.y.tolist() == (index % 3).tolist()
-        assert seen.keys.tolist() == draws.bits(seed, f"module/{step}", t, devices).view(np.int64).tolist()
+        assert (
+            seen.keys.tolist()
+            == draws.bits(seed, f"module/{step}", t, devices).view(np.int64).tolist()
+        )
 
 
 def test_the_loss_is_of_the_gradients_own_batch() -> None:
@@ -152,7 +176,9 @@ MODELS: dict[str, tuple[Model, Data]] = {
     "mlp with dropout": (Mlp((4,), dropout=0.5), numbered()),
     "cnn with batch norm": (Cnn((3, 4), norm=True), images()),
     "one after another": (
-        Module(lambda: nn.Sequential(nn.BatchNorm2d(2, momentum=None), nn.Flatten(), nn.Linear(32, 3))),
+        Module(
+            lambda: nn.Sequential(nn.BatchNorm2d(2, momentum=None), nn.Flatten(), nn.Linear(32, 3))
+        ),
         images(),
     ),
 }
@@ -180,7 +206,9 @@ def test_any_rows_equal_those_rows_of_the_whole_stack(kind: str) -> None:
         for rows in pieces:
             found = parts.gradient(w[rows], t, rows=torch.tensor(rows))
             torch.testing.assert_close(found, expected[rows], rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(alone.gradient(w[shard], t), expected[shard], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            alone.gradient(w[shard], t), expected[shard], rtol=1e-12, atol=1e-12
+        )
     for name, b in whole.buffers.items():
         torch.testing.assert_close(parts.buffers[name], b, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(alone.buffers[name], b[shard], rtol=1e-12, atol=1e-12)
@@ -201,7 +229,9 @@ def two_threads() -> Iterator[None]:
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("at_once", [1, 50, 400])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_some_devices_at_a_time_are_all_at_once(kind: str, at_once: int, threads: int, request: pytest.FixtureRequest) -> None:
+def test_some_devices_at_a_time_are_all_at_once(
+    kind: str, at_once: int, threads: int, request: pytest.FixtureRequest
+) -> None:
     """So many numbers of batches at a time: one device's, two devices', more; one after the other, or in threads."""
     shared = task(*MODELS[kind])
     whole, parts = worker(shared), worker(task(*MODELS[kind]))
@@ -210,7 +240,9 @@ def test_some_devices_at_a_time_are_all_at_once(kind: str, at_once: int, threads
     if threads == 2:
         request.getfixturevalue("two_threads")
     for t in range(2):
-        torch.testing.assert_close(parts.gradient(w, t), whole.gradient(w, t), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            parts.gradient(w, t), whole.gradient(w, t), rtol=1e-12, atol=1e-12
+        )
         torch.testing.assert_close(parts.loss(w, t), whole.loss(w, t), rtol=1e-12, atol=1e-12)
         found, expected = (one.gradient(w[rows], t, 1, rows) for one in (parts, whole))
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
@@ -237,7 +269,13 @@ def test_rows_that_are_not_asked_for_keep_their_buffers() -> None:
 def test_everything_has_the_type_that_was_asked_for(kind: str, dtype: torch.dtype) -> None:
     one = worker(task(*MODELS[kind]), dtype=dtype)
     w = one.start().repeat(6, 1)
-    assert w.dtype == one.gradient(w, 0).dtype == one.loss(w, 0).dtype == one.scores(w).loss.dtype == dtype
+    assert (
+        w.dtype
+        == one.gradient(w, 0).dtype
+        == one.loss(w, 0).dtype
+        == one.scores(w).loss.dtype
+        == dtype
+    )
     assert {b.dtype for b in one.buffers.values() if b.is_floating_point()} <= {dtype}
 
 

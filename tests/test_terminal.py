@@ -65,12 +65,31 @@ def test_compare_as_json_says_what_the_table_says() -> None:
         assert accuracy["count"] == len(method["runs"]) == 2
         assert method["rounds_to_accuracy"].keys() == {"0.8", "0.9"}
         for run in method["runs"]:
-            assert json.loads((Path(run["folder"]) / "summary.json").read_text()).items() <= run.items()
+            assert (
+                json.loads((Path(run["folder"]) / "summary.json").read_text()).items()
+                <= run.items()
+            )
 
 
 def test_network_show_as_json() -> None:
-    facts = document(gossamer("network", "show", "a.toml", "--set", "network.kind=ring", "--json", "--save", "l.parquet"))
-    assert (facts["devices"], facts["rounds"], facts["links_mean"], facts["degree_max"]) == (10, 12, 10, 2)
+    facts = document(
+        gossamer(
+            "network",
+            "show",
+            "a.toml",
+            "--set",
+            "network.kind=ring",
+            "--json",
+            "--save",
+            "l.parquet",
+        )
+    )
+    assert (facts["devices"], facts["rounds"], facts["links_mean"], facts["degree_max"]) == (
+        10,
+        12,
+        10,
+        2,
+    )
     assert facts["assumption1"]["holds"]
     assert facts["assumption1"]["b"] == {"aligned": 1, "sliding": 1}
     assert (facts["picture"], facts["links"]) == ("network.png", "l.parquet")
@@ -88,7 +107,9 @@ def test_json_without_an_accuracy_has_null() -> None:
 
 
 def test_a_refusal_prints_no_json() -> None:
-    assert_refused(gossamer("run", "a.toml", "--json", "--set", "network.density=2"), "network.density")
+    assert_refused(
+        gossamer("run", "a.toml", "--json", "--set", "network.density=2"), "network.density"
+    )
 
 
 @pytest.mark.slow
@@ -103,7 +124,9 @@ def test_json_of_the_real_command_in_a_terminal() -> None:
 # -- progress ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_says_what_is_left(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_says_what_is_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     now = 100.0
     monkeypatch.setattr(show.time, "monotonic", lambda: now)
     line = show.Display(quiet=False).bar("WPM p=3")
@@ -136,7 +159,9 @@ def test_bars_have_accuracy_distance_and_time_left() -> None:
     written = in_a_terminal("run", "a.toml", "--set", "rounds=3000", "--set", "measure.every=50")
     plain = ANSI.sub("", written).replace("\r", "\n")
     going = [line for line in plain.splitlines() if re.search(r"━ +[1-9]\d*/3000", line)]
-    assert any(re.search(r"\d+\.\d%  distance \d+\.\d+ \d+ s left", line) for line in going), going[:3]
+    assert any(re.search(r"\d+\.\d%  distance \d+\.\d+ \d+ s left", line) for line in going), going[
+        :3
+    ]
     assert re.search(r"3000/3000 \d+\.\d%  distance \d+\.\d+ \d+ s", plain)
     assert max(map(len, plain.splitlines())) <= 80
 
@@ -147,9 +172,10 @@ def test_a_long_name_has_a_short_bar_not_a_broken_line() -> None:
     written = in_a_terminal("compare", "a.toml", "c.toml", "--set", "rounds=800", NO_COLOR="1")
     plain = ANSI.sub("", written).replace("\r", "\n")
     bars = [line for line in plain.splitlines() if "/800" in line]
-    assert any(re.match(r"WPM p=3 \(eta=0\.0123456\) [━╺╸ ]+ +\d+/800 +\d+\.\d%  distance \d+\.\d", line) for line in bars), (
-        bars
-    )
+    assert any(
+        re.match(r"WPM p=3 \(eta=0\.0123456\) [━╺╸ ]+ +\d+/800 +\d+\.\d%  distance \d+\.\d", line)
+        for line in bars
+    ), bars
     assert max(map(len, plain.splitlines())) <= 80
     assert not COLOUR.search(written)
 
@@ -188,18 +214,24 @@ def test_bash_itself_completes() -> None:
         f'PATH={Path.cwd()}:$PATH; eval "$(_GOSSAMER_COMPLETE=source_bash gossamer)"; '
         'COMP_WORDS=(gossamer compare --see); COMP_CWORD=2; _gossamer_completion gossamer; echo "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "--norc", "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.split() == ["--seed", "--seeds"], done.stderr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("shell", "place"), [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", ".config/fish")])
+@pytest.mark.parametrize(
+    ("shell", "place"), [("bash", ".bashrc"), ("zsh", ".zshrc"), ("fish", ".config/fish")]
+)
 def test_completion_is_installed_where_the_shell_looks(shell: str, place: str) -> None:
     env = {"HOME": str(Path.cwd()), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     done = real("--install-completion", shell, env=env)
     assert done.code == 0
     found = [
-        file for file in Path.cwd().rglob("*") if file.is_file() and "_GOSSAMER_COMPLETE" in file.read_text(errors="ignore")
+        file
+        for file in Path.cwd().rglob("*")
+        if file.is_file() and "_GOSSAMER_COMPLETE" in file.read_text(errors="ignore")
     ]
     assert len(found) == 1
     assert Path(place).exists()
@@ -219,8 +251,16 @@ def test_runs_of_all_kinds() -> None:
     for name in ("summary.json", "models.safetensors"):
         Path(f"runs/halted/{name}").unlink()
     shutil.copytree("runs/halted", "runs/going")
-    line = {"round": 7, "rounds": 12, "seconds": 1.0, "left": 1.0, "record": {"round": 6, "accuracy": 0.5, "loss": 1.5}}
-    Path("runs/going/live.jsonl").write_text(json.dumps(line) + '\n{"round": 8')  # half a line, as it may be met
+    line = {
+        "round": 7,
+        "rounds": 12,
+        "seconds": 1.0,
+        "left": 1.0,
+        "record": {"round": 6, "accuracy": 0.5, "loss": 1.5},
+    }
+    Path("runs/going/live.jsonl").write_text(
+        json.dumps(line) + '\n{"round": 8'
+    )  # half a line, as it may be met
     shutil.copytree("runs/going", "runs/killed")
     long_ago = time.time() - 3600
     os.utime("runs/killed/live.jsonl", (long_ago, long_ago))
@@ -243,16 +283,28 @@ def test_runs_of_all_kinds() -> None:
     summary = json.loads(Path("runs/b/d-psgd-seed1/summary.json").read_text())
     run = found["runs/b/d-psgd-seed1"]
     assert (run["name"], run["method"], run["seed"]) == ("b", "D-PSGD", 1)
-    assert (run["round"], run["rounds"], run["accuracy"], run["loss"]) == (12, 12, summary["accuracy"], summary["loss"])
+    assert (run["round"], run["rounds"], run["accuracy"], run["loss"]) == (
+        12,
+        12,
+        summary["accuracy"],
+        summary["loss"],
+    )
     assert run["curve"][-1] == summary["accuracy"]
     assert len(run["curve"]) == 3
     going = found["runs/going"]
-    assert (going["round"], going["rounds"], going["accuracy"], going["method"]) == (7, 12, 0.5, "WPM p=3")
+    assert (going["round"], going["rounds"], going["accuracy"], going["method"]) == (
+        7,
+        12,
+        0.5,
+        "WPM p=3",
+    )
     assert (found["runs/killed"]["round"], found["runs/halted"]["round"]) == (7, 12)
 
     out = gossamer("runs").out
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
-    names = "b/ d-psgd-seed0 d-psgd-seed1 wpm-p-3-seed0 wpm-p-3-seed1 c going halted killed torn wild"
+    names = (
+        "b/ d-psgd-seed0 d-psgd-seed1 wpm-p-3-seed0 wpm-p-3-seed1 c going halted killed torn wild"
+    )
     assert list(rows)[2:] == names.split()
     assert "7/12" in rows["going"]
     assert re.search(rf"{summary['accuracy']:.1%} +[{BLOCKS}]{{3}} +finished", rows["d-psgd-seed1"])
@@ -306,7 +358,9 @@ def test_a_spark_line_is_of_few_letters_and_true() -> None:
 def test_runs_in_a_terminal_of_80_columns() -> None:
     assert gossamer("compare", "b.toml", "-q").code == 0
     plain = ANSI.sub("", in_a_terminal("runs"))
-    assert re.search(r" wpm-p-3-seed0 +WPM p=3 +0 +12 +\d+\.\d% +[▁▂▃▄▅▆▇█]+ +finished +\d\d:\d\d", plain)
+    assert re.search(
+        r" wpm-p-3-seed0 +WPM p=3 +0 +12 +\d+\.\d% +[▁▂▃▄▅▆▇█]+ +finished +\d\d:\d\d", plain
+    )
     assert max(map(len, plain.replace("\r", "").splitlines())) <= 80
     assert COLOUR.search(in_a_terminal("runs"))
     assert not COLOUR.search(in_a_terminal("runs", NO_COLOR="1"))
@@ -321,5 +375,7 @@ def test_runs_is_light() -> None:
         "import sys\nfrom gossamer.cli import main\nsys.argv = ['gossamer', 'runs']\n"
         "try:\n    main()\nexcept SystemExit: pass\nprint(sorted({'torch', 'scipy', 'matplotlib'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.splitlines()[-1] == "[]"

@@ -50,8 +50,18 @@ def run(y0, matrices, losses, p, eta):
     models = [np.array(y0)]
     for P, round_losses in zip(matrices, losses, strict=True):
         y = models[-1]
-        z = [power(power(y[i], p) - eta * gradient(y[i]), 1 / p) for i, (_, gradient) in enumerate(round_losses)]
-        models.append(np.stack([power(sum(P[i, j] * power(z[j], p) for j in range(len(y))), 1 / p) for i in range(len(y))]))
+        z = [
+            power(power(y[i], p) - eta * gradient(y[i]), 1 / p)
+            for i, (_, gradient) in enumerate(round_losses)
+        ]
+        models.append(
+            np.stack(
+                [
+                    power(sum(P[i, j] * power(z[j], p) for j in range(len(y))), 1 / p)
+                    for i in range(len(y))
+                ]
+            )
+        )
     means = [power(power(y, p).mean(axis=0), 1 / p) for y in models]
     return models, means
 
@@ -61,7 +71,10 @@ def linear(g) -> Loss:
 
 
 def absolute(g, centre) -> Loss:
-    return (lambda x: float(np.abs(g * (x - centre)).sum()), lambda x: np.abs(g) * np.sign(x - centre))
+    return (
+        lambda x: float(np.abs(g * (x - centre)).sum()),
+        lambda x: np.abs(g) * np.sign(x - centre),
+    )
 
 
 def hinge(g, offset) -> Loss:
@@ -80,7 +93,11 @@ def sequences(draw, directed):
 
 def connects(rounds: list[Links]) -> bool:
     graph = networkx.compose_all([links.to_networkx() for links in rounds])
-    return networkx.is_strongly_connected(graph) if rounds[0].directed else networkx.is_connected(graph)
+    return (
+        networkx.is_strongly_connected(graph)
+        if rounds[0].directed
+        else networkx.is_connected(graph)
+    )
 
 
 @settings(deadline=None, max_examples=200)
@@ -93,10 +110,14 @@ def test_smallest_b_is_that_of_the_definition(rounds):
 
     def first(step):
         return next(
-            b for b in range(1, total + 1) if all(connects(rounds[s : s + b]) for s in range(0, total - b + 1, step(b)))
+            b
+            for b in range(1, total + 1)
+            if all(connects(rounds[s : s + b]) for s in range(0, total - b + 1, step(b)))
         )
 
-    assert smallest_b(iter(rounds)) == SmallestB(aligned=first(lambda b: b), sliding=first(lambda b: 1))
+    assert smallest_b(iter(rounds)) == SmallestB(
+        aligned=first(lambda b: b), sliding=first(lambda b: 1)
+    )
 
 
 def test_aligned_b_is_not_monotone():
@@ -129,7 +150,9 @@ def test_check_assumption1_against_dense_matrices(rounds, rule):
     found = check_assumption1(Listed(tuple(rounds)), len(rounds), weights=rule, seed=3)
     matrices = [rule(links, t, 3).dense() for t, links in enumerate(rounds)]
     assert found.zeta == min(P[P > 0].min() for P in matrices)
-    assert found.error == pytest.approx(max(abs(P.sum(axis=k) - 1).max() for P in matrices for k in (0, 1)), abs=1e-15)
+    assert found.error == pytest.approx(
+        max(abs(P.sum(axis=k) - 1).max() for P in matrices for k in (0, 1)), abs=1e-15
+    )
     assert found.b == smallest_b([Links.of(P.shape[0], np.argwhere(P > 0)) for P in matrices])
     assert found.holds == (found.b is not None)
 
@@ -139,7 +162,9 @@ def test_weights_that_are_not_doubly_stochastic_are_found():
     bad = Weights(3, good.a, good.b, good.value, good.own + np.array([0.0, 1e-3, 0.0]))
     assert doubly_stochastic_error(good) <= EPS
     assert doubly_stochastic_error(bad) == pytest.approx(1e-3)
-    assert not check_assumption1(Listed((Links.of(3, [(0, 1), (1, 2)]),)), 1, weights=lambda *_: bad).holds
+    assert not check_assumption1(
+        Listed((Links.of(3, [(0, 1), (1, 2)]),)), 1, weights=lambda *_: bad
+    ).holds
     swap = Weights(2, np.array([0]), np.array([1]), np.array([1.0]), np.zeros(2))
     assert smallest_weight([swap]) == 0
     assert not check_assumption1(Listed((Links.of(2, [(0, 1)]),)), 1, weights=lambda *_: swap).holds
@@ -185,9 +210,17 @@ def test_gaps_and_divergence_against_mpmath(pairs, p):
 
     with mpmath.workdps(60):
         exact = [(mpmath.mpf(a), mpmath.mpf(b)) for a, b in pairs]
-        d = sum((abs(a) ** (p + 1) - abs(b) ** (p + 1)) / mpmath.mpf(p + 1) - signed(b, p) * (a - b) for a, b in exact)
-        gap1 = [abs(signed(a, p) - signed(b, p)) - abs(a - b) ** p / mpmath.mpf(2) ** (p - 1) for a, b in exact]
-        gap2 = d - sum(abs(a - b) ** (p + 1) for a, b in exact) / (mpmath.mpf(2) ** (p - 1) * mpmath.mpf(p + 1))
+        d = sum(
+            (abs(a) ** (p + 1) - abs(b) ** (p + 1)) / mpmath.mpf(p + 1) - signed(b, p) * (a - b)
+            for a, b in exact
+        )
+        gap1 = [
+            abs(signed(a, p) - signed(b, p)) - abs(a - b) ** p / mpmath.mpf(2) ** (p - 1)
+            for a, b in exact
+        ]
+        gap2 = d - sum(abs(a - b) ** (p + 1) for a, b in exact) / (
+            mpmath.mpf(2) ** (p - 1) * mpmath.mpf(p + 1)
+        )
         largest = max(abs(x) for pair in exact for x in pair)
         a, b = np.array(pairs).T
         # absolute errors are of the size of the largest term: 2·|largest|^(p+1) each, and p·eps for a power; p + 1 is rounded
@@ -211,7 +244,9 @@ def test_claims_fail_below_1_and_for_plain_even_powers():
         with pytest.raises(InputError, match="p = "):
             claim2_gap(1.0, 0.0, p)
     x, y, p = 1.0, -1.0, 2
-    assert abs(x**p - y**p) < abs(x - y) ** p / 2 ** (p - 1)  # the plain square; the signed one gives
+    assert abs(x**p - y**p) < abs(x - y) ** p / 2 ** (
+        p - 1
+    )  # the plain square; the signed one gives
     assert claim1_gap(x, y, p) == 0
 
 
@@ -229,8 +264,14 @@ def test_mixing_constants_without_cancellation():
     for zeta, devices, b in [(0.1, 2, 1), (1.0, 1, 1), (1e-3, 10_000, 100), (1e-5, 100_000, 500)]:
         with mpmath.workdps(60):
             x = mpmath.mpf(zeta) / (4 * devices**2)
-            expected = [(1 - x) ** -2, (1 - x) ** (mpmath.mpf(1) / b), 1 - (1 - x) ** (mpmath.mpf(1) / b)]
-        assert list(mixing_constants(zeta, devices, b)) == [pytest.approx(float(e), rel=1e-14) for e in expected]
+            expected = [
+                (1 - x) ** -2,
+                (1 - x) ** (mpmath.mpf(1) / b),
+                1 - (1 - x) ** (mpmath.mpf(1) / b),
+            ]
+        assert list(mixing_constants(zeta, devices, b)) == [
+            pytest.approx(float(e), rel=1e-14) for e in expected
+        ]
     for bad in [(0.0, 2, 1), (1.5, 2, 1), (np.nan, 2, 1), (0.5, 0, 1), (0.5, 2, 0)]:
         with pytest.raises(InputError):
             mixing_constants(*bad)
@@ -253,11 +294,24 @@ def problem(seed: int):
         g = rng.normal(size=n) * rng.choice([0, 1], size=n, p=[0.3, 0.7])
         g *= G * rng.choice([1.0, rng.random()]) / max(np.linalg.norm(g), 1e-9)
         kind = rng.integers(3)
-        return linear(g) if kind == 0 else absolute(g, rng.normal(size=n)) if kind == 1 else hinge(g, rng.normal())
+        return (
+            linear(g)
+            if kind == 0
+            else absolute(g, rng.normal(size=n))
+            if kind == 1
+            else hinge(g, rng.normal())
+        )
 
     losses = [[loss() for _ in range(m)] for _ in range(rounds)]
     start = rng.normal(size=(m, n)) * rng.choice([0.0, 0.1, 1.0, 3.0])
-    return start, [w.dense() for w in weights], losses, rng.normal(size=n) * 2, {"lipschitz": G, "mixing": mixing}, rng
+    return (
+        start,
+        [w.dense() for w in weights],
+        losses,
+        rng.normal(size=n) * 2,
+        {"lipschitz": G, "mixing": mixing},
+        rng,
+    )
 
 
 @settings(deadline=None, max_examples=100)
@@ -285,20 +339,30 @@ def test_corrected_bounds_hold_in_random_convex_runs(seed, p, mix_first):
     else:
         models, means = run(start, matrices, losses, p, eta)
     known |= {"p": p, "eta": eta}
-    near, near2 = (consensus_bound(start, np.arange(T + 1), euclidean=e, **known) for e in (False, True))
+    near, near2 = (
+        consensus_bound(start, np.arange(T + 1), euclidean=e, **known) for e in (False, True)
+    )
     for t, (y, mean) in enumerate(zip(models, means, strict=True)):
         away = y - mean
         assert (np.abs(away) ** p).sum(axis=1).max() ** (1 / p) <= near[t] * (1 + 1e-9) + 1e-9
         assert np.linalg.norm(away, axis=1).max() <= near2[t] * (1 + 1e-9) + 1e-9
 
     def regret(point):  # point(t, i): the model at which the loss of device i is taken in round t
-        return np.mean([[f(point(t, i)) - f(x) for i, (f, _) in enumerate(row)] for t, row in enumerate(losses)])
+        return np.mean(
+            [
+                [f(point(t, i)) - f(x) for i, (f, _) in enumerate(row)]
+                for t, row in enumerate(losses)
+            ]
+        )
 
     slack = 1e-9 * (1 + known["lipschitz"])
     assert regret(lambda t, i: models[t][i]) <= regret_bound(start, x, T, at="own", **known) + slack
     assert regret(lambda t, i: means[t]) <= regret_bound(start, x, T, at="mean", **known) + slack
     for j in range(len(start)):
-        assert regret(lambda t, i, j=j: models[t][j]) <= regret_bound(start, x, T, at="device", **known) + slack
+        assert (
+            regret(lambda t, i, j=j: models[t][j])
+            <= regret_bound(start, x, T, at="device", **known) + slack
+        )
 
 
 @settings(deadline=None, max_examples=60)
@@ -312,18 +376,36 @@ def test_bounds_are_their_formulas(seed, p, printed):
 
     def lemma(decay, r):
         total = sum(mpmath.mpf(float(np.linalg.norm(row, r))) for row in Y)
-        term = m * eta * G / gap * (1 if printed else theta * mpmath.mpf(n) ** (mpmath.mpf(1) / r - 0.5))
+        term = (
+            m
+            * eta
+            * G
+            / gap
+            * (1 if printed else theta * mpmath.mpf(n) ** (mpmath.mpf(1) / r - 0.5))
+        )
         return (2 ** (p - 1) * (theta * decay * total + term)) ** (mpmath.mpf(1) / p)
 
     known |= {"p": p, "eta": eta, "printed": printed}
-    assert float(consensus_bound(start, T, **known)) == pytest.approx(float(lemma(kappa**T, 1)), rel=1e-9)
+    assert float(consensus_bound(start, T, **known)) == pytest.approx(
+        float(lemma(kappa**T, 1)), rel=1e-9
+    )
     wide = 1 if printed else mpmath.mpf(n) ** (mpmath.mpf(1) / 2 - mpmath.mpf(1) / (2 * p))
     root = lemma(1, 1) if printed else lemma(sum(kappa**t for t in range(T)) / T, 2) * wide
-    step = mpmath.mpf(p) / (p + 1) * G * (eta * G * 2 ** (p - 1)) ** (mpmath.mpf(1) / p) * (2 if printed else wide)
+    step = (
+        mpmath.mpf(p)
+        / (p + 1)
+        * G
+        * (eta * G * 2 ** (p - 1)) ** (mpmath.mpf(1) / p)
+        * (2 if printed else wide)
+    )
     first = divergence(x, power(Y.mean(axis=0), 1 / p), p) / (eta * T)
-    assert regret_bound(start, x, T, **known) == pytest.approx(float(first + step + 2 * G * root), rel=1e-9)
+    assert regret_bound(start, x, T, **known) == pytest.approx(
+        float(first + step + 2 * G * root), rel=1e-9
+    )
     if not printed:  # the mean of Lemma 1's bounds is no more than what stands for it
-        mean = consensus_bound(start, np.arange(T), euclidean=True, p=p, eta=eta, lipschitz=G, mixing=known["mixing"])
+        mean = consensus_bound(
+            start, np.arange(T), euclidean=True, p=p, eta=eta, lipschitz=G, mixing=known["mixing"]
+        )
         assert mean.mean() <= float(root) * (1 + 1e-12)
 
 
@@ -370,7 +452,9 @@ def two_that_disagree(n: int):
     P, g = np.array([[0.9, 0.1], [0.1, 0.9]]), np.full(n, n**-0.5)
     models, means = run(np.zeros((2, n)), [P] * 40, [[linear(g), linear(-g)]] * 40, 3, 0.01)
     known = {"p": 3, "eta": 0.01, "lipschitz": 1.0, "mixing": mixing_constants(0.1, 2, 1)}
-    return np.abs(models[-1] - means[-1])[0], lambda **how: consensus_bound(np.zeros((2, n)), 40, **known, **how)
+    return np.abs(models[-1] - means[-1])[0], lambda **how: consensus_bound(
+        np.zeros((2, n)), 40, **known, **how
+    )
 
 
 def test_lemma1_as_printed_is_broken_in_the_2_norm():

@@ -32,7 +32,9 @@ def test_lemma1(tmp_path: Path) -> None:
     rows = made(lemma1, tmp_path)
     assert {row["p"] for row in rows} == {"1", "3", "5", "15"}
     for row in rows:
-        measured, corrected, spectral = (float(row[name]) for name in ("measured", "corrected", "spectral"))
+        measured, corrected, spectral = (
+            float(row[name]) for name in ("measured", "corrected", "spectral")
+        )
         assert 0 < measured < spectral < corrected
         assert float(row["printed"]) < corrected
         assert float(row["looseness"]) == pytest.approx(corrected / measured, rel=1e-4)
@@ -42,7 +44,9 @@ def test_theorem1(tmp_path: Path) -> None:
     rows = made(theorem1, tmp_path)
     assert {row["p"] for row in rows} == {"1", "3", "5", "15"}
     for row in rows:
-        hindsight, measured, corrected = (float(row[name]) for name in ("hindsight", "measured", "corrected"))
+        hindsight, measured, corrected = (
+            float(row[name]) for name in ("hindsight", "measured", "corrected")
+        )
         assert 0 < hindsight < measured < corrected
         assert float(row["looseness"]) == pytest.approx(corrected / measured, rel=1e-4)
 
@@ -50,8 +54,17 @@ def test_theorem1(tmp_path: Path) -> None:
 def test_slips(tmp_path: Path) -> None:
     rows = made(slips, tmp_path)
     assert [(row["printed_holds"], row["corrected_holds"]) for row in rows] == [("no", "yes")] * 5
-    numbers = [tuple(round(float(row[name]), 1) for name in ("measured", "printed", "corrected")) for row in rows]
-    assert numbers == [(0.0, 2.0, 2.0), (2.0, 4.0, 2.0), (3.4, 2.3, 23.5), (2.4, 2.3, 16.5), (3.7, 3.6, 33.9)]
+    numbers = [
+        tuple(round(float(row[name]), 1) for name in ("measured", "printed", "corrected"))
+        for row in rows
+    ]
+    assert numbers == [
+        (0.0, 2.0, 2.0),
+        (2.0, 4.0, 2.0),
+        (3.4, 2.3, 23.5),
+        (2.4, 2.3, 16.5),
+        (3.7, 3.6, 33.9),
+    ]
 
 
 @pytest.mark.parametrize("p", [1, 3, 15])

@@ -21,7 +21,9 @@ from gossamer.errors import Diverged, InputError, MissingExtra
 from gossamer.study import Callback, Interrupted, Run, live
 from gossamer.study.track import TensorBoard, trackers
 
-running = importlib.import_module("gossamer.study.run")  # by name: the package has a function of this name
+running = importlib.import_module(
+    "gossamer.study.run"
+)  # by name: the package has a function of this name
 
 STUDY = gs.Study(gs.DPSGD(eta=0.1), gs.Ring(5), rounds=12, measure=gs.Measure(every=5))
 
@@ -32,7 +34,9 @@ class Diary(Callback):
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
 
-    def started(self, study: gs.Study, folder: Path | None, rows: Sequence[Mapping[str, Any]]) -> None:
+    def started(
+        self, study: gs.Study, folder: Path | None, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
         self.told.append(("started", study, folder, [row["round"] for row in rows]))
 
     def advanced(self, round: int) -> None:
@@ -55,7 +59,9 @@ def stopped_after(calls: int) -> Iterator[Callable[[], bool]]:
     yield lambda: next(left, None) is None
 
 
-def stop(study: gs.Study, folder: Path, monkeypatch: pytest.MonkeyPatch, calls: int, *callbacks: Callback) -> None:
+def stop(
+    study: gs.Study, folder: Path, monkeypatch: pytest.MonkeyPatch, calls: int, *callbacks: Callback
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(running, "_stop_on_signal", lambda: stopped_after(calls))
         with pytest.raises(Interrupted):
@@ -85,7 +91,9 @@ def test_a_callback_needs_no_folder_and_follows_several_runs() -> None:
     assert len(diary.all("measured")) == 16
 
 
-def test_a_run_that_goes_on_tells_what_was_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_goes_on_tells_what_was_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     diary = Diary()
     stop(STUDY, tmp_path / "a", monkeypatch, 9, diary)
     assert diary.all("ended")[0]["finished"] is False
@@ -109,7 +117,10 @@ def test_one_that_raises_is_named_and_left_out_and_the_run_goes_on(what: str) ->
 
     setattr(Clumsy, what, fail)
     clumsy, diary = Clumsy(), Diary()
-    with pytest.warns(RuntimeWarning, match=rf"Clumsy\.{what} failed and is left out; the run goes on.*no such page"):
+    with pytest.warns(
+        RuntimeWarning,
+        match=rf"Clumsy\.{what} failed and is left out; the run goes on.*no such page",
+    ):
         done = gs.run(STUDY, callbacks=[clumsy, diary])
     assert len(clumsy.all(what)) == 1
     assert diary.all("ended") == [done.summary]
@@ -144,7 +155,10 @@ def test_a_run_that_diverges_or_fails_says_so_to_callbacks() -> None:
 
 
 def test_the_numbers_are_the_same_with_and_without(tmp_path: Path) -> None:
-    plain, followed = gs.run(STUDY, tmp_path / "a"), gs.run(STUDY, tmp_path / "b", callbacks=[Diary()])
+    plain, followed = (
+        gs.run(STUDY, tmp_path / "a"),
+        gs.run(STUDY, tmp_path / "b", callbacks=[Diary()]),
+    )
     for name, values in plain.metrics.items():
         np.testing.assert_array_equal(followed.metrics[name], values)
 
@@ -155,7 +169,9 @@ def test_the_numbers_are_the_same_with_and_without(tmp_path: Path) -> None:
 class Reader(Callback):
     """Reads the live file whenever something happens, as a page would."""
 
-    def started(self, study: gs.Study, folder: Path | None, rows: Sequence[Mapping[str, Any]]) -> None:
+    def started(
+        self, study: gs.Study, folder: Path | None, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
         assert folder is not None
         self.path, self.seen = folder / live.NAME, []
 
@@ -166,7 +182,9 @@ class Reader(Callback):
         assert not self.path.exists()
 
 
-def test_what_a_page_can_read_while_a_run_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_page_can_read_while_a_run_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(live, "_SECONDS", 0.0)
     reader = Reader()
     done = gs.run(STUDY, tmp_path / "a", callbacks=[reader])
@@ -174,7 +192,11 @@ def test_what_a_page_can_read_while_a_run_goes(tmp_path: Path, monkeypatch: pyte
     assert all(line["rounds"] == 12 for line in lines)
     assert [line["round"] for line in lines] == sorted(line["round"] for line in lines)
     records = [line["record"] for line in lines if "record" in line]
-    assert [record["round"] for record in records] == [0, 5, 10]  # the last one ends the run, and is in its folder
+    assert [record["round"] for record in records] == [
+        0,
+        5,
+        10,
+    ]  # the last one ends the run, and is in its folder
     for k, record in enumerate(records):
         for name in ("accuracy", "accuracy_worst", "loss", "distance", "bytes"):
             assert record[name] == pytest.approx(done.metrics[name][k], rel=1e-4)
@@ -200,13 +222,17 @@ def test_lines_come_at_most_once_a_second(tmp_path: Path, monkeypatch: pytest.Mo
     times = np.flatnonzero(written)
     assert (np.diff(times) >= 10).all()  # each turn takes 0.1 s of this clock
     lines = [json.loads(line) for line in (tmp_path / live.NAME).read_text().splitlines()]
-    assert [line["record"]["round"] for line in lines] == list(range(times[-1] + 1))  # nothing is lost
+    assert [line["record"]["round"] for line in lines] == list(
+        range(times[-1] + 1)
+    )  # nothing is lost
     newest = [line["round"] for line in lines if "device_accuracy" in line["record"]]
     assert newest == times.tolist()
     assert lines[-1]["record"]["device_accuracy"] == [0.1, None]
 
 
-def test_the_live_file_stays_small_and_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_live_file_stays_small_and_keeps_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(live, "_SECONDS", 0.0)
     monkeypatch.setattr(live, "LIMIT", 20_000)
     file = live.Live()
@@ -225,7 +251,9 @@ def test_the_live_file_stays_small_and_keeps_the_newest(tmp_path: Path, monkeypa
     assert {file.name for file in tmp_path.iterdir()} == {live.NAME}
 
 
-def test_a_run_that_goes_on_begins_with_what_was_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_goes_on_begins_with_what_was_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stop(STUDY, tmp_path / "a", monkeypatch, 9)
     (tmp_path / "a" / live.NAME).write_text("what a killed process left")
     reader = Reader()
@@ -234,8 +262,12 @@ def test_a_run_that_goes_on_begins_with_what_was_before(tmp_path: Path, monkeypa
     assert [line["record"]["round"] for line in reader.seen[-1] if "record" in line] == [0, 5, 10]
 
 
-def test_a_run_that_cannot_be_kept_ends_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running.RunFolder, "write_models", lambda *_: (_ for _ in ()).throw(OSError("full")))
+def test_a_run_that_cannot_be_kept_ends_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        running.RunFolder, "write_models", lambda *_: (_ for _ in ()).throw(OSError("full"))
+    )
     diary = Diary()
     with pytest.raises(OSError, match="full"):
         gs.run(STUDY, tmp_path / "a", callbacks=[diary])
@@ -289,15 +321,17 @@ def test_tensorboard_shows_what_was_measured(tmp_path: Path) -> None:
     read = events(tmp_path / "a" / "tensorboard")
     (text,) = read.Tensors("spec/text_summary")
     assert (tmp_path / "a" / "spec.toml").read_text() in text.tensor_proto.string_val[0].decode()
-    assert {"_hparams_/session_start_info", "_hparams_/session_end_info"} <= set(read.Tags()["tensors"]) | set(
-        read.summary_metadata
-    )
+    assert {"_hparams_/session_start_info", "_hparams_/session_end_info"} <= set(
+        read.Tags()["tensors"]
+    ) | set(read.summary_metadata)
     start = read.summary_metadata["_hparams_/session_start_info"].plugin_data.content
     for word in (b"algorithm.eta", b"D-PSGD", b"network.kind"):
         assert word in start
 
 
-def test_tensorboard_of_a_run_that_was_stopped_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_of_a_run_that_was_stopped_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     board = TensorBoard()
     for calls in (4, 6):
         stop(STUDY, tmp_path / "a", monkeypatch, calls, board)
@@ -306,13 +340,19 @@ def test_tensorboard_of_a_run_that_was_stopped_and_goes_on(tmp_path: Path, monke
     assert_shows(tmp_path / "a", done)
 
 
-def test_tensorboard_from_the_middle_on_shows_the_beginning_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_from_the_middle_on_shows_the_beginning_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stop(STUDY, tmp_path / "a", monkeypatch, 9)
-    assert_shows(tmp_path / "a", gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[TensorBoard()]))
+    assert_shows(
+        tmp_path / "a", gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[TensorBoard()])
+    )
 
 
 def test_what_has_no_accuracy_has_no_curve_of_it(tmp_path: Path) -> None:
-    study = replace(STUDY, data=gs.LeastSquares(5), model=gs.LinearRegression(), timing=gs.Timing(0.1, rate=1e6))
+    study = replace(
+        STUDY, data=gs.LeastSquares(5), model=gs.LinearRegression(), timing=gs.Timing(0.1, rate=1e6)
+    )
     gs.run(study, tmp_path / "a", callbacks=[TensorBoard()])
     tags = set(events(tmp_path / "a" / "tensorboard").Tags()["scalars"])
     assert tags == {tag for tag in TAGS if "accuracy" not in tag} | {"simulated_seconds"}
@@ -328,11 +368,17 @@ def test_track_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(folders) > 1
     for folder in folders:
         assert_shows(folder, Run.read(folder))
-    assert_refused(gossamer("run", "--track", "tensorbord"), "track = 'tensorbord' is not accepted", '"tensorboard"')
+    assert_refused(
+        gossamer("run", "--track", "tensorbord"),
+        "track = 'tensorbord' is not accepted",
+        '"tensorboard"',
+    )
     assert_refused(gossamer("compare", "--track", "tensorboard", "--engine", "ray"), "track", "ray")
 
 
-def test_without_tensorboard_the_command_that_brings_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tensorboard_the_command_that_brings_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(MissingExtra, match=r"gossamer\[track\]"):
         trackers("tensorboard")

@@ -23,11 +23,27 @@ from gossamer.errors import InputError
 from gossamer.study import spec
 from gossamer.study.space import BASELINE, RECIPES, Candidate, Choice, Log, Recipe, point
 from gossamer.study.sweep import Cell
-from gossamer.study.tune import FRESH_SEEDS, RATES, Score, Tuned, candidates, choose, course, held_out, lead, ranked, reachable
+from gossamer.study.tune import (
+    FRESH_SEEDS,
+    RATES,
+    Score,
+    Tuned,
+    candidates,
+    choose,
+    course,
+    held_out,
+    lead,
+    ranked,
+    reachable,
+)
 
-tuning = importlib.import_module("gossamer.study.tune")  # by name: it has a function of its own name
+tuning = importlib.import_module(
+    "gossamer.study.tune"
+)  # by name: it has a function of its own name
 
-STUDY = gs.Study(gs.DPSGD(), gs.Random(10, 0.2), split=gs.OneLabel(), rounds=90, measure=gs.Measure(every=10))
+STUDY = gs.Study(
+    gs.DPSGD(), gs.Random(10, 0.2), split=gs.OneLabel(), rounds=90, measure=gs.Measure(every=10)
+)
 FAST = Recipe("Fast", lambda eta: gain_control(eta), {"eta": Log(0.01, 1)})
 WILD = Recipe("Wild", lambda eta: gs.SwarmSGD(eta), {"eta": Log(0.01, 1)})
 
@@ -62,14 +78,18 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[gs.Study]:
     monkeypatch.chdir(tmp_path)
     asked: list[gs.Study] = []
 
-    def sweep(studies: Sequence[gs.Study], folder: Path, workers: int, progress: Callable[[float], None]) -> list[Cell]:
+    def sweep(
+        studies: Sequence[gs.Study], folder: Path, workers: int, progress: Callable[[float], None]
+    ) -> list[Cell]:
         asked.extend(studies)
         folder.mkdir(parents=True, exist_ok=True)
         progress(0.0)
         progress(1.0)
         speeds = [speed_of(study) for study in studies]
         return [
-            Cell(study, {}, {"diverged": {"round": 1}}) if speed is None else Cell(study, curve(study.rounds, speed), {})
+            Cell(study, {}, {"diverged": {"round": 1}})
+            if speed is None
+            else Cell(study, curve(study.rounds, speed), {})
             for study, speed in zip(studies, speeds, strict=True)
         ]
 
@@ -77,22 +97,32 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[gs.Study]:
     return asked
 
 
-def search(budget: int = 60, recipes: Sequence[Recipe] = (BASELINE, FAST, WILD), **options: Any) -> Tuned:
+def search(
+    budget: int = 60, recipes: Sequence[Recipe] = (BASELINE, FAST, WILD), **options: Any
+) -> Tuned:
     return tuning.tune(STUDY, budget, Path("cells"), recipes=recipes, **options)
 
 
 def test_it_finds_the_planted_method_and_rate(planted: list[gs.Study]) -> None:
     tuned = search(100)
     assert tuned.winner.candidate.recipe == "Fast"
-    tried = [score.candidate.algorithm.eta for score in tuned.others[0] if score.candidate.recipe == "Fast"]
+    tried = [
+        score.candidate.algorithm.eta
+        for score in tuned.others[0]
+        if score.candidate.recipe == "Fast"
+    ]
     nearest = min(tried, key=lambda eta: abs(np.log(eta / 0.2)))
     assert tuned.winner.candidate.algorithm.eta == nearest
     rates = [score.candidate.algorithm.eta for score in tuned.baselines[0]]
-    assert tuned.baseline.candidate.algorithm.eta == min(rates, key=lambda eta: abs(np.log(eta / 0.05)))
+    assert tuned.baseline.candidate.algorithm.eta == min(
+        rates, key=lambda eta: abs(np.log(eta / 0.05))
+    )
     assert tuned.led_before
     assert tuned.lead_over(tuned.baseline).sure
     assert tuned.target == 0.9
-    assert tuned.spec == replace(STUDY, algorithm=tuned.winner.candidate.algorithm, name="study-tuned")
+    assert tuned.spec == replace(
+        STUDY, algorithm=tuned.winner.candidate.algorithm, name="study-tuned"
+    )
 
 
 def test_the_same_search_twice_is_the_same(planted: list[gs.Study]) -> None:
@@ -125,7 +155,9 @@ def test_methods_are_run_on_the_same_links_and_seeds(planted: list[gs.Study]) ->
     search()
     for algorithm in (gs.DPSGD, gs.WPM):
         last = [s for s in planted if s.data == STUDY.data and isinstance(s.algorithm, algorithm)]
-        assert {(s.seed, s.network) for s in last} >= {(k, STUDY.with_seed(k).network) for k in range(FRESH_SEEDS)}
+        assert {(s.seed, s.network) for s in last} >= {
+            (k, STUDY.with_seed(k).network) for k in range(FRESH_SEEDS)
+        }
 
 
 def test_the_baseline_is_tuned_at_full_length(planted: list[gs.Study]) -> None:
@@ -150,7 +182,9 @@ def test_a_target_out_of_reach_ranks_by_accuracy(planted: list[gs.Study]) -> Non
 
 
 def test_a_method_that_the_network_does_not_suit_is_left_out(planted: list[gs.Study]) -> None:
-    tuned = search(recipes=(BASELINE, FAST, Recipe("Static", lambda eta: Refuses(eta), {"eta": Log(0.01, 1)})))
+    tuned = search(
+        recipes=(BASELINE, FAST, Recipe("Static", lambda eta: Refuses(eta), {"eta": Log(0.01, 1)}))
+    )
     assert list(tuned.left_out) == ["Static"]
     assert "links that never change" in tuned.left_out["Static"]
 
@@ -178,7 +212,9 @@ def test_halving_by_hand() -> None:
 
 
 @settings(max_examples=60)
-@given(st.integers(1, 1000), st.integers(1, 2000), st.integers(0, 10**6), st.integers(0, len(RECIPES)))
+@given(
+    st.integers(1, 1000), st.integers(1, 2000), st.integers(0, 10**6), st.integers(0, len(RECIPES))
+)
 def test_a_course_is_within_its_budget(rounds: int, budget: int, seed: int, methods: int) -> None:
     study = replace(STUDY.with_seed(seed), rounds=rounds)
     try:
@@ -199,7 +235,9 @@ def test_a_course_is_within_its_budget(rounds: int, budget: int, seed: int, meth
 
 @pytest.mark.parametrize("budget", [-1, 0, 10, 10**9])
 def test_a_budget_that_is_too_small_or_too_large(budget: int) -> None:
-    with pytest.raises(InputError, match=rf"budget = {budget} is not accepted: give a whole number from \d+, which"):
+    with pytest.raises(
+        InputError, match=rf"budget = {budget} is not accepted: give a whole number from \d+, which"
+    ):
         course(STUDY, budget)
 
 
@@ -209,7 +247,9 @@ def test_no_rounds_no_tuning() -> None:
 
 
 def test_a_short_run_is_the_beginning_of_the_long_one() -> None:
-    short, long = (gs.run(replace(STUDY, rounds=rounds, measure=gs.Measure(every=2))) for rounds in (4, 8))
+    short, long = (
+        gs.run(replace(STUDY, rounds=rounds, measure=gs.Measure(every=2))) for rounds in (4, 8)
+    )
     for name in ("accuracy", "loss", "bytes"):
         assert short.metrics[name].tolist() == long.metrics[name][:3].tolist()
 
@@ -223,7 +263,11 @@ def test_every_setting_is_within_its_ranges_and_can_be_kept_as_toml(recipe: Reci
         candidate = recipe.candidate(number)
         for key, value in candidate.settings:
             range_ = recipe.ranges[key]
-            assert value in range_.values if isinstance(range_, Choice) else range_.low <= value <= range_.high
+            assert (
+                value in range_.values
+                if isinstance(range_, Choice)
+                else range_.low <= value <= range_.high
+            )
         study = replace(STUDY, algorithm=candidate.algorithm)
         assert spec.studies(spec.parse(spec.dumps(study))) == [study]
         assert recipe.name in candidate.label
@@ -293,7 +337,10 @@ def test_equal_rounds_are_told_apart_by_accuracy() -> None:
 
 
 def test_bytes_and_rounds_need_not_agree() -> None:
-    frugal = Score(Candidate("frugal", (), gs.DPSGD()), ({**curve(90, 0.05), "bytes": 10 * curve(90, 0.05)["round"]},))
+    frugal = Score(
+        Candidate("frugal", (), gs.DPSGD()),
+        ({**curve(90, 0.05), "bytes": 10 * curve(90, 0.05)["round"]},),
+    )
     scores = [score("quick", 0.1), frugal]
     assert names(ranked(scores, "rounds", 0.8)) == ["quick", "frugal"]
     assert names(ranked(scores, "bytes", 0.8)) == ["frugal", "quick"]
@@ -301,14 +348,20 @@ def test_bytes_and_rounds_need_not_agree() -> None:
 
 def test_the_highest_target_within_reach() -> None:
     scores = [score("a", 0.03, 0.03), score("b", 0.001, 0.9)]
-    assert reachable(scores, (0.5, 0.9, 0.999)) == 0.9  # 0.999 is reached by b, but on one seed alone
+    assert (
+        reachable(scores, (0.5, 0.9, 0.999)) == 0.9
+    )  # 0.999 is reached by b, but on one seed alone
     assert reachable(scores, (0.9, 0.5)) == 0.9
     assert reachable(scores, (0.999,)) is None
     assert reachable([score("c", None)], (0.1,)) is None
 
 
 def test_leads() -> None:
-    quick, slow, never = score("q", 0.1, 0.11, 0.1), score("s", 0.04, 0.03, 0.04), score("n", 0.001, 0.001, 0.001)
+    quick, slow, never = (
+        score("q", 0.1, 0.11, 0.1),
+        score("s", 0.04, 0.03, 0.04),
+        score("n", 0.001, 0.001, 0.001),
+    )
     ahead = lead(quick, slow, "rounds", 0.8)
     own, theirs = quick.to_target("rounds", 0.8), slow.to_target("rounds", 0.8)
     assert ahead.unit == "rounds"
@@ -334,7 +387,9 @@ def test_leads() -> None:
 def test_validation_samples_are_training_samples_that_are_not_trained_on(share: float) -> None:
     whole, part = gs.Digits().load(), gs.Validation(gs.Digits(), share).load()
     rows = {x.numpy().tobytes() for x in whole.x}
-    train, held, test = ([x.numpy().tobytes() for x in part_] for part_ in (part.x, part.x_test, whole.x_test))
+    train, held, test = (
+        [x.numpy().tobytes() for x in part_] for part_ in (part.x, part.x_test, whole.x_test)
+    )
     assert len(rows) == whole.samples  # no image is there twice, so that rows can stand for samples
     assert set(train) | set(held) == rows
     assert len(train) + len(held) == whole.samples
@@ -343,7 +398,10 @@ def test_validation_samples_are_training_samples_that_are_not_trained_on(share: 
     labels = {x.numpy().tobytes(): int(y) for x, y in zip(whole.x, whole.y, strict=True)}
     assert all(labels[x] == int(y) for x, y in zip(held, part.y_test, strict=True))
     assert all(labels[x] == int(y) for x, y in zip(train, part.y, strict=True))
-    again, other = gs.Validation(gs.Digits(), share).load(), gs.Validation(gs.Digits(), share, seed=1).load()
+    again, other = (
+        gs.Validation(gs.Digits(), share).load(),
+        gs.Validation(gs.Digits(), share, seed=1).load(),
+    )
     assert repr(again) == repr(part) != repr(other)
     assert part.classes == whole.classes
 
@@ -359,7 +417,9 @@ def test_what_names_samples_by_number_keeps_them(tmp_path: Path) -> None:
     assert held_out(synthetic) is synthetic
 
 
-@pytest.mark.parametrize(("share", "data"), [(0, "digits"), (1, "digits"), (-0.1, "digits"), (0.1, "logistic")])
+@pytest.mark.parametrize(
+    ("share", "data"), [(0, "digits"), (1, "digits"), (-0.1, "digits"), (0.1, "logistic")]
+)
 def test_validation_refuses(share: float, data: str) -> None:
     with pytest.raises(InputError, match="share" if data == "digits" else "data"):
         gs.Validation(gs.Digits() if data == "digits" else gs.Logistic(3), share)
@@ -388,7 +448,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("words", "parts"),
     [
         (["--budget", "5"], ("budget = 5 is not accepted: give a whole number from",)),
-        (["--methods", "wpm-robsut"], ("methods = 'wpm-robsut' is not accepted", "did you mean 'wpm-robust'?")),
+        (
+            ["--methods", "wpm-robsut"],
+            ("methods = 'wpm-robsut' is not accepted", "did you mean 'wpm-robust'?"),
+        ),
         (["--target", "88"], ("target = 88.0 is not accepted: give an accuracy above 0",)),
         (["--target", "0"], ("target = 0.0 is not accepted",)),
         (["--target", "nan"], ("target = nan is not accepted",)),
@@ -397,7 +460,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["--workers", "-1"], ("workers = -1 is not accepted",)),
         (["--set", "rounds=0"], ("rounds = 0 is not accepted",)),
         (["--set", "network.devices=0"], ("network.devices",)),
-        (["--set", "data.kind=least-squares", "--set", "model.kind=least-squares"], ("split is not accepted",)),
+        (
+            ["--set", "data.kind=least-squares", "--set", "model.kind=least-squares"],
+            ("split is not accepted",),
+        ),
     ],
 )
 def test_refusals(here: Path, words: list[str], parts: tuple[str, ...]) -> None:
@@ -412,16 +478,37 @@ def test_a_task_without_labels_is_refused(here: Path) -> None:
 
 
 def test_methods_are_chosen_by_name() -> None:
-    assert [recipe.name for recipe in choose(["WPM robust", " swarmsgd"])] == ["D-PSGD", "WPM robust", "SwarmSGD"]
+    assert [recipe.name for recipe in choose(["WPM robust", " swarmsgd"])] == [
+        "D-PSGD",
+        "WPM robust",
+        "SwarmSGD",
+    ]
     assert choose(["d-psgd"]) == [BASELINE]
 
 
 def test_what_the_command_says(here: Path, planted: list[gs.Study]) -> None:
-    done = gossamer("tune", "fleet.toml", "--budget", 60, "--methods", "gain-control,swarmsgd", "--set", "rounds=90")
+    done = gossamer(
+        "tune",
+        "fleet.toml",
+        "--budget",
+        60,
+        "--methods",
+        "gain-control,swarmsgd",
+        "--set",
+        "rounds=90",
+    )
     assert done.code == 0, done.err
     assert "confirming" in done.err
     text = " ".join(done.out.split())
-    for part in ("1 Gain control", "rounds", "worst", "fresh seeds 0 to 4", "held out", "seed by seed", "sure at 95 %"):
+    for part in (
+        "1 Gain control",
+        "rounds",
+        "worst",
+        "fresh seeds 0 to 4",
+        "held out",
+        "seed by seed",
+        "sure at 95 %",
+    ):
         assert part in text, part
     winner = Path("runs/tune-fleet/winner.toml")
     assert str(winner) in text
@@ -433,7 +520,20 @@ def test_what_the_command_says(here: Path, planted: list[gs.Study]) -> None:
 
 
 def test_json_and_quiet(here: Path, planted: list[gs.Study]) -> None:
-    words = ("tune", "fleet.toml", "--budget", 60, "--methods", "gain-control", "--json", "-q", "--for", "bytes", "--seed", 4)
+    words = (
+        "tune",
+        "fleet.toml",
+        "--budget",
+        60,
+        "--methods",
+        "gain-control",
+        "--json",
+        "-q",
+        "--for",
+        "bytes",
+        "--seed",
+        4,
+    )
     done = gossamer(*words, "--out", "here", "--target", 0.7, "--set", "rounds=90")
     assert (done.code, done.err) == (0, "")
     result = json.loads(done.out)
@@ -447,16 +547,31 @@ def test_json_and_quiet(here: Path, planted: list[gs.Study]) -> None:
     assert study == spec.studies(result["spec"])[0]
 
 
-def test_it_says_where_it_is_not_sure(here: Path, planted: list[gs.Study], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module(__name__), "speed_of", lambda study: 0.02)  # all are alike
-    done = gossamer("tune", "fleet.toml", "--budget", 60, "--methods", "gain-control", "--set", "rounds=90")
+def test_it_says_where_it_is_not_sure(
+    here: Path, planted: list[gs.Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        importlib.import_module(__name__), "speed_of", lambda study: 0.02
+    )  # all are alike
+    done = gossamer(
+        "tune", "fleet.toml", "--budget", 60, "--methods", "gain-control", "--set", "rounds=90"
+    )
     assert "not sure: the two may well be equal" in " ".join(done.out.split())
 
 
 @pytest.mark.slow
 def test_the_command_from_end_to_end(here: Path) -> None:
     """Real runs: the winner can be run, and a second time nothing is computed and the same is said."""
-    words = ("tune", "fleet.toml", "--budget", "40", "--methods", "wpm-robust,gain-control", "--workers", "2")
+    words = (
+        "tune",
+        "fleet.toml",
+        "--budget",
+        "40",
+        "--methods",
+        "wpm-robust,gain-control",
+        "--workers",
+        "2",
+    )
     first = real(*words, env={"OMP_NUM_THREADS": "1"})
     assert first.code == 0, first.err
     runs = {path: os.stat(path).st_mtime_ns for path in files("runs/tune-fleet/cells")}

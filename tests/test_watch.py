@@ -77,11 +77,23 @@ def until(true: Callable[[], Any], why: str, seconds: float = 60) -> None:
 @contextmanager
 def real_run(folder: Path, *settings: str) -> Iterator[subprocess.Popen[bytes]]:
     """`gossamer run` as a process of its own, stopped for now as soon as it has measured something."""
-    words = [*REAL, "run", "--quiet", "--out", str(folder), *(f"--set={setting}" for setting in settings)]
+    words = [
+        *REAL,
+        "run",
+        "--quiet",
+        "--out",
+        str(folder),
+        *(f"--set={setting}" for setting in settings),
+    ]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     try:
         live = folder / LIVE
-        until(lambda: process.poll() is not None or (live.exists() and b'"record"' in live.read_bytes()), "it does not begin")
+        until(
+            lambda: (
+                process.poll() is not None or (live.exists() and b'"record"' in live.read_bytes())
+            ),
+            "it does not begin",
+        )
         process.send_signal(signal.SIGSTOP)
         assert process.poll() is None, "it was over too soon to be followed"
         yield process
@@ -90,12 +102,20 @@ def real_run(folder: Path, *settings: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="a process is stopped for a while by a signal of POSIX")
+@pytest.mark.skipif(
+    os.name != "posix", reason="a process is stopped for a while by a signal of POSIX"
+)
 def test_a_run_is_followed_to_its_end(tmp_path: Path, open_page: Opened) -> None:
     folder = tmp_path / "run"
-    with real_run(folder, "rounds=6000", "measure.every=20", "network.devices=12") as process, serving(folder) as server:
+    with (
+        real_run(folder, "rounds=6000", "measure.every=20", "network.devices=12") as process,
+        serving(folder) as server,
+    ):
         before = files(folder)
-        pages = [open_page(server.url, size, scheme) for size, scheme in (("desktop", "light"), ("phone", "dark"))]
+        pages = [
+            open_page(server.url, size, scheme)
+            for size, scheme in (("desktop", "light"), ("phone", "dark"))
+        ]
         for watched in pages:
             page = watched.page
             page.locator("html[data-state=running]").wait_for(state="attached")
@@ -113,15 +133,28 @@ def test_a_run_is_followed_to_its_end(tmp_path: Path, open_page: Opened) -> None
         focused = pages[0].page.get_by_role("combobox", name="Run")
         focused.focus()
         for watched in pages:
-            watched.page.locator("html[data-state=over]").wait_for(state="attached", timeout=120_000)
-            assert watched.page.locator("p[role=status]").text_content() == "All that is here is finished."
+            watched.page.locator("html[data-state=over]").wait_for(
+                state="attached", timeout=120_000
+            )
+            assert (
+                watched.page.locator("p[role=status]").text_content()
+                == "All that is here is finished."
+            )
             assert "finished, 6000 rounds" in watched.page.locator(".progress").text_content()
-            watched.page.locator("output", has_text="after round 6000 of 6000").wait_for()  # it stays with the newest
-        assert focused.evaluate("(menu) => menu === document.activeElement")  # whatever came, the reader was left alone
+            watched.page.locator(
+                "output", has_text="after round 6000 of 6000"
+            ).wait_for()  # it stays with the newest
+        assert focused.evaluate(
+            "(menu) => menu === document.activeElement"
+        )  # whatever came, the reader was left alone
         assert process.wait() == 0
         summary = RunFolder(folder).summary() or {}
         for watched in pages:
-            cells = watched.page.get_by_role("table", name="Result").locator("tbody td").all_text_contents()
+            cells = (
+                watched.page.get_by_role("table", name="Result")
+                .locator("tbody td")
+                .all_text_contents()
+            )
             assert cells[1] == interval([summary["accuracy"]]).format(2, 100)
             watched.check()
 
@@ -134,9 +167,20 @@ def test_what_is_shown_of_a_running_one_is_what_it_has_measured(finished: Path) 
     with (finished / LIVE).open("w") as file:
         for k, t in enumerate(metrics["round"].tolist()):
             newest = k % 2 == 1
-            record = {name: metrics[name][k].tolist() for name in names if newest or not name.startswith("device_")}
-            file.write(json.dumps({"round": t, "rounds": 30, "seconds": 1.0, "left": 4.2, "record": record}) + "\n")
-        file.write('{"round": 25, "rounds": 30, "seconds": 2.0, "left": 1.5}\n{"round": 2')  # half a line
+            record = {
+                name: metrics[name][k].tolist()
+                for name in names
+                if newest or not name.startswith("device_")
+            }
+            file.write(
+                json.dumps(
+                    {"round": t, "rounds": 30, "seconds": 1.0, "left": 4.2, "record": record}
+                )
+                + "\n"
+            )
+        file.write(
+            '{"round": 25, "rounds": 30, "seconds": 2.0, "left": 1.5}\n{"round": 2'
+        )  # half a line
     content = json.loads(Watch(finished).content()[0])
     (told,) = content["runs"]
     assert told["progress"]["done"] == 25
@@ -171,7 +215,9 @@ def test_one_that_was_killed_is_told_by_its_silence(finished: Path) -> None:
 def test_the_page_says_when_the_watcher_is_gone(finished: Path, open_page: Opened) -> None:
     with serving(finished) as server:
         watched = open_page(server.url)
-        assert watched.page.locator("p[role=status]").text_content() == "All that is here is finished."
+        assert (
+            watched.page.locator("p[role=status]").text_content() == "All that is here is finished."
+        )
         watched.check()
     watched.page.locator("html[data-state=lost]").wait_for(state="attached")
     assert "does not answer" in watched.page.locator("p[role=status]").text_content()
@@ -209,10 +255,26 @@ def devices(tmp_path: Path) -> Path:
             for t in (1, 2, 3):
                 if i in met[t]:
                     scores = {"accuracy": 0.1 * t + 0.01 * i, "loss": 2 - 0.1 * t}
-                    line = {"round": t, "near": met[t][i], "met": met[t][i], "messages": t, "bytes": 1000 * t, "late": False}
+                    line = {
+                        "round": t,
+                        "near": met[t][i],
+                        "met": met[t][i],
+                        "messages": t,
+                        "bytes": 1000 * t,
+                        "late": False,
+                    }
                     file.write(json.dumps(line | scores) + "\n")
-        status = {"device": i, "doing": "running", "round": 3, "rounds": 4, "near": [0, 1], "time": time.time()}
-        (folder / f"n{i}" / "status.json").write_text(json.dumps(status | {"accuracy": 0.3, "loss": 1.7}))
+        status = {
+            "device": i,
+            "doing": "running",
+            "round": 3,
+            "rounds": 4,
+            "near": [0, 1],
+            "time": time.time(),
+        }
+        (folder / f"n{i}" / "status.json").write_text(
+            json.dumps(status | {"accuracy": 0.3, "loss": 1.7})
+        )
     return folder
 
 
@@ -221,7 +283,9 @@ def test_a_fleet_is_followed(devices: Path, open_page: Opened) -> None:
     (told,) = content["runs"]
     assert told["state"] == "running, round 3 of 4"
     assert 20 <= told["progress"]["left"] <= 40
-    assert content["curves"][0]["y"]["accuracy"]["mean"] == pytest.approx([0.105, 0.21, 0.31])  # n2 from round 2
+    assert content["curves"][0]["y"]["accuracy"]["mean"] == pytest.approx(
+        [0.105, 0.21, 0.31]
+    )  # n2 from round 2
     assert content["networks"][0]["rounds"] == [1, 2, 3]
     with serving(devices) as server:
         watched = open_page(server.url)
@@ -233,7 +297,10 @@ def test_a_fleet_is_followed(devices: Path, open_page: Opened) -> None:
         assert facts.text_content().startswith("2 links, 0 of 3 devices alone")
         watched.check_accessible()
         for i in range(3):
-            status = json.loads((devices / f"n{i}" / "status.json").read_text()) | {"doing": "done", "round": 4}
+            status = json.loads((devices / f"n{i}" / "status.json").read_text()) | {
+                "doing": "done",
+                "round": 4,
+            }
             (devices / f"n{i}" / "status.json").write_text(json.dumps(status))
         watched.page.locator("html[data-state=over]").wait_for(state="attached")
         watched.check()
@@ -242,7 +309,9 @@ def test_a_fleet_is_followed(devices: Path, open_page: Opened) -> None:
 # -- the server --------------------------------------------------------------------------------------------------------------
 
 
-def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+def ask(
+    server: Server, path: str, method: str = "GET", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=30)
     connection.putrequest(method, path, skip_host="Host" in headers)
     for name, value in headers.items():
@@ -250,7 +319,11 @@ def ask(server: Server, path: str, method: str = "GET", **headers: str) -> tuple
             connection.putheader(name.replace("_", "-"), value)
     connection.endheaders()
     answer = connection.getresponse()
-    return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+    return (
+        answer.status,
+        {name.lower(): value for name, value in answer.getheaders()},
+        answer.read(),
+    )
 
 
 @pytest.fixture
@@ -265,7 +338,11 @@ def test_it_listens_to_this_machine_alone(server: Server) -> None:
 
 
 def test_it_answers_what_is_known_and_nothing_else(server: Server, finished: Path) -> None:
-    assert [ask(server, path)[0] for path in ("/", "/content.json", "/data/0.json")] == [200, 200, 200]
+    assert [ask(server, path)[0] for path in ("/", "/content.json", "/data/0.json")] == [
+        200,
+        200,
+        200,
+    ]
     for path in (
         "/data/1.json",
         "/data/00000.json",
@@ -286,7 +363,9 @@ def test_it_answers_what_is_known_and_nothing_else(server: Server, finished: Pat
         assert "access-control-allow-origin" not in headers
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.1.2.3", "[::", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "10.1.2.3", "[::", ""]
+)
 def test_a_foreign_name_that_points_here_is_refused(server: Server, host: str) -> None:
     for path in ("/", "/content.json", "/data/0.json"):
         status, _, body = ask(server, path, Host=host)
@@ -296,7 +375,9 @@ def test_a_foreign_name_that_points_here_is_refused(server: Server, host: str) -
 
 def test_a_server_for_everybody_goes_by_its_addresses(finished: Path) -> None:
     with serving(finished, host="0.0.0.0") as server:
-        assert [ask(server, "/", Host=host)[0] for host in ("10.1.2.3:80", "localhost", "evil.example")] == [200, 200, 421]
+        assert [
+            ask(server, "/", Host=host)[0] for host in ("10.1.2.3:80", "localhost", "evil.example")
+        ] == [200, 200, 421]
 
 
 def test_headers_are_strict(server: Server) -> None:

@@ -36,7 +36,9 @@ def run(x, y, devices, tick):
 
         def gradient(self, x, indices="batch", reduction="mean", **kwargs):
             a, b = self._get_batch_data(indices)
-            logits = a @ x.value.astype(np.float32).reshape(785, 10)  # its weights make x float64, which is slower
+            logits = a @ x.value.astype(np.float32).reshape(
+                785, 10
+            )  # its weights make x float64, which is slower
             p = np.exp(logits - logits.max(1, keepdims=True))
             p /= p.sum(1, keepdims=True)
             return Array((a.T @ (p - b)).ravel() / len(a))

@@ -20,7 +20,9 @@ def run(x, y, devices, tick):
     from flwr.simulation import run_simulation
 
     place = Path.cwd()
-    for device, share in enumerate(np.random.default_rng(0).permutation(len(x)).reshape(devices, -1)):
+    for device, share in enumerate(
+        np.random.default_rng(0).permutation(len(x)).reshape(devices, -1)
+    ):
         np.save(place / f"x{device}.npy", x[share])
         np.save(place / f"y{device}.npy", y[share])
 
@@ -30,17 +32,24 @@ def run(x, y, devices, tick):
     def train(msg, context):
         torch.set_num_threads(1)
         device = context.node_config["partition-id"]
-        inputs = np.load(place / f"x{device}.npy", mmap_mode="r")  # a worker serves all clients: read only what is needed
+        inputs = np.load(
+            place / f"x{device}.npy", mmap_mode="r"
+        )  # a worker serves all clients: read only what is needed
         labels = np.load(place / f"y{device}.npy", mmap_mode="r")
         picked = torch.randint(len(inputs), (128,)).numpy()
         model = torch.nn.Linear(784, 10)
         model.load_state_dict(msg.content["arrays"].to_torch_state_dict())
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-        loss = torch.nn.functional.cross_entropy(model(torch.from_numpy(inputs[picked])), torch.from_numpy(labels[picked]))
+        loss = torch.nn.functional.cross_entropy(
+            model(torch.from_numpy(inputs[picked])), torch.from_numpy(labels[picked])
+        )
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        content = {"arrays": ArrayRecord(model.state_dict()), "metrics": MetricRecord({"num-examples": 128})}
+        content = {
+            "arrays": ArrayRecord(model.state_dict()),
+            "metrics": MetricRecord({"num-examples": 128}),
+        }
         return Message(content=RecordDict(content), reply_to=msg)
 
     class Averaging(FedAvg):
@@ -52,9 +61,14 @@ def run(x, y, devices, tick):
 
     @server.main()
     def main(grid, context):
-        strategy = Averaging(fraction_evaluate=0.0, min_train_nodes=devices, min_available_nodes=devices)
+        strategy = Averaging(
+            fraction_evaluate=0.0, min_train_nodes=devices, min_available_nodes=devices
+        )
         strategy.start(grid, ArrayRecord(torch.nn.Linear(784, 10).state_dict()), num_rounds=10**6)
 
     cores = os.cpu_count()
-    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": cores}}
+    resources = {
+        "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+        "init_args": {"num_cpus": cores},
+    }
     run_simulation(server, client, num_supernodes=devices, backend_config=resources)

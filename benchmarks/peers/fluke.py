@@ -32,12 +32,27 @@ def run(x, y, devices, tick):
     inputs, labels = torch.from_numpy(x), torch.from_numpy(y)
     shares = np.random.default_rng(0).permutation(len(x)).reshape(devices, -1)
     loaders = [
-        FastDataLoader(inputs[share], labels[share], num_labels=10, batch_size=128, shuffle=True, single_batch=True)
+        FastDataLoader(
+            inputs[share],
+            labels[share],
+            num_labels=10,
+            batch_size=128,
+            shuffle=True,
+            single_batch=True,
+        )
         for share in shares
     ]
     data = DummyDataContainer(loaders, [None] * devices, None, num_classes=10)
-    client = {"batch_size": 128, "local_epochs": 1, "loss": "CrossEntropyLoss", "policy": "aggregate"}
-    client |= {"optimizer": {"name": "SGD", "lr": 0.01}, "scheduler": {"name": "StepLR", "step_size": 1, "gamma": 1}}
+    client = {
+        "batch_size": 128,
+        "local_epochs": 1,
+        "loss": "CrossEntropyLoss",
+        "policy": "aggregate",
+    }
+    client |= {
+        "optimizer": {"name": "SGD", "lr": 0.01},
+        "scheduler": {"name": "StepLR", "step_size": 1, "gamma": 1},
+    }
     algorithm = GossipDFL(
         n_clients=devices,
         data_splitter=DataSplitter(data),

@@ -46,7 +46,11 @@ def run(x, y, devices, tick):
         create_model_mode=CreateModelMode.MERGE_UPDATE,
     )
     nodes = GossipNode.generate(
-        dispatcher, StaticP2PNetwork(devices, nx.to_numpy_array(graph)), model_proto=model, round_len=1, sync=True
+        dispatcher,
+        StaticP2PNetwork(devices, nx.to_numpy_array(graph)),
+        model_proto=model,
+        round_len=1,
+        sync=True,
     )
     simulator = GossipSimulator(nodes, dispatcher, delta=1, protocol=AntiEntropyProtocol.PUSH)
     simulator.add_receiver(Rounds())

@@ -26,9 +26,15 @@ BLOCKS = 8  # turns of the thread counts
 
 
 class Clock:
-    def __init__(self, seconds: float, threads: tuple[int, ...], finish: Callable[[dict[str, object]], None]) -> None:
+    def __init__(
+        self, seconds: float, threads: tuple[int, ...], finish: Callable[[dict[str, object]], None]
+    ) -> None:
         self.seconds, self.threads, self.finish = seconds, threads, finish
-        self.steps, self.spent, self.rounds = dict.fromkeys(threads, 0), dict.fromkeys(threads, 0.0), 0
+        self.steps, self.spent, self.rounds = (
+            dict.fromkeys(threads, 0),
+            dict.fromkeys(threads, 0.0),
+            0,
+        )
         self.first = self.last = 0.0
         self.turn, self.block = 0, 0.0
 
@@ -55,7 +61,12 @@ class Clock:
         if not self.steps[best]:
             return {"error": f"{self.rounds or 'no'} round{'s' * (self.rounds != 1)} done"}
         rates = {str(k): self.steps[k] / self.spent[k] for k in self.threads if self.spent[k]}
-        return {"device_steps": self.steps[best], "seconds": self.spent[best], "threads": best, "by_threads": rates}
+        return {
+            "device_steps": self.steps[best],
+            "seconds": self.spent[best],
+            "threads": best,
+            "by_threads": rates,
+        }
 
 
 def set_threads(number: int) -> None:
@@ -72,15 +83,23 @@ def set_threads(number: int) -> None:
 
 def licence(package: importlib.metadata.PackageMetadata) -> str:
     """What the package says of itself: an expression, a short line, or the classifiers."""
-    stated = next((package[field] for field in ("License-Expression", "License") if field in package), "")
-    named = [c.rsplit(" :: ", 1)[1] for c in package.get_all("Classifier") or [] if c.startswith("License ::")]
+    stated = next(
+        (package[field] for field in ("License-Expression", "License") if field in package), ""
+    )
+    named = [
+        c.rsplit(" :: ", 1)[1]
+        for c in package.get_all("Classifier") or []
+        if c.startswith("License ::")
+    ]
     return stated if 0 < len(stated) < 40 else ", ".join(named) or "not stated"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("adapter", help="a file beside this one")
-    parser.add_argument("--data", type=Path, required=True, help="x float32 [samples, 784], y int64 [samples]")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="x float32 [samples, 784], y int64 [samples]"
+    )
     parser.add_argument("--devices", type=int, required=True)
     parser.add_argument("--seconds", type=float, default=12.0, help="to measure, after the warm-up")
     parser.add_argument("--limit", type=float, default=120.0, help="seconds until it is given up")
@@ -93,7 +112,9 @@ def main() -> None:
 
     def finish(result: dict[str, object]) -> None:
         os.write(out, (json.dumps(about | result) + "\n").encode())
-        os._exit(0)  # there is no polite way out that all peers share; what they started is ended by run.py
+        os._exit(
+            0
+        )  # there is no polite way out that all peers share; what they started is ended by run.py
 
     try:
         adapter = runpy.run_path(str(Path(__file__).parent / given.adapter))
@@ -105,7 +126,11 @@ def main() -> None:
 
         def give_up() -> None:
             result = clock.result()
-            finish(result | {"error": f"{result['error']} in {given.limit:.0f} s"} if "error" in result else result)
+            finish(
+                result | {"error": f"{result['error']} in {given.limit:.0f} s"}
+                if "error" in result
+                else result
+            )
 
         timer = threading.Timer(given.limit, give_up)
         timer.daemon = True

@@ -43,7 +43,10 @@ def run(x, y, devices, tick):
     set_standalone_settings()
     Settings.general.LOG_LEVEL = "ERROR"
     Settings.training.RAY_ACTOR_POOL_SIZE = os.cpu_count()
-    Settings.gossip.MODELS_PERIOD, Settings.gossip.MODELS_PER_ROUND = 0.05, devices  # seconds: models go out at once, to all
+    Settings.gossip.MODELS_PERIOD, Settings.gossip.MODELS_PER_ROUND = (
+        0.05,
+        devices,
+    )  # seconds: models go out at once, to all
     logger.set_level("ERROR")
     nodes = []
     for device in range(devices):
@@ -51,7 +54,12 @@ def run(x, y, devices, tick):
         train = Dataset.from_dict({"image": x[here], "label": y[here]})
         test = Dataset.from_dict({"image": x[:1], "label": y[:1]})
         data = P2PFLDataset(DatasetDict({"train": train, "test": test}), batch_size=128)
-        node = Node(LightningModel(Softmax()), data, protocol=MemoryCommunicationProtocol(), addr=f"node-{device}")
+        node = Node(
+            LightningModel(Softmax()),
+            data,
+            protocol=MemoryCommunicationProtocol(),
+            addr=f"node-{device}",
+        )
         node.start()
         nodes.append(node)
     graph = nx.random_regular_graph(min(4, devices - 1), devices, seed=0)

@@ -61,7 +61,9 @@ class Peer:
 
 PEERS = {
     "decent-bench": Peer("decent-bench", "decent_bench.py", 5.0, more=(), python=(3, 13)),
-    "gossipy": Peer("gossipy-dfl", "gossipy.py", 20.0, more=("torch", "torchvision")),  # imported but not asked for
+    "gossipy": Peer(
+        "gossipy-dfl", "gossipy.py", 20.0, more=("torch", "torchvision")
+    ),  # imported but not asked for
     "fluke": Peer("fluke-fl", "fluke.py", 20.0),
     "Flower": Peer("flwr", "flower.py", 20.0, extras="[simulation]"),
     # Not p2pfl[torch], which asks for the torchvision of early 2024 and so for a torch of then. It imports what [dp] brings,
@@ -71,7 +73,14 @@ PEERS = {
         "p2pfl.py",
         20.0,
         extras="[dp]",
-        more=("torch", "torchvision", "torchmetrics", "lightning", "huggingface_hub<1", "pyarrow<20"),
+        more=(
+            "torch",
+            "torchvision",
+            "torchmetrics",
+            "lightning",
+            "huggingface_hub<1",
+            "pyarrow<20",
+        ),
     ),
 }
 
@@ -86,11 +95,20 @@ def interpreter(oldest: tuple[int, int]) -> str:
         return sys.executable
     names = [f"python3.{minor}" for minor in range(oldest[1], oldest[1] + 3)]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found = [path for name in names for path in (shutil.which(name), *map(str, pyenv.glob(f"*/bin/{name}"))) if path]
+    found = [
+        path
+        for name in names
+        for path in (shutil.which(name), *map(str, pyenv.glob(f"*/bin/{name}")))
+        if path
+    ]
     if shutil.which("uv"):
-        found += subprocess.run(["uv", "python", "find", names[0]], capture_output=True, text=True).stdout.split("\n")[:1]
+        found += subprocess.run(
+            ["uv", "python", "find", names[0]], capture_output=True, text=True
+        ).stdout.split("\n")[:1]
     for path in filter(None, found):
-        if subprocess.run([path, "-c", "pass"], capture_output=True).returncode == 0:  # a shim may point nowhere
+        if (
+            subprocess.run([path, "-c", "pass"], capture_output=True).returncode == 0
+        ):  # a shim may point nowhere
             return path
     raise Unavailable(f"needs Python {oldest[0]}.{oldest[1]} or newer, not found here")
 
@@ -106,15 +124,29 @@ def install(peer: Peer, envs: Path) -> Path:
     subprocess.run([interpreter(peer.python), "-m", "venv", str(env)], check=True)
     constraints = env / "constraints.txt"
     constraints.write_text(f"torch=={TORCH}{'+cpu' if sys.platform == 'linux' else ''}\n")
-    words = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(constraints)]
+    words = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--constraint",
+        str(constraints),
+    ]
     try:
         done = subprocess.run(
-            [*words, peer.package + peer.extras, *peer.more], capture_output=True, text=True, timeout=INSTALL_LIMIT
+            [*words, peer.package + peer.extras, *peer.more],
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_LIMIT,
         )
     except subprocess.TimeoutExpired:
         raise Unavailable(f"not installed in {INSTALL_LIMIT:.0f} s") from None
     if done.returncode:
-        reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()[-1:]
+        reasons = [
+            line for line in done.stderr.splitlines() if line.startswith("ERROR")
+        ] or done.stderr.splitlines()[-1:]
         raise Unavailable("cannot be installed: " + reasons[0].removeprefix("ERROR: ")[:300])
     mend_torchvision(env)
     ready.touch()
@@ -128,15 +160,28 @@ def mend_torchvision(env: Path) -> None:
     the peers import it for its data sets, if at all.
     """
     schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-    declare = "".join(f'torch.library.define("torchvision::{name}", "{schema}")\n' for name in ("nms", "qnms"))
+    declare = "".join(
+        f'torch.library.define("torchvision::{name}", "{schema}")\n' for name in ("nms", "qnms")
+    )
     for file in env.glob("lib/python*/site-packages/torchvision/_meta_registrations.py"):
-        if subprocess.run([str(env / "bin" / "python"), "-c", "import torchvision"], capture_output=True).returncode:
-            file.write_text(file.read_text().replace("import torch.library\n", "import torch.library\n" + declare, 1))
+        if subprocess.run(
+            [str(env / "bin" / "python"), "-c", "import torchvision"], capture_output=True
+        ).returncode:
+            file.write_text(
+                file.read_text().replace(
+                    "import torch.library\n", "import torch.library\n" + declare, 1
+                )
+            )
 
 
 def alone(command: Sequence[str]) -> list[str]:
     """The command with no network but the loopback, where that can be had."""
-    if sys.platform == "linux" and os.geteuid() == 0 and shutil.which("unshare") and shutil.which("ip"):
+    if (
+        sys.platform == "linux"
+        and os.geteuid() == 0
+        and shutil.which("unshare")
+        and shutil.which("ip")
+    ):
         return ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
     return list(command)
 
@@ -162,7 +207,11 @@ def descendants(root: int) -> dict[tuple[int, str], int]:
     parent, found = {}, {}
     for pid in (int(place.name) for place in Path("/proc").glob("[0-9]*")):
         try:
-            peak = [line.split()[1] for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "VmHWM" in line]
+            peak = [
+                line.split()[1]
+                for line in Path(f"/proc/{pid}/status").read_text().splitlines()
+                if "VmHWM" in line
+            ]
             parent[pid], found[pid] = int(stat(pid)[1]), (stat(pid)[19], int(*peak))
         except OSError:  # it has ended
             continue
@@ -174,26 +223,62 @@ def descendants(root: int) -> dict[tuple[int, str], int]:
 
 
 def run_job(
-    python: Path | str, adapter: str, given: argparse.Namespace, devices: int, seconds: float, package: str = ""
+    python: Path | str,
+    adapter: str,
+    given: argparse.Namespace,
+    devices: int,
+    seconds: float,
+    package: str = "",
 ) -> Row:
     """One run of an adapter in a process of its own: its line, and the memory of its processes."""
-    words = [str(python), "-P", str(HERE / "job.py"), adapter, "--data", str(given.file), "--devices", str(devices)]
-    words += ["--seconds", str(seconds), "--limit", str(given.limit), *(["--package", package] if package else [])]
-    environment = os.environ | {
-        "OMP_WAIT_POLICY": "PASSIVE",  # for all, as ours sets it: two threads beside another busy process crawl without
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "HF_HUB_OFFLINE": "1",
-        "MPLBACKEND": "agg",
-    }
+    words = [
+        str(python),
+        "-P",
+        str(HERE / "job.py"),
+        adapter,
+        "--data",
+        str(given.file),
+        "--devices",
+        str(devices),
+    ]
+    words += [
+        "--seconds",
+        str(seconds),
+        "--limit",
+        str(given.limit),
+        *(["--package", package] if package else []),
+    ]
+    environment = (
+        os.environ
+        | {
+            "OMP_WAIT_POLICY": "PASSIVE",  # for all, as ours sets it: two threads beside another busy process crawl without
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "HF_HUB_OFFLINE": "1",
+            "MPLBACKEND": "agg",
+        }
+    )
     peaks: dict[tuple[int, str], int] = {}
-    with (given.envs / f"{Path(adapter).stem}-{devices}.log").open("w") as trouble, tempfile.TemporaryDirectory() as place:
+    with (
+        (given.envs / f"{Path(adapter).stem}-{devices}.log").open("w") as trouble,
+        tempfile.TemporaryDirectory() as place,
+    ):
         process = subprocess.Popen(
-            alone(words), stdout=subprocess.PIPE, stderr=trouble, text=True, env=environment, cwd=place, start_new_session=True
+            alone(words),
+            stdout=subprocess.PIPE,
+            stderr=trouble,
+            text=True,
+            env=environment,
+            cwd=place,
+            start_new_session=True,
         )
-        until = time.monotonic() + given.limit + 60  # job.py gives up by itself; this is for when it cannot
+        until = (
+            time.monotonic() + given.limit + 60
+        )  # job.py gives up by itself; this is for when it cannot
         while process.poll() is None and time.monotonic() < until:
-            peaks |= {who: max(peak, peaks.get(who, 0)) for who, peak in descendants(process.pid).items()}  # 0 once it ended
+            peaks |= {
+                who: max(peak, peaks.get(who, 0)) for who, peak in descendants(process.pid).items()
+            }  # 0 once it ended
             time.sleep(0.5)
         end(process, peaks)
         lines = process.communicate()[0].splitlines()
@@ -218,7 +303,12 @@ def measure(names: Sequence[str], given: argparse.Namespace) -> list[Row]:
         before = beside(given, devices)
         for name in names:
             peer, python = PEERS[name], pythons[name]
-            row: Row = {"peer": name, "package": peer.package, "devices": devices, "at_least": peer.at_least}
+            row: Row = {
+                "peer": name,
+                "package": peer.package,
+                "devices": devices,
+                "at_least": peer.at_least,
+            }
             if isinstance(python, Unavailable):
                 row["error"] = str(python)
             else:
@@ -240,7 +330,10 @@ def measure(names: Sequence[str], given: argparse.Namespace) -> list[Row]:
 def beside(given: argparse.Namespace, devices: int) -> dict[str, Row]:
     """Ours and the yardstick, now."""
     log(f"ours and the yardstick, {devices} devices")
-    return {who: run_job(sys.executable, f"{who}.py", given, devices, given.seconds / 2) for who in ("ours", "bare")}
+    return {
+        who: run_job(sys.executable, f"{who}.py", given, devices, given.seconds / 2)
+        for who in ("ours", "bare")
+    }
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -256,7 +349,16 @@ def table(rows: Sequence[Row]) -> str:
             value, ratio = row["error"], "–"
         beside = [number(row[who]) if who in row else "–" for who in ("ours", "bare")]
         memory = f"{row['peak_mib']:,} ({row['ours_mib']:,})" if "peak_mib" in row else "–"
-        cells = [who, str(row["devices"]), value, *beside, ratio, f"≥ {row['at_least']:.0f}×", memory, row.get("licence", "–")]
+        cells = [
+            who,
+            str(row["devices"]),
+            value,
+            *beside,
+            ratio,
+            f"≥ {row['at_least']:.0f}×",
+            memory,
+            row.get("licence", "–"),
+        ]
         lines.append(f"| {' | '.join(cells)} |")
     notes = {f"{row['peer']}: {row['notes']}" for row in rows if "notes" in row}
     return "\n".join([*lines, "", *(f"- {note}" for note in sorted(notes, key=str.lower))])
@@ -278,11 +380,18 @@ def chart(rows: Sequence[Row], path: Path) -> None:
         for axis, devices in zip(axes[0], counts, strict=True):
             here = [row for row in rows if row["devices"] == devices]
             bars: list[tuple[str, float, str]] = [
-                (label, statistics.median([row[who] for row in here if who in row] or [float("nan")]), "")
+                (
+                    label,
+                    statistics.median([row[who] for row in here if who in row] or [float("nan")]),
+                    "",
+                )
                 for who, label in (("bare", "bare torch"), ("ours", "gossamer"))
             ]
             some = sorted(here, key=lambda row: row.get("device_steps_per_s", 0.0), reverse=True)
-            bars += [(row["peer"], row.get("device_steps_per_s", float("nan")), row.get("error", "")) for row in some]
+            bars += [
+                (row["peer"], row.get("device_steps_per_s", float("nan")), row.get("error", ""))
+                for row in some
+            ]
             colours = ["0.75", COLOURS[0], *[COLOURS[1]] * len(some)]
             values = [value if value == value else 0.0 for _, value, _ in bars]
             axis.barh([label for label, _, _ in bars], values, color=colours, height=0.65)
@@ -313,13 +422,30 @@ def log(line: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("peers", nargs="+", choices=["all", *PEERS], metavar="PEER", help=f"all, or some of {', '.join(PEERS)}")
-    parser.add_argument("--data", type=Path, help="the folder of MNIST's idx files (default: the cache)")
+    parser.add_argument(
+        "peers",
+        nargs="+",
+        choices=["all", *PEERS],
+        metavar="PEER",
+        help=f"all, or some of {', '.join(PEERS)}",
+    )
+    parser.add_argument(
+        "--data", type=Path, help="the folder of MNIST's idx files (default: the cache)"
+    )
     cache = Path("~/.cache/gossamer-peers")
-    parser.add_argument("--envs", type=Path, default=cache, help="where the environments are kept (default: %(default)s)")
+    parser.add_argument(
+        "--envs",
+        type=Path,
+        default=cache,
+        help="where the environments are kept (default: %(default)s)",
+    )
     parser.add_argument("--devices", type=int, nargs="+", default=[100, 10])
-    parser.add_argument("--seconds", type=float, default=12.0, help="measured for each peer; half of it for ours")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds after which a run is given up")
+    parser.add_argument(
+        "--seconds", type=float, default=12.0, help="measured for each peer; half of it for ours"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=120.0, help="seconds after which a run is given up"
+    )
     given = parser.parse_args()
     names = list(PEERS) if "all" in given.peers else given.peers
     given.envs = given.envs.expanduser().resolve()
@@ -338,7 +464,9 @@ def main() -> None:
     if "all" in given.peers:
         machine = {"machine": platform.machine(), "cores": os.cpu_count(), "torch": TORCH}
         RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "peers.json").write_text(json.dumps(machine | {"rows": rows}, indent=2, ensure_ascii=False) + "\n")
+        (RESULTS / "peers.json").write_text(
+            json.dumps(machine | {"rows": rows}, indent=2, ensure_ascii=False) + "\n"
+        )
         (RESULTS / "peers.md").write_text(table(rows) + "\n")
         chart(rows, PICTURE)
 

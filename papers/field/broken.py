@@ -21,7 +21,10 @@ TITLE = "one broken device among ten x p in 1, 3, 15: the harm, and what clippin
 POWERS = (1, 3, 15)
 BROKEN = 0  # which one; with one label a device, nobody else has its label
 FAULTS: dict[str, dict[str, Any]] = {
-    "one sends ten times its model": {"sends": "large", "size": 10.0},  # anchored: ten times its distance from the start
+    "one sends ten times its model": {
+        "sends": "large",
+        "size": 10.0,
+    },  # anchored: ten times its distance from the start
     "one sends noise": {"sends": "noise", "size": 0.3},
 }
 GUARDS: dict[str, Any] = {
@@ -34,7 +37,9 @@ GUARDS: dict[str, Any] = {
 SEEDS = 3
 
 
-def algorithm(scale: Scale, p: float, fault: str | None = None, guard: str = "no guard") -> gs.Algorithm:
+def algorithm(
+    scale: Scale, p: float, fault: str | None = None, guard: str = "no guard"
+) -> gs.Algorithm:
     """WPM as we recommend it; with p = 1 it is D-PSGD."""
     method: gs.Algorithm = gs.WPM.robust(p, scale.eta)
     if GUARDS[guard] is not None:
@@ -52,7 +57,9 @@ def keys(scale: Scale) -> Iterator[tuple[str, str, float, str, Key]]:
 
 
 def setting(scale: Scale) -> Scale:
-    return replace(scale, seeds=min(SEEDS, scale.seeds), every=10, test=0 if scale.name == "tiny" else 2000)
+    return replace(
+        scale, seeds=min(SEEDS, scale.seeds), every=10, test=0 if scale.name == "tiny" else 2000
+    )
 
 
 def cells(scale: Scale) -> list[Study]:
@@ -83,18 +90,36 @@ def _picture(scale: Scale, results: Results, out: Path) -> Path:
     from matplotlib import pyplot as plt
 
     faults = {fault: None for fault, *_ in keys(scale)}
-    found = {(fault, guard, p, split): results.cells(key) for fault, guard, p, split, key in keys(scale)}
+    found = {
+        (fault, guard, p, split): results.cells(key) for fault, guard, p, split, key in keys(scale)
+    }
     with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(len(SPLITS), len(faults), figsize=(10, 5), sharex=True, sharey=True)
-        for axis, (split, fault) in zip(axes.flat, ((s, f) for s in SPLITS for f in faults), strict=True):
+        figure, axes = plt.subplots(
+            len(SPLITS), len(faults), figsize=(10, 5), sharex=True, sharey=True
+        )
+        for axis, (split, fault) in zip(
+            axes.flat, ((s, f) for s in SPLITS for f in faults), strict=True
+        ):
             share = np.zeros((len(GUARDS), len(POWERS)))
             for i, guard in enumerate(GUARDS):
                 for k, p in enumerate(POWERS):
                     several = found[fault, guard, p, split]
                     value = np.mean([0.0 if cell.diverged else sound(cell) for cell in several])
                     share[i, k] = value
-                    text = "diverged" if any(cell.diverged for cell in several) else f"{100 * value:.0f}"
-                    axis.text(k, i, text, ha="center", va="center", fontsize=8, color="black" if value > 0.5 else "white")
+                    text = (
+                        "diverged"
+                        if any(cell.diverged for cell in several)
+                        else f"{100 * value:.0f}"
+                    )
+                    axis.text(
+                        k,
+                        i,
+                        text,
+                        ha="center",
+                        va="center",
+                        fontsize=8,
+                        color="black" if value > 0.5 else "white",
+                    )
             image = axis.imshow(share, cmap="viridis", vmin=0.1, vmax=0.9, aspect="auto")
             axis.set_xticks(range(len(POWERS)), [f"p = {p}" for p in POWERS])
             axis.set_yticks(range(len(GUARDS)), list(GUARDS))

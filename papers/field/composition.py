@@ -24,7 +24,12 @@ from papers.wpm.tuning import Method, Tuned, grid, tuned
 TITLE = "the composition space: rounds to the target by method, network and number of devices; one label a device"
 
 SPLIT = "noniid"
-NETWORKS = {"density 0.05": Density(0.05), "density 0.1": Density(0.1), "random ring": random_ring, "density 0.5": Density(0.5)}
+NETWORKS = {
+    "density 0.05": Density(0.05),
+    "density 0.1": Density(0.1),
+    "random ring": random_ring,
+    "density 0.5": Density(0.5),
+}
 METHODS = (
     Method("D-PSGD", lambda eta: gs.WPM(1, eta, gs.Matched())),
     Method("gain 1.1 @20 (control)", lambda eta: gain_control(eta, 1.1, 20)),
@@ -64,11 +69,21 @@ def chosen(scale: Scale, results: Results) -> Iterator[tuple[int, str, Scale, Me
     for devices, network, here in places(scale):
         tuning = results.under(on_held_out(here))
         for method in METHODS:
-            yield devices, network, here, method, tuned(tuning, method, devices, SPLIT, scale.target)
+            yield (
+                devices,
+                network,
+                here,
+                method,
+                tuned(tuning, method, devices, SPLIT, scale.target),
+            )
 
 
 def cells(scale: Scale) -> list[Study]:
-    return [study for devices, _, here in places(scale) for study in grid(on_held_out(here), METHODS, devices, SPLIT)]
+    return [
+        study
+        for devices, _, here in places(scale)
+        for study in grid(on_held_out(here), METHODS, devices, SPLIT)
+    ]
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
@@ -84,11 +99,23 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     rows = []
     for devices, network, here, method, best in chosen(scale, results):
         key = (method.at(best.eta), devices, SPLIT)
-        found = {"devices": devices, "network": network, "method": method.name, "eta": best.eta, "at_edge_of_grid": best.edge}
+        found = {
+            "devices": devices,
+            "network": network,
+            "method": method.name,
+            "eta": best.eta,
+            "at_edge_of_grid": best.edge,
+        }
         rounds = number(results.under(here).over_seeds(key, rounds_to_target(scale)), 0)
         sent = number(results.under(here).over_seeds(key, megabytes_to_target(scale)), 1)
         rows.append(
-            found | {"rounds": rounds["ours"], "rounds_95": rounds["ours_95"], "megabytes": sent["ours"], "within": here.rounds}
+            found
+            | {
+                "rounds": rounds["ours"],
+                "rounds_95": rounds["ours_95"],
+                "megabytes": sent["ours"],
+                "within": here.rounds,
+            }
         )
     write_csv(out / "composition.csv", rows)
     return [out / "composition.csv", _map(scale, rows, out)]
@@ -100,20 +127,41 @@ def _map(scale: Scale, rows: list[dict[str, object]], out: Path) -> Path:
     from matplotlib import pyplot as plt
 
     by = {(row["devices"], row["network"], row["method"]): row["rounds"] for row in rows}
-    within = {row["devices"]: float(str(row["within"])) for row in rows}  # what is not reached takes longer than that
+    within = {
+        row["devices"]: float(str(row["within"])) for row in rows
+    }  # what is not reached takes longer than that
     with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(1, len(scale.figure_devices), figsize=(3 + 3.2 * len(scale.figure_devices), 4), sharey=True)
+        figure, axes = plt.subplots(
+            1,
+            len(scale.figure_devices),
+            figsize=(3 + 3.2 * len(scale.figure_devices), 4),
+            sharey=True,
+        )
         for axis, devices in zip(np.atleast_1d(axes), scale.figure_devices, strict=True):
             colour = np.full((len(METHODS), len(NETWORKS)), np.nan)
             for i, method in enumerate(METHODS):
                 for k, network in enumerate(NETWORKS):
-                    rounds, base = (by[devices, network, name] for name in (method.name, METHODS[0].name))
-                    colour[i, k] = np.log2(float(str(base or within[devices])) / float(str(rounds or within[devices])))
+                    rounds, base = (
+                        by[devices, network, name] for name in (method.name, METHODS[0].name)
+                    )
+                    colour[i, k] = np.log2(
+                        float(str(base or within[devices])) / float(str(rounds or within[devices]))
+                    )
                     dark = abs(colour[i, k]) > 2
                     shown = f"{float(str(rounds)):.0f}" if rounds != "" else "–"
-                    axis.text(k, i, shown, ha="center", va="center", fontsize=8, color="white" if dark else "black")
+                    axis.text(
+                        k,
+                        i,
+                        shown,
+                        ha="center",
+                        va="center",
+                        fontsize=8,
+                        color="white" if dark else "black",
+                    )
             image = axis.imshow(colour, cmap="RdBu", vmin=-3, vmax=3, aspect="auto")
-            axis.set_xticks(range(len(NETWORKS)), list(NETWORKS), rotation=30, ha="right", fontsize=8)
+            axis.set_xticks(
+                range(len(NETWORKS)), list(NETWORKS), rotation=30, ha="right", fontsize=8
+            )
             axis.set_yticks(range(len(METHODS)), [method.name for method in METHODS], fontsize=8)
             axis.set_title(f"{devices} devices", fontsize=9)
             axis.grid(visible=False)
@@ -123,7 +171,10 @@ def _map(scale: Scale, rows: list[dict[str, object]], out: Path) -> Path:
             label="times as fast as tuned D-PSGD (at least, where that has –)",
             format=lambda x, _: f"{2**x:.3g}×",
         )
-        figure.suptitle(f"Rounds to {scale.target:.0%}, one label a device, every rate tuned; –: not reached", fontsize=10)
+        figure.suptitle(
+            f"Rounds to {scale.target:.0%}, one label a device, every rate tuned; –: not reached",
+            fontsize=10,
+        )
         out.mkdir(parents=True, exist_ok=True)
         figure.savefig(out / "composition.png", dpi=110)
         plt.close(figure)

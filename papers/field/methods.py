@@ -63,7 +63,9 @@ def runs(scale: Scale) -> Iterator[tuple[str, str, Scale]]:
 
 def cells(scale: Scale) -> list[Study]:
     return [
-        run for _, name, here in runs(scale) for run in grid(on_held_out(here), [method(name)], scale.table_devices[0], SPLIT)
+        run
+        for _, name, here in runs(scale)
+        for run in grid(on_held_out(here), [method(name)], scale.table_devices[0], SPLIT)
     ]
 
 
@@ -84,18 +86,35 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     for name, entry in CATALOGUE.items():
         for network in NETWORKS:
             here = results.under(setting(scale, network))
-            row = {"method": name, "file": entry.file, "paper": entry.paper, "needs": entry.needs, "network": network}
+            row = {
+                "method": name,
+                "file": entry.file,
+                "paper": entry.paper,
+                "needs": entry.needs,
+                "network": network,
+            }
             if (network, name) not in able:
                 why = refusal(here.scale, entry, devices)
                 rows.append(row | {"rounds": "refuses", "why": why})
                 continue
-            best = tuned(results.under(on_held_out(here.scale)), method(name), devices, SPLIT, scale.target)
+            best = tuned(
+                results.under(on_held_out(here.scale)), method(name), devices, SPLIT, scale.target
+            )
             key = (method(name).at(best.eta), devices, SPLIT)
             rounds = number(here.over_seeds(key, rounds_to_target(scale)), 0)
             sent = number(here.over_seeds(key, megabytes_to_target(scale)), 1)
-            reached = number(here.over_seeds(key, lambda cell: float(cell.metrics["accuracy"][-1])), 1, 100)
-            shown = {"rounds": rounds["ours"] or f"> {here.scale.rounds}", "rounds_95": rounds["ours_95"]}
-            last = {"megabytes": sent["ours"], f"accuracy_at_{here.scale.rounds}_%": reached["ours"], "why": ""}
+            reached = number(
+                here.over_seeds(key, lambda cell: float(cell.metrics["accuracy"][-1])), 1, 100
+            )
+            shown = {
+                "rounds": rounds["ours"] or f"> {here.scale.rounds}",
+                "rounds_95": rounds["ours_95"],
+            }
+            last = {
+                "megabytes": sent["ours"],
+                f"accuracy_at_{here.scale.rounds}_%": reached["ours"],
+                "why": "",
+            }
             rows.append(row | {"eta": best.eta, "at_edge_of_grid": best.edge} | shown | last)
     write_csv(out / "methods.csv", rows)
     (out / "methods.md").write_text(_table(scale, rows))
@@ -110,7 +129,9 @@ def _table(scale: Scale, rows: list[dict[str, object]]) -> str:
     ]
     for name, entry in CATALOGUE.items():
         several = [row for row in rows if row["method"] == name]
-        lines.append(f"| {name} | `{entry.file}` | {entry.paper} | {entry.needs} | {' | '.join(map(_shown, several))} |")
+        lines.append(
+            f"| {name} | `{entry.file}` | {entry.paper} | {entry.needs} | {' | '.join(map(_shown, several))} |"
+        )
     return "\n".join(lines) + "\n"
 
 

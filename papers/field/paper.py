@@ -31,10 +31,18 @@ def megabytes_to_target(scale: Scale) -> Callable[[Cell], float | None]:
 
     def sent(cell: Cell) -> float | None:
         t = wpm.rounds_to_target(scale)(cell)
-        return None if t is None else float(cell.metrics["bytes"][list(cell.metrics["round"]).index(t)]) / 1e6
+        return (
+            None
+            if t is None
+            else float(cell.metrics["bytes"][list(cell.metrics["round"]).index(t)]) / 1e6
+        )
 
     return sent
 
 
-NETWORKS = {"static ring": fixed_ring, "random ring": wpm.random_ring, "density 0.1": wpm.Density(0.1)}
+NETWORKS = {
+    "static ring": fixed_ring,
+    "random ring": wpm.random_ring,
+    "density 0.1": wpm.Density(0.1),
+}
 TINY = replace(wpm.TINY, rounds=40, grid=(0.05, 0.2), figure_devices=(10,))

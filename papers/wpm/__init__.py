@@ -23,6 +23,17 @@ from papers.wpm import (
 )
 
 # A part has a TITLE, its cells(scale), perhaps what is run then(scale, results), and make(scale, results, folder).
-TABLES_AND_FIGURES = (table1, table2, table3, table4, figure1, figure2, figure3, figure4, figure5, figure6)
+TABLES_AND_FIGURES = (
+    table1,
+    table2,
+    table3,
+    table4,
+    figure1,
+    figure2,
+    figure3,
+    figure4,
+    figure5,
+    figure6,
+)
 THEORY = (lemma1, theorem1, slips, ablation)
 STUDIES = (readings, cifar, step_rules, fair, regimes)  # longer: `gossamer reproduce wpm --studies`

@@ -35,7 +35,15 @@ def cells(scale: Scale) -> list[Study]:
 
 def errors(algorithm: gs.WPM, rounds: np.ndarray) -> np.ndarray:
     """‖mean of the models − optimum‖/‖optimum‖ after each of these rounds; infinite from where a run diverges."""
-    plan = Study(algorithm, gs.RandomRing(10), PROBLEM, model=gs.LinearRegression(), batch=0, dtype="float64", threads=1).plan()
+    plan = Study(
+        algorithm,
+        gs.RandomRing(10),
+        PROBLEM,
+        model=gs.LinearRegression(),
+        batch=0,
+        dtype="float64",
+        threads=1,
+    ).plan()
     simulator, optimum = Simulator(plan), PROBLEM.optimum()
     found = np.full(len(rounds), np.inf)
     for k, t in enumerate(rounds):
@@ -43,7 +51,9 @@ def errors(algorithm: gs.WPM, rounds: np.ndarray) -> np.ndarray:
             simulator.advance(int(t))
         except gs.Diverged:
             break
-        found[k] = np.linalg.norm(simulator.models().mean(0).numpy() - optimum) / np.linalg.norm(optimum)
+        found[k] = np.linalg.norm(simulator.models().mean(0).numpy() - optimum) / np.linalg.norm(
+            optimum
+        )
     return found
 
 
@@ -53,18 +63,29 @@ def make(scale: Scale, results: object, out: Path) -> list[Path]:
     for name, (rule, anchor) in RULES.items():
         for p in POWERS:
             etas = (0.3,) if scale.name == "tiny" else (0.03, 0.3, 1.0)
-            runs = {eta: errors(gs.WPM(p, gs.Inverse(eta, 100), rule, anchor=anchor), rounds) for eta in etas}
+            runs = {
+                eta: errors(gs.WPM(p, gs.Inverse(eta, 100), rule, anchor=anchor), rounds)
+                for eta in etas
+            }
             best = min(runs, key=lambda eta: runs[eta][-1])
             lines[name, p] = (best, runs[best])
     rows = [
-        {"step": name, "p": p, "eta0": eta, "error_at_end": f"{values[-1]:.3g}", "rounds": int(rounds[-1])}
+        {
+            "step": name,
+            "p": p,
+            "eta0": eta,
+            "error_at_end": f"{values[-1]:.3g}",
+            "rounds": int(rounds[-1]),
+        }
         for (name, p), (eta, values) in lines.items()
     ]
     write_csv(out / "ablation.csv", rows)
     return [out / "ablation.csv", _draw(lines, rounds, out)]
 
 
-def _draw(lines: dict[tuple[str, int], tuple[float, np.ndarray]], rounds: np.ndarray, out: Path) -> Path:
+def _draw(
+    lines: dict[tuple[str, int], tuple[float, np.ndarray]], rounds: np.ndarray, out: Path
+) -> Path:
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -74,12 +95,17 @@ def _draw(lines: dict[tuple[str, int], tuple[float, np.ndarray]], rounds: np.nda
         figure, axes = plt.subplots(1, len(RULES), figsize=(13, 3.1), sharey=True)
         for axis, name in zip(axes, RULES, strict=True):
             for p, colour, dash in zip(POWERS, COLOURS, DASHES, strict=False):
-                axis.loglog(rounds, lines[name, p][1], color=colour, linestyle=dash, label=f"p = {p}")
+                axis.loglog(
+                    rounds, lines[name, p][1], color=colour, linestyle=dash, label=f"p = {p}"
+                )
             axis.set(title=name, xlabel="round")
         axes[0].set_ylabel("distance to the optimum, relative")
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8)
-        figure.suptitle("Distance to the optimum with step sizes that fall as 1/t, each at its best start", fontsize=10)
+        figure.suptitle(
+            "Distance to the optimum with step sizes that fall as 1/t, each at its best start",
+            fontsize=10,
+        )
         out.mkdir(parents=True, exist_ok=True)
         figure.savefig(out / "ablation.png", dpi=110)
         plt.close(figure)

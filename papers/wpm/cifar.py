@@ -7,7 +7,18 @@ from pathlib import Path
 
 import gossamer as gs
 from gossamer.study import Study
-from papers.wpm import figure1, figure2, figure3, figure4, figure5, figure6, table1, table2, table3, table4
+from papers.wpm import (
+    figure1,
+    figure2,
+    figure3,
+    figure4,
+    figure5,
+    figure6,
+    table1,
+    table2,
+    table3,
+    table4,
+)
 from papers.wpm.paper import Results, Scale
 
 TITLE = "the tables and figures on CIFAR-10 with the linear SVM; 10 and 20 devices; eta 0.01 and, for Table 2, 0.001"
@@ -30,10 +41,17 @@ def smaller_rate(scale: Scale) -> Scale:
 
 def cells(scale: Scale) -> list[Study]:
     here = setting(scale)
-    return [*(study for module in _MODULES for study in module.cells(here)), *table2.cells(smaller_rate(scale))]
+    return [
+        *(study for module in _MODULES for study in module.cells(here)),
+        *table2.cells(smaller_rate(scale)),
+    ]
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     here, slower = setting(scale), smaller_rate(scale)
-    paths = [path for module in _MODULES for path in module.make(here, results.under(here), out / "cifar")]
+    paths = [
+        path
+        for module in _MODULES
+        for path in module.make(here, results.under(here), out / "cifar")
+    ]
     return [*paths, *table2.make(slower, results.under(slower), out / "cifar" / "smaller_rate")]

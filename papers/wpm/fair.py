@@ -16,10 +16,18 @@ TITLE = "every method with its own best rate; rounds to several targets; 10 devi
 
 METHODS = (
     Method("D-PSGD (p = 1)", lambda eta: gs.WPM(1, eta, gs.Matched())),
-    *(Method(f"WPM p = {p}, matched", lambda eta, p=p: gs.WPM(p, eta, gs.Matched())) for p in (3, 5, 15)),
+    *(
+        Method(f"WPM p = {p}, matched", lambda eta, p=p: gs.WPM(p, eta, gs.Matched()))
+        for p in (3, 5, 15)
+    ),
     *(Method(f"WPM p = {p}, robust", lambda eta, p=p: gs.WPM.robust(p, eta)) for p in (3, 5, 15)),
-    Method("WPM p = 5, robust, 20 rounds, then 1", lambda eta: gs.WPM.robust(gs.Switch(5, 20), eta)),
-    *(Method(f"p = 1 with gain {gain}", lambda eta, gain=gain: gain_control(eta, gain, 20)) for gain in (1.05, 1.1)),
+    Method(
+        "WPM p = 5, robust, 20 rounds, then 1", lambda eta: gs.WPM.robust(gs.Switch(5, 20), eta)
+    ),
+    *(
+        Method(f"p = 1 with gain {gain}", lambda eta, gain=gain: gain_control(eta, gain, 20))
+        for gain in (1.05, 1.1)
+    ),
     Method("SwarmSGD", lambda eta: gs.SwarmSGD(eta, local_steps=1)),
     Method("All-Reduce (not decentralised)", lambda eta: gs.AllReduce(eta)),
 )
@@ -35,16 +43,28 @@ def chosen(scale: Scale, results: Results) -> Iterator[tuple[str, Method, float,
     for split in SPLITS:
         for method in METHODS:
             for target in scale.targets:
-                yield split, method, target, tuned(results, method, scale.table_devices[0], split, target)
+                yield (
+                    split,
+                    method,
+                    target,
+                    tuned(results, method, scale.table_devices[0], split, target),
+                )
 
 
 def cells(scale: Scale) -> list[Study]:
-    return [study for split in SPLITS for study in grid(setting(scale), METHODS, scale.table_devices[0], split)]
+    return [
+        study
+        for split in SPLITS
+        for study in grid(setting(scale), METHODS, scale.table_devices[0], split)
+    ]
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
     """What is reported, once the rates are known."""
-    keys = {(method.at(best.eta), scale.table_devices[0], split): None for split, method, _, best in chosen(scale, results)}
+    keys = {
+        (method.at(best.eta), scale.table_devices[0], split): None
+        for split, method, _, best in chosen(scale, results)
+    }
     return studies(setting(scale), keys)
 
 
@@ -57,9 +77,19 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
         saved = number(reported.saved(base[split, target], key, count), 1, 100)
         reached = sum(count(cell) is not None for cell in reported.cells(key))
         rows.append(
-            {"split": split, "method": method.name, "target": target, "eta": best.eta, "at_edge_of_grid": best.edge}
+            {
+                "split": split,
+                "method": method.name,
+                "target": target,
+                "eta": best.eta,
+                "at_edge_of_grid": best.edge,
+            }
             | number(reported.over_seeds(key, count))
-            | {"seeds_that_reached": reached, "saved_%": saved["ours"], "saved_95": saved["ours_95"]}
+            | {
+                "seeds_that_reached": reached,
+                "saved_%": saved["ours"],
+                "saved_95": saved["ours_95"],
+            }
         )
     write_csv(out / "fair.csv", rows)
     return [out / "fair.csv"]

@@ -14,4 +14,6 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
-    return figures.curves(scale, results, out, "figure1", "iid", "accuracy", "mean test accuracy, %", 100)
+    return figures.curves(
+        scale, results, out, "figure1", "iid", "accuracy", "mean test accuracy, %", 100
+    )

@@ -12,7 +12,18 @@ import numpy as np
 import gossamer as gs
 from gossamer.report.figures import COLOURS, DASHES, STYLE
 from gossamer.study import Study, interval
-from papers.wpm.paper import SPLIT_NAMES, Key, Results, Scale, number, rounds_to_target, studies, swarm, wpm, write_csv
+from papers.wpm.paper import (
+    SPLIT_NAMES,
+    Key,
+    Results,
+    Scale,
+    number,
+    rounds_to_target,
+    studies,
+    swarm,
+    wpm,
+    write_csv,
+)
 from papers.wpm.table2 import POWERS
 
 Panel = tuple[str, list[Key]]
@@ -27,8 +38,14 @@ def panels(scale: Scale, split: str) -> list[Panel]:
     methods: list[gs.Algorithm] = [wpm(scale, 15), wpm(scale, 3), wpm(scale, 1), swarm(scale)]
     fewest = scale.figure_devices[0]
     return [
-        (f"different p, {fewest} devices", [(wpm(scale, p), fewest, split) for p in reversed(POWERS)]),
-        *((f"{devices} devices", [(method, devices, split) for method in methods]) for devices in scale.figure_devices),
+        (
+            f"different p, {fewest} devices",
+            [(wpm(scale, p), fewest, split) for p in reversed(POWERS)],
+        ),
+        *(
+            (f"{devices} devices", [(method, devices, split) for method in methods])
+            for devices in scale.figure_devices
+        ),
     ]
 
 
@@ -37,7 +54,14 @@ def cells(scale: Scale, split: str) -> list[Study]:
 
 
 def curves(
-    scale: Scale, results: Results, out: Path, name: str, split: str, column: str, label: str, unit: float
+    scale: Scale,
+    results: Results,
+    out: Path,
+    name: str,
+    split: str,
+    column: str,
+    label: str,
+    unit: float,
 ) -> list[Path]:
     """A curve a method with its 95 % band over the seeds; the points at some rounds as a table too."""
     lines = {}
@@ -45,18 +69,30 @@ def curves(
         runs = [cell.metrics for cell in results.cells(key) if not cell.diverged]
         points = [interval(values) for values in zip(*(run[column] for run in runs), strict=True)]
         mean = unit * np.array([point.mean for point in points])
-        lines[key] = (runs[0]["round"], mean, unit * np.array([point.half or 0.0 for point in points]))
+        lines[key] = (
+            runs[0]["round"],
+            mean,
+            unit * np.array([point.half or 0.0 for point in points]),
+        )
 
     def draw(axis: Any, keys: Sequence[Key]) -> None:
         for key in keys:
             colour, dash = _STYLES[key[0].label]
             rounds, mean, half = lines[key]
             axis.plot(rounds, mean, color=colour, linestyle=dash, label=key[0].label)
-            axis.fill_between(rounds, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
+            axis.fill_between(
+                rounds, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0
+            )
         axis.set_xlabel("round")
 
     rows = [
-        {"devices": key[1], "method": key[0].label, "round": int(t), column: round(float(m), 3), "95": round(float(h), 3)}
+        {
+            "devices": key[1],
+            "method": key[0].label,
+            "round": int(t),
+            column: round(float(m), 3),
+            "95": round(float(h), 3),
+        }
         for key, line in lines.items()
         for t, m, h in zip(*line, strict=True)
         if t <= 2 * scale.every or t % (scale.rounds // 10) == 0
@@ -74,22 +110,43 @@ def speeds(scale: Scale, results: Results, out: Path, name: str, split: str) -> 
             value = results.over_seeds(key, rounds_to_target(scale))
             if value is None:
                 text = f"not in {scale.rounds}"
-                axis.text(place, scale.rounds * 0.02, text, rotation=90, ha="center", va="bottom", fontsize=8)
+                axis.text(
+                    place,
+                    scale.rounds * 0.02,
+                    text,
+                    rotation=90,
+                    ha="center",
+                    va="bottom",
+                    fontsize=8,
+                )
             else:
                 axis.bar(place, value.mean, yerr=value.half, color=colour, capsize=3)
-        axis.set_xticks(range(len(keys)), [key[0].label.removeprefix("WPM ") for key in keys], fontsize=8)
+        axis.set_xticks(
+            range(len(keys)), [key[0].label.removeprefix("WPM ") for key in keys], fontsize=8
+        )
         axis.set(xlim=(-0.6, len(keys) - 0.4), ylim=(0, scale.rounds))
 
     keys = {key: None for _, several in panels(scale, split) for key in several}
     rows = [
-        {"devices": key[1], "method": key[0].label} | number(results.over_seeds(key, rounds_to_target(scale))) for key in keys
+        {"devices": key[1], "method": key[0].label}
+        | number(results.over_seeds(key, rounds_to_target(scale)))
+        for key in keys
     ]
     write_csv(out / f"{name}.csv", rows)
-    return [*_four(scale, out, name, split, f"rounds to {scale.target:.0%}", draw, legend=False), out / f"{name}.csv"]
+    return [
+        *_four(scale, out, name, split, f"rounds to {scale.target:.0%}", draw, legend=False),
+        out / f"{name}.csv",
+    ]
 
 
 def _four(
-    scale: Scale, out: Path, name: str, split: str, label: str, draw: Callable[[Any, Sequence[Key]], None], legend: bool = True
+    scale: Scale,
+    out: Path,
+    name: str,
+    split: str,
+    label: str,
+    draw: Callable[[Any, Sequence[Key]], None],
+    legend: bool = True,
 ) -> list[Path]:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
@@ -102,11 +159,23 @@ def _four(
             axis.set_title(title, fontsize=9)
         axes[0].set_ylabel(label)
         if legend:
-            named = {text: line for axis in axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+            named = {
+                text: line
+                for axis in axes
+                for line, text in zip(*axis.get_legend_handles_labels(), strict=True)
+            }
             order = [label for label in _STYLES if label in named]
-            figure.legend([named[label] for label in order], order, loc="outside lower center", ncols=len(order), fontsize=8)
+            figure.legend(
+                [named[label] for label in order],
+                order,
+                loc="outside lower center",
+                ncols=len(order),
+                fontsize=8,
+            )
         of = " (CIFAR-10, linear SVM)" if isinstance(scale.data, gs.Cifar10) else ""
-        figure.suptitle(f"Figure {name.removeprefix('figure')}{of}: {SPLIT_NAMES[split]}", fontsize=10)
+        figure.suptitle(
+            f"Figure {name.removeprefix('figure')}{of}: {SPLIT_NAMES[split]}", fontsize=10
+        )
         out.mkdir(parents=True, exist_ok=True)
         figure.savefig(out / f"{name}.png", dpi=110)
         plt.close(figure)

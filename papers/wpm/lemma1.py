@@ -26,7 +26,9 @@ TITLE = "theory: distance to consensus under Lemma 1's bound, p in 1, 3, 5, 15"
 POWERS = (1, 3, 5, 15)
 ETA = 0.01
 DEVICES, SAMPLES = 10, 50
-PROBLEM = gs.Logistic(DEVICES, samples=SAMPLES, regularisation=1e-6)  # only `optimum` regularises; the runs do not
+PROBLEM = gs.Logistic(
+    DEVICES, samples=SAMPLES, regularisation=1e-6
+)  # only `optimum` regularises; the runs do not
 NETWORK = gs.RandomRing(DEVICES)
 
 FloatArray = NDArray[np.float64]
@@ -59,12 +61,16 @@ def make(scale: Scale, results: object, out: Path) -> list[Path]:
         lines = {
             "measured": np.linalg.norm(y - mean[:, None], ord=p, axis=2).max(axis=1)[shown],
             "corrected": consensus_bound(y[0], shown, mixing=assumed_mixing(rounds), **known),
-            "printed": consensus_bound(y[0], shown, mixing=assumed_mixing(rounds), printed=True, **known),
+            "printed": consensus_bound(
+                y[0], shown, mixing=assumed_mixing(rounds), printed=True, **known
+            ),
             "spectral": consensus_bound(y[0], shown, mixing=spectral_mixing(rounds), **known),
         }
         lines["looseness"] = lines["corrected"] / lines["measured"]
         for k, t in enumerate(shown):
-            rows.append({"p": p, "round": t} | {name: f"{values[k]:.6g}" for name, values in lines.items()})
+            rows.append(
+                {"p": p, "round": t} | {name: f"{values[k]:.6g}" for name, values in lines.items()}
+            )
     write_csv(out / "lemma1.csv", rows)
     _draw(rows, out / "lemma1.png")
     return [out / "lemma1.csv", out / "lemma1.png"]
@@ -86,11 +92,20 @@ def _draw(rows: list[dict[str, object]], path: Path) -> None:
         for axis, p in zip(axes, POWERS, strict=True):
             of_p = [row for row in rows if row["p"] == p]
             for name, look in LINES.items():
-                axis.loglog([row["round"] for row in of_p], [float(str(row[name])) for row in of_p], linewidth=1.6, **look)
-            axis.set_title(f"p = {p}: corrected / measured = {rounded(of_p[-1]['looseness'])}", fontsize=9)
+                axis.loglog(
+                    [row["round"] for row in of_p],
+                    [float(str(row[name])) for row in of_p],
+                    linewidth=1.6,
+                    **look,
+                )
+            axis.set_title(
+                f"p = {p}: corrected / measured = {rounded(of_p[-1]['looseness'])}", fontsize=9
+            )
             axis.set(xlabel="round", ylim=(3e-3, 3e3))
         axes[0].set_ylabel(r"distance in the p-norm, $\max_i\,\|y_i-\bar y\|_p$")
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
+        figure.legend(
+            *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
+        )
         figure.suptitle(
             f"Lemma 1: distance to consensus. Logistic regression, {DEVICES} devices, random ring, constant η = {ETA}",
             fontsize=10,
@@ -135,5 +150,8 @@ def assumed_mixing(rounds: int) -> Mixing:
 @cache
 def spectral_mixing(rounds: int) -> Mixing:
     """The same from the weights themselves: ‖P(t)…P(s) - 1/m‖₂ is at most the product of the factors' ‖P - 1/m‖₂."""
-    kappa = max(np.linalg.norm(gs.metropolis(NETWORK.links(t)).dense() - 1 / DEVICES, ord=2) for t in range(rounds))
+    kappa = max(
+        np.linalg.norm(gs.metropolis(NETWORK.links(t)).dense() - 1 / DEVICES, ord=2)
+        for t in range(rounds)
+    )
     return Mixing(1.0, float(kappa), 1.0 - float(kappa))

@@ -16,7 +16,12 @@ from gossamer.study.sweep import Cell
 HERE = Path(__file__).parent
 
 SPLITS = {"iid": gs.Iid(), "noniid": gs.OneLabel()}
-SPLIT_NAMES = {"iid": "IID", "dirichlet1": "Dirichlet 1", "dirichlet0.1": "Dirichlet 0.1", "noniid": "one label a device"}
+SPLIT_NAMES = {
+    "iid": "IID",
+    "dirichlet1": "Dirichlet 1",
+    "dirichlet0.1": "Dirichlet 0.1",
+    "noniid": "one label a device",
+}
 _ALL_SPLITS = SPLITS | {"dirichlet1": gs.Dirichlet(1.0), "dirichlet0.1": gs.Dirichlet(0.1)}
 
 
@@ -54,7 +59,9 @@ class Scale:
     figure_devices: tuple[int, ...] = (10, 20, 100)
 
     # readings
-    step: gs.StepRule = field(default_factory=lambda: gs.Matched(floor=0.01))  # "a scaling factor to keep the learning rate …"
+    step: gs.StepRule = field(
+        default_factory=lambda: gs.Matched(floor=0.01)
+    )  # "a scaling factor to keep the learning rate …"
     gradient_at: str = "aggregate"  # the paper's analysis; its Algorithm 1 says "local"
     order: str = "combine-then-adapt"
     measure_at: str = "after_step"
@@ -100,7 +107,12 @@ def study(scale: Scale, algorithm: gs.Algorithm, devices: int, split: str, seed:
         batch=scale.batch,
         rounds=scale.rounds,
         seed=seed,
-        measure=gs.Measure(every=scale.every, at=scale.measure_at, test=scale.test, accuracy_targets=(scale.target,)),
+        measure=gs.Measure(
+            every=scale.every,
+            at=scale.measure_at,
+            test=scale.test,
+            accuracy_targets=(scale.target,),
+        ),
         name="wpm",
     )
 
@@ -134,15 +146,21 @@ class Results:
         values = [None if cell.diverged else number(cell) for cell in self.cells(key)]
         return None if None in values else interval([v for v in values if v is not None])
 
-    def saved(self, base: Key, other: Key, number: Callable[[Cell], float | None]) -> Interval | None:
+    def saved(
+        self, base: Key, other: Key, number: Callable[[Cell], float | None]
+    ) -> Interval | None:
         """The share of `base` that `other` saves, paired seed by seed: both met the same links and batches."""
-        pairs = [(number(a), number(b)) for a, b in zip(self.cells(base), self.cells(other), strict=True)]
+        pairs = [
+            (number(a), number(b)) for a, b in zip(self.cells(base), self.cells(other), strict=True)
+        ]
         shares = [1 - b / a for a, b in pairs if a is not None and b is not None]
         return interval(shares) if len(shares) == len(pairs) else None
 
 
 def rounds_to_target(scale: Scale, target: float | None = None) -> Callable[[Cell], int | None]:
-    return lambda cell: rounds_to(cell.metrics["round"], cell.metrics["accuracy"], target or scale.target)
+    return lambda cell: rounds_to(
+        cell.metrics["round"], cell.metrics["accuracy"], target or scale.target
+    )
 
 
 def at_round(name: str, t: int) -> Callable[[Cell], float]:

@@ -10,7 +10,18 @@ from pathlib import Path
 import gossamer as gs
 from gossamer.study import Study
 from papers.wpm import table1, table2
-from papers.wpm.paper import Density, Key, Results, Scale, at_round, expected, rounds_to_target, studies, wpm, write_csv
+from papers.wpm.paper import (
+    Density,
+    Key,
+    Results,
+    Scale,
+    at_round,
+    expected,
+    rounds_to_target,
+    studies,
+    wpm,
+    write_csv,
+)
 
 TITLE = "readings of what the paper leaves open, and how close each comes to each table"
 
@@ -37,21 +48,33 @@ def readings(scale: Scale) -> dict[str, Scale]:
         "step: power": replace(base, step=gs.Power()),
         "step: constant": replace(base, step=gs.Constant()),
         "step: matched, floor 0.001": replace(base, step=gs.Matched(1e-3)),
-        "step: matched, floor 0.001, density 0.1": replace(base, step=gs.Matched(1e-3), network=Density(0.1)),
+        "step: matched, floor 0.001, density 0.1": replace(
+            base, step=gs.Matched(1e-3), network=Density(0.1)
+        ),
         "step: safe (ours, not the paper's)": replace(base, step=gs.Safe()),
     }
-    return {name: readings[name] for name in ("ours", "step: power", "density 0.5")} if scale.name == "tiny" else readings
+    return (
+        {name: readings[name] for name in ("ours", "step: power", "density 0.5")}
+        if scale.name == "tiny"
+        else readings
+    )
 
 
 def keys(scale: Scale) -> Iterator[Key]:
     yield from (key for *_, key in table2.keys(scale))
     yield from (
-        key for _, devices, _, key in table1.keys(scale) if devices in (scale.table_devices[0], scale.table_devices[-1])
+        key
+        for _, devices, _, key in table1.keys(scale)
+        if devices in (scale.table_devices[0], scale.table_devices[-1])
     )
 
 
 def cells(scale: Scale) -> list[Study]:
-    return [study for reading in readings(scale).values() for study in studies(reading, dict.fromkeys(keys(reading)))]
+    return [
+        study
+        for reading in readings(scale).values()
+        for study in studies(reading, dict.fromkeys(keys(reading)))
+    ]
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
@@ -71,11 +94,15 @@ def _row(scale: Scale, results: Results, target: float) -> dict[str, object]:
 
     def rounds(key: Key) -> float:
         found = [rounds_to_target(scale, target)(cell) for cell in results.cells(key)]
-        return sum(value or 2 * scale.rounds for value in found) / len(found)  # not reached: as if in twice the rounds
+        return sum(value or 2 * scale.rounds for value in found) / len(
+            found
+        )  # not reached: as if in twice the rounds
 
     def mean(key: Key, column: str, t: int) -> float:
         cells = results.cells(key)
-        return sum(math.nan if cell.diverged else at_round(column, t)(cell) for cell in cells) / len(cells)
+        return sum(
+            math.nan if cell.diverged else at_round(column, t)(cell) for cell in cells
+        ) / len(cells)
 
     table2_pairs = {
         split: [
@@ -85,19 +112,32 @@ def _row(scale: Scale, results: Results, target: float) -> dict[str, object]:
         ]
         for split in ("iid", "noniid")
     }
-    places = {"10": scale.table_devices[0], "20": scale.table_devices[-1]}  # the fewest and the most: 15 say nothing more
+    places = {
+        "10": scale.table_devices[0],
+        "20": scale.table_devices[-1],
+    }  # the fewest and the most: 15 say nothing more
     table3_pairs = [
-        (rounds((wpm(scale, float(r["p"])), places[r["devices"]], r["split"])), float(r["iterations"]))
+        (
+            rounds((wpm(scale, float(r["p"])), places[r["devices"]], r["split"])),
+            float(r["iterations"]),
+        )
         for r in expected("table3_convergence_by_devices")
         if r["reading"] == "as_read" and r["devices"] in places
     ]
     points = [
-        100 * mean((wpm(scale, float(r["p"])), places[r["devices"]], r["split"]), "accuracy", scale.rounds) - float(r["at_500"])
+        100
+        * mean(
+            (wpm(scale, float(r["p"])), places[r["devices"]], r["split"]), "accuracy", scale.rounds
+        )
+        - float(r["at_500"])
         for r in expected("table1_accuracy")
         if r["devices"] in places
     ]
     distances = [
-        (mean((wpm(scale, float(r["p"])), ten, r["split"]), "distance", t), float(r[f"at_{100 * (k + 1)}"]))
+        (
+            mean((wpm(scale, float(r["p"])), ten, r["split"]), "distance", t),
+            float(r[f"at_{100 * (k + 1)}"]),
+        )
         for r in expected("table4_consensus_distance")
         for k, t in enumerate(scale.checkpoints)
     ]

@@ -13,7 +13,16 @@ import gossamer as gs
 from gossamer.algorithms.recipes import gain_control
 from gossamer.report.figures import STYLE
 from gossamer.study import Interval, Study
-from papers.wpm.paper import SPLIT_NAMES, Density, Results, Scale, number, rounds_to_target, studies, write_csv
+from papers.wpm.paper import (
+    SPLIT_NAMES,
+    Density,
+    Results,
+    Scale,
+    number,
+    rounds_to_target,
+    studies,
+    write_csv,
+)
 from papers.wpm.tuning import Method, grid, tuned
 
 TITLE = "rounds saved against tuned p = 1, by density, split and devices: a heat map"
@@ -69,7 +78,8 @@ def then(scale: Scale, results: Results) -> list[Study]:
     for devices, density, split in places(scale):
         here = setting(scale, density, devices)
         best = [
-            (method, tuned(results.under(here), method, devices, split, scale.targets[TARGET])) for method in methods(devices)
+            (method, tuned(results.under(here), method, devices, split, scale.targets[TARGET]))
+            for method in methods(devices)
         ]
         found += studies(here, [(method.at(rate.eta), devices, split) for method, rate in best])
     return found
@@ -88,14 +98,27 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
             saved = here.saved(base, key, count)
             gain = number(saved, 1, 100)
             rows.append(
-                {"devices": devices, "density": density, "split": split, "method": method.name, "target": target}
+                {
+                    "devices": devices,
+                    "density": density,
+                    "split": split,
+                    "method": method.name,
+                    "target": target,
+                }
                 | {"eta": best.eta, "at_edge_of_grid": best.edge}
                 | number(rounds)
                 | {"saved_%": gain["ours"], "saved_95": gain["ours_95"]}
             )
-            shown[devices, method.name, density, split] = (here.over_seeds(base, count), rounds, saved)
+            shown[devices, method.name, density, split] = (
+                here.over_seeds(base, count),
+                rounds,
+                saved,
+            )
     write_csv(out / "regimes.csv", rows)
-    return [*(_map(scale, devices, shown, out) for devices in scale.map_devices), out / "regimes.csv"]
+    return [
+        *(_map(scale, devices, shown, out) for devices in scale.map_devices),
+        out / "regimes.csv",
+    ]
 
 
 Shown = dict[tuple[int, str, float, str], tuple[Interval | None, Interval | None, Interval | None]]
@@ -109,22 +132,45 @@ def _map(scale: Scale, devices: int, shown: Shown, out: Path) -> Path:
     names = [method.name for method in methods(devices) if method is not BASE]
     splits, densities = list(SPLIT_NAMES), scale.map_densities
     with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(1, len(names), figsize=(max(7.5, 1.2 + 2.9 * len(names)), 3.2), sharey=True, squeeze=False)
+        figure, axes = plt.subplots(
+            1,
+            len(names),
+            figsize=(max(7.5, 1.2 + 2.9 * len(names)), 3.2),
+            sharey=True,
+            squeeze=False,
+        )
         for axis, name in zip(axes[0], names, strict=True):
             share = np.full((len(splits), len(densities)), np.nan)
             for i, split in enumerate(splits):
                 for k, density in enumerate(densities):
                     base, rounds, saved = shown[devices, name, density, split]
-                    text = "neither" if base is None and rounds is None else "only\nit" if base is None else "only\np = 1"
+                    text = (
+                        "neither"
+                        if base is None and rounds is None
+                        else "only\nit"
+                        if base is None
+                        else "only\np = 1"
+                    )
                     if saved is not None:
-                        share[i, k], sure = saved.mean, saved.half is not None and abs(saved.mean) > saved.half
+                        share[i, k], sure = (
+                            saved.mean,
+                            saved.half is not None and abs(saved.mean) > saved.half,
+                        )
                         text = f"{saved.mean:+.0%}" if sure else f"({saved.mean:+.0%})"
                     elif base is None and rounds is not None:
                         share[i, k] = 1.0
                     elif rounds is None and base is not None:
                         share[i, k] = -1.0
                     dark = abs(share[i, k]) > 0.45
-                    axis.text(k, i, text, ha="center", va="center", fontsize=7, color="white" if dark else "black")
+                    axis.text(
+                        k,
+                        i,
+                        text,
+                        ha="center",
+                        va="center",
+                        fontsize=7,
+                        color="white" if dark else "black",
+                    )
             image = axis.imshow(share, cmap="RdBu", vmin=-0.6, vmax=0.6, aspect="auto")
             axis.set_xticks(range(len(densities)), [f"{d:g}" for d in densities])
             axis.set_yticks(range(len(splits)), [SPLIT_NAMES[s] for s in splits])

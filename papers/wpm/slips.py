@@ -17,7 +17,9 @@ from gossamer.theory import claim1_gap, consensus_bound, divergence, mixing_cons
 from papers.wpm.lemma1 import FloatArray
 from papers.wpm.paper import Scale, write_csv
 
-TITLE = "theory: where the printed Claim 1, Lemma 1 and Theorem 1 fail, and the corrected forms hold"
+TITLE = (
+    "theory: where the printed Claim 1, Lemma 1 and Theorem 1 fail, and the corrected forms hold"
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,9 @@ class Slip:
         }
 
     def _holds(self, value: float, bound: float) -> str:
-        holds = {"at most": value <= bound, "at least": value >= bound, "equal to": value == bound}[self.must_be]
+        holds = {"at most": value <= bound, "at least": value >= bound, "equal to": value == bound}[
+            self.must_be
+        ]
         return "yes" if holds else "no"
 
 
@@ -59,7 +63,13 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def make(scale: Scale, results: object, out: Path) -> list[Path]:
-    slips = [even_powers(), half_the_square(), lemma1_in_the_2_norm(), lemma1_in_the_p_norm(), theorem1()]
+    slips = [
+        even_powers(),
+        half_the_square(),
+        lemma1_in_the_2_norm(),
+        lemma1_in_the_p_norm(),
+        theorem1(),
+    ]
     write_csv(out / "slips.csv", [slip.row() for slip in slips])
     return [out / "slips.csv"]
 
@@ -111,10 +121,20 @@ def theorem1() -> Slip:
     start = np.full((1, n), (eta * slope / 2) ** (1 / p))
     dual, regret = start[0] ** p, 0.0
     for _ in range(rounds):
-        regret += slope * float((np.abs(dual) ** (1 / p)).sum()) / rounds  # f(x) = ‖x‖₁/√n is 0 at its best, x = 0
+        regret += (
+            slope * float((np.abs(dual) ** (1 / p)).sum()) / rounds
+        )  # f(x) = ‖x‖₁/√n is 0 at its best, x = 0
         dual = dual - eta * slope * np.sign(dual)
-    known: Any = {"p": p, "eta": eta, "lipschitz": 1.0, "mixing": mixing_constants(1.0, devices=1, b=1)}
-    printed, corrected = (regret_bound(start, np.zeros(n), rounds, printed=printed, **known) for printed in (True, False))
+    known: Any = {
+        "p": p,
+        "eta": eta,
+        "lipschitz": 1.0,
+        "mixing": mixing_constants(1.0, devices=1, b=1),
+    }
+    printed, corrected = (
+        regret_bound(start, np.zeros(n), rounds, printed=printed, **known)
+        for printed in (True, False)
+    )
     return Slip(
         "Theorem 1: G bounds a 2-norm where one dual to the (p+1)-norm is due",
         "m = 1, f = ‖x‖₁/√n, η = 0.01, p = 3, y_0 = (η/2√n)^(1/p), n = 10000, T = 300: average regret",
@@ -125,11 +145,19 @@ def theorem1() -> Slip:
 def _two_that_disagree(n: int, rounds: int = 40) -> tuple[FloatArray, Any]:
     """Two devices that pull apart and hold fast to their own: y_1 - ȳ after some rounds, and Lemma 1's bound on it."""
     p, eta = 3, 0.01
-    weights, gradients = np.array([[0.9, 0.1], [0.1, 0.9]]), np.outer([1.0, -1.0], np.full(n, n**-0.5))
+    weights, gradients = (
+        np.array([[0.9, 0.1], [0.1, 0.9]]),
+        np.outer([1.0, -1.0], np.full(n, n**-0.5)),
+    )
     dual = np.zeros((2, n))
     for _ in range(rounds):
         dual = weights @ (dual - eta * gradients)
-    known: Any = {"p": p, "eta": eta, "lipschitz": 1.0, "mixing": mixing_constants(0.1, devices=2, b=1)}
+    known: Any = {
+        "p": p,
+        "eta": eta,
+        "lipschitz": 1.0,
+        "mixing": mixing_constants(0.1, devices=2, b=1),
+    }
 
     def bound(**how: Any) -> float:
         return float(consensus_bound(np.zeros((2, n)), rounds, **known, **how))

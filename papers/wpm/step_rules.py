@@ -13,11 +13,23 @@ import torch
 import gossamer as gs
 from gossamer.report.figures import COLOURS, DASHES, STYLE
 from gossamer.study import Study
-from papers.wpm.paper import SPLIT_NAMES, SPLITS, Key, Results, Scale, number, rounds_to_target, studies, write_csv
+from papers.wpm.paper import (
+    SPLIT_NAMES,
+    SPLITS,
+    Key,
+    Results,
+    Scale,
+    number,
+    rounds_to_target,
+    studies,
+    write_csv,
+)
 
 TITLE = "step rules x p in 1 … 101: rounds to the target, accuracy, the effective step"
 
-RULES: dict[str, tuple[gs.StepRule, bool]] = {  # the rule, and whether the power mean is anchored at the start
+RULES: dict[
+    str, tuple[gs.StepRule, bool]
+] = {  # the rule, and whether the power mean is anchored at the start
     "constant": (gs.Constant(), False),
     "power": (gs.Power(), False),
     "matched 1e-3": (gs.Matched(1e-3), False),
@@ -45,7 +57,9 @@ def keys(scale: Scale) -> Iterator[tuple[str, float, str, Key]]:
 
 
 def setting(scale: Scale) -> Scale:
-    return replace(scale, seeds=min(SEEDS, scale.seeds), every=10, test=0 if scale.name == "tiny" else 2000)
+    return replace(
+        scale, seeds=min(SEEDS, scale.seeds), every=10, test=0 if scale.name == "tiny" else 2000
+    )
 
 
 def cells(scale: Scale) -> list[Study]:
@@ -56,7 +70,9 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     here, rows = results.under(setting(scale)), []
     for name, p, split, key in keys(scale):
         several = here.cells(key)
-        last = number(here.over_seeds(key, lambda cell: float(cell.metrics["accuracy"][-1])), 1, 100)
+        last = number(
+            here.over_seeds(key, lambda cell: float(cell.metrics["accuracy"][-1])), 1, 100
+        )
         rows.append(
             {"split": split, "rule": name, "p": p}
             | number(here.over_seeds(key, rounds_to_target(scale)))
@@ -78,17 +94,34 @@ def _accuracy(scale: Scale, results: Results, out: Path) -> Path:
             share = np.zeros((len(RULES), len(scale.study_powers)))
             for i, name in enumerate(RULES):
                 for k, p in enumerate(scale.study_powers):
-                    found = results.cells((algorithm(scale, name, p), scale.table_devices[0], split))
-                    value = np.mean([0.0 if c.diverged else float(c.metrics["accuracy"][-1]) for c in found])
+                    found = results.cells(
+                        (algorithm(scale, name, p), scale.table_devices[0], split)
+                    )
+                    value = np.mean(
+                        [0.0 if c.diverged else float(c.metrics["accuracy"][-1]) for c in found]
+                    )
                     share[i, k] = value
                     text = "diverged" if any(c.diverged for c in found) else f"{100 * value:.0f}"
-                    axis.text(k, i, text, ha="center", va="center", fontsize=7, color="black" if value > 0.5 else "white")
+                    axis.text(
+                        k,
+                        i,
+                        text,
+                        ha="center",
+                        va="center",
+                        fontsize=7,
+                        color="black" if value > 0.5 else "white",
+                    )
             image = axis.imshow(share, cmap="viridis", vmin=0.1, vmax=0.9, aspect="auto")
             axis.set_xticks(range(len(scale.study_powers)), [f"{p:g}" for p in scale.study_powers])
             axis.set_yticks(range(len(RULES)), list(RULES))
             axis.set(xlabel="p", title=SPLIT_NAMES[split])
             axis.grid(visible=False)
-        figure.colorbar(image, ax=axes, label=f"accuracy at round {scale.rounds}", format=lambda x, _: f"{x:.0%}")
+        figure.colorbar(
+            image,
+            ax=axes,
+            label=f"accuracy at round {scale.rounds}",
+            format=lambda x, _: f"{x:.0%}",
+        )
         out.mkdir(parents=True, exist_ok=True)
         figure.savefig(out / "step_rules.png", dpi=110)
         plt.close(figure)
@@ -111,16 +144,25 @@ def _effective(out: Path, eta: float = 0.01, d: float = 0.1, loss: float = 2.0) 
             for name, colour, dash in zip(SHOWN, COLOURS, DASHES, strict=False):
                 rule, _ = RULES[name]
                 moved = (w - rule(w.clone(), g.clone(), eta, p, lambda: f)).abs() / (eta * d)
-                axis.loglog(w[:, 0], moved[:, 0].clamp_min(1e-9), color=colour, linestyle=dash, label=name)
+                axis.loglog(
+                    w[:, 0], moved[:, 0].clamp_min(1e-9), color=colour, linestyle=dash, label=name
+                )
             axis.axhline(1, color="0.6", linewidth=0.8, zorder=0)
             axis.axvspan(1e-5, eta * d * p, color="0.93", zorder=0)
-            axis.text(eta * d * p, 2e5, " $\\eta p |d|$", fontsize=8, ha="left", va="top", color="0.35")
-            axis.set(xlabel="size of the weight", title=f"p = {p}", xlim=(1e-5, 3), ylim=(1e-6, 1e6))
+            axis.text(
+                eta * d * p, 2e5, " $\\eta p |d|$", fontsize=8, ha="left", va="top", color="0.35"
+            )
+            axis.set(
+                xlabel="size of the weight", title=f"p = {p}", xlim=(1e-5, 3), ylim=(1e-6, 1e6)
+            )
         axes[0].set_ylabel("step / (η·d)")
         named = zip(*axes[0].get_legend_handles_labels(), strict=True)
         lines, labels = zip(*named, strict=True)
         figure.legend(lines, labels, loc="outside lower center", ncols=len(labels), fontsize=8)
-        figure.suptitle("How far one step moves a weight, against the step of p = 1 (η = 0.01, d = 0.1)", fontsize=10)
+        figure.suptitle(
+            "How far one step moves a weight, against the step of p = 1 (η = 0.01, d = 0.1)",
+            fontsize=10,
+        )
         out.mkdir(parents=True, exist_ok=True)
         figure.savefig(out / "effective_step.png", dpi=110)
         plt.close(figure)

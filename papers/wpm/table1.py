@@ -4,7 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gossamer.study import Study
-from papers.wpm.paper import SPLITS, Key, Results, Scale, at_round, number, printed, studies, wpm, write_csv
+from papers.wpm.paper import (
+    SPLITS,
+    Key,
+    Results,
+    Scale,
+    at_round,
+    number,
+    printed,
+    studies,
+    wpm,
+    write_csv,
+)
 
 TITLE = "accuracy at 500, max, average; p = 1, 15; 10, 15, 20 devices"
 MEASURES = {
@@ -26,9 +37,17 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
-    paper = {(float(r["p"]), int(r["devices"]), r["split"]): r for r in printed("table1_accuracy", scale)}
+    paper = {
+        (float(r["p"]), int(r["devices"]), r["split"]): r for r in printed("table1_accuracy", scale)
+    }
     rows = [
-        {"p": p, "devices": devices, "split": split, "measure": name, "paper": paper.get((p, devices, split), {}).get(name, "")}
+        {
+            "p": p,
+            "devices": devices,
+            "split": split,
+            "measure": name,
+            "paper": paper.get((p, devices, split), {}).get(name, ""),
+        }
         | number(results.over_seeds(key, measure(scale)), 2, 100)
         for p, devices, split, key in keys(scale)
         for name, measure in MEASURES.items()

@@ -4,7 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gossamer.study import Study
-from papers.wpm.paper import SPLITS, Key, Results, Scale, number, printed, rounds_to_target, studies, wpm, write_csv
+from papers.wpm.paper import (
+    SPLITS,
+    Key,
+    Results,
+    Scale,
+    number,
+    printed,
+    rounds_to_target,
+    studies,
+    wpm,
+    write_csv,
+)
 
 TITLE = "rounds to 88 % by p in 1, 3, 5, 9, 15; 10 devices"
 POWERS = (1, 3, 5, 9, 15)
@@ -21,7 +32,10 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
-    paper = {(float(r["p"]), r["split"]): float(r["iterations"]) for r in printed("table2_convergence_by_p", scale)}
+    paper = {
+        (float(r["p"]), r["split"]): float(r["iterations"])
+        for r in printed("table2_convergence_by_p", scale)
+    }
     count = rounds_to_target(scale)
     rows = []
     for p, split, key in keys(scale):
@@ -30,7 +44,11 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
         rows.append(
             {"split": split, "p": p, "paper": paper.get((p, split), "")}
             | number(results.over_seeds(key, count))
-            | {"paper_saved_%": round(100 * (1 - paper[p, split] / paper[1, split]), 1) if paper else ""}
+            | {
+                "paper_saved_%": round(100 * (1 - paper[p, split] / paper[1, split]), 1)
+                if paper
+                else ""
+            }
             | {"ours_saved_%": saved["ours"], "ours_saved_95": saved["ours_95"]}
         )
     write_csv(out / "table2.csv", rows)

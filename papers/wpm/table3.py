@@ -23,7 +23,10 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     }
     rows = [
         {"p": p, "split": split, "devices": devices}
-        | {f"paper_{reading}": paper.get((reading, p, split, devices), "") for reading in ("as_printed", "as_read")}
+        | {
+            f"paper_{reading}": paper.get((reading, p, split, devices), "")
+            for reading in ("as_printed", "as_read")
+        }
         | number(results.over_seeds(key, rounds_to_target(scale)))
         for p, devices, split, key in table1.keys(scale)
     ]

@@ -16,7 +16,12 @@ def cells(scale: Scale) -> list[Study]:
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     paper = {(float(r["p"]), r["split"]): r for r in printed("table4_consensus_distance", scale)}
     rows = [
-        {"p": p, "split": split, "round": t, "paper": paper.get((p, split), {}).get(f"at_{100 * (k + 1)}", "")}
+        {
+            "p": p,
+            "split": split,
+            "round": t,
+            "paper": paper.get((p, split), {}).get(f"at_{100 * (k + 1)}", ""),
+        }
         | number(results.over_seeds(key, at_round("distance", t)), 3)
         for p, split, key in table2.keys(scale)
         for k, t in enumerate(scale.checkpoints)

@@ -17,11 +17,23 @@ from scipy.optimize import minimize_scalar
 from gossamer.report.figures import COLOURS, DASHES, STYLE
 from gossamer.study import Study
 from gossamer.theory import best_rate, regret_bound
-from papers.wpm.lemma1 import DEVICES, LINES, POWERS, PROBLEM, FloatArray, assumed_mixing, lipschitz, rounded, run
+from papers.wpm.lemma1 import (
+    DEVICES,
+    LINES,
+    POWERS,
+    PROBLEM,
+    FloatArray,
+    assumed_mixing,
+    lipschitz,
+    rounded,
+    run,
+)
 from papers.wpm.paper import Scale, write_csv
 
 TITLE = "theory: average regret under Theorem 1's bound and its guaranteed rate, p in 1, 3, 5, 15"
-FACTORS = 10.0 ** np.arange(0, 5.1, 0.5)  # the η of hindsight, times the theorem's for the longest run
+FACTORS = 10.0 ** np.arange(
+    0, 5.1, 0.5
+)  # the η of hindsight, times the theorem's for the longest run
 
 
 def cells(scale: Scale) -> list[Study]:
@@ -42,14 +54,18 @@ def _rows(p: float, times: Sequence[int]) -> Iterator[dict[str, object]]:
     mixing = assumed_mixing(longest)
 
     def bound(T: int, eta: float, printed: bool = False) -> float:
-        return regret_bound(start, optimum, T, p=p, eta=eta, lipschitz=lipschitz(), mixing=mixing, printed=printed)
+        return regret_bound(
+            start, optimum, T, p=p, eta=eta, lipschitz=lipschitz(), mixing=mixing, printed=printed
+        )
 
     def regrets(eta: float, rounds: int) -> FloatArray:
         """The average regret of a run after each of its rounds."""
         return np.cumsum(losses(run(p, eta, rounds)[1][:-1]) - least) / np.arange(1, rounds + 1)
 
     def best_eta(T: int) -> float:
-        return float(10 ** minimize_scalar(lambda x: bound(T, 10.0**x), bounds=(-30, 3), method="bounded").x)
+        return float(
+            10 ** minimize_scalar(lambda x: bound(T, 10.0**x), bounds=(-30, 3), method="bounded").x
+        )
 
     tries = best_eta(longest) * FACTORS
     tried = np.stack([regrets(eta, longest) for eta in tries])
@@ -89,23 +105,40 @@ def _draw(rows: list[dict[str, object]], path: Path) -> None:
         "marker": "o",
         "markersize": 3,
     }
-    looks["hindsight"] = {"label": "measured, at the best η in hindsight", "color": COLOURS[5], "linestyle": DASHES[4]}
+    looks["hindsight"] = {
+        "label": "measured, at the best η in hindsight",
+        "color": COLOURS[5],
+        "linestyle": DASHES[4],
+    }
     with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(1, 5, figsize=(15, 3.8))
         for axis, p in zip(axes[:4], POWERS, strict=True):
             of_p = [row for row in rows if row["p"] == p]
             for name, look in looks.items():
-                axis.loglog([row["rounds"] for row in of_p], [float(str(row[name])) for row in of_p], linewidth=1.6, **look)
+                axis.loglog(
+                    [row["rounds"] for row in of_p],
+                    [float(str(row[name])) for row in of_p],
+                    linewidth=1.6,
+                    **look,
+                )
             axis.axhline(
-                float(str(of_p[0]["idle"])), color="0.3", linewidth=0.8, zorder=1, label="regret of never moving at all"
+                float(str(of_p[0]["idle"])),
+                color="0.3",
+                linewidth=0.8,
+                zorder=1,
+                label="regret of never moving at all",
             )
-            axis.set_title(f"p = {p}: corrected / measured = {rounded(of_p[-1]['looseness'])}", fontsize=9)
+            axis.set_title(
+                f"p = {p}: corrected / measured = {rounded(of_p[-1]['looseness'])}", fontsize=9
+            )
             axis.set(xlabel="rounds T", ylim=(2e-4, 5e2))
             axis.sharey(axes[0])
             axis.tick_params(labelleft=axis is axes[0])
         axes[0].set_ylabel("average regret")
         _draw_rates(axes[4])
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
+        figure.legend(
+            *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8
+        )
         figure.suptitle(
             f"Theorem 1: average regret. Logistic regression, {DEVICES} devices, random ring, η by the bound for each T",
             fontsize=10,
@@ -119,6 +152,15 @@ def _draw_rates(axis: Any) -> None:
     times = np.array([1.0, 1e6])
     for p, dash in zip(POWERS, DASHES, strict=False):
         axis.loglog(times, times ** best_rate(p), color="black", linestyle=dash, linewidth=1.4)
-        axis.text(2e6, times[-1] ** best_rate(p), f"p = {p}\n{2 ** (p + 1):,} × T", fontsize=8, va="center")
-    axis.set_title("the guarantee, $T^{-1/(p+1)}$, is worse with p;\nright: the rounds that halve it", fontsize=9)
+        axis.text(
+            2e6,
+            times[-1] ** best_rate(p),
+            f"p = {p}\n{2 ** (p + 1):,} × T",
+            fontsize=8,
+            va="center",
+        )
+    axis.set_title(
+        "the guarantee, $T^{-1/(p+1)}$, is worse with p;\nright: the rounds that halve it",
+        fontsize=9,
+    )
     axis.set(xlabel="rounds T", ylabel="guarantee, relative to T = 1", xlim=(1, 1e6))

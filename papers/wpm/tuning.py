@@ -34,7 +34,10 @@ def on_tuning_seeds(scale: Scale) -> Scale:
 
 def grid(scale: Scale, methods: Iterable[Method], devices: int, split: str) -> list[Study]:
     """What tuning has to run."""
-    return studies(on_tuning_seeds(scale), [(method.at(eta), devices, split) for method in methods for eta in scale.grid])
+    return studies(
+        on_tuning_seeds(scale),
+        [(method.at(eta), devices, split) for method in methods for eta in scale.grid],
+    )
 
 
 def tuned(results: Results, method: Method, devices: int, split: str, target: float) -> Tuned:
@@ -44,7 +47,9 @@ def tuned(results: Results, method: Method, devices: int, split: str, target: fl
 
     def cost(eta: float) -> tuple[float, float]:
         cells = tuning.cells((method.at(eta), devices, split))
-        return sum(count(cell) or 2 * scale.rounds for cell in cells), -sum(_final(cell) for cell in cells)
+        return sum(count(cell) or 2 * scale.rounds for cell in cells), -sum(
+            _final(cell) for cell in cells
+        )
 
     best = min(scale.grid, key=cost)
     return Tuned(best, best in (scale.grid[0], scale.grid[-1]))

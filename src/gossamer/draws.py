@@ -56,9 +56,13 @@ def bits(seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.uint64]:
     for field in fields[:plain]:
         number = _mixed_int(number ^ ((int(field) * _GOLDEN + _GOLDEN) & _MASK))  # type: ignore[arg-type]
     h = np.array(number if fields else _mixed_int(number), dtype=np.uint64)
-    with np.errstate(over="ignore"):  # NumPy warns of scalars that wrap around, though not of arrays
+    with np.errstate(
+        over="ignore"
+    ):  # NumPy warns of scalars that wrap around, though not of arrays
         for field in fields[plain:]:
-            step = np.asarray(field).astype(np.int64).view(np.uint64) * np.uint64(_GOLDEN) + np.uint64(_GOLDEN)
+            step = np.asarray(field).astype(np.int64).view(np.uint64) * np.uint64(
+                _GOLDEN
+            ) + np.uint64(_GOLDEN)
             h = _mixed(np.atleast_1d(h ^ step)).reshape(np.broadcast_shapes(h.shape, step.shape))
     return h
 

@@ -57,7 +57,9 @@ def _integer_power_(x: Tensor, c: int, room: Tensor | None) -> Tensor:
     while c % 2 == 0:
         x.mul_(x)
         c //= 2
-    while c % 3 == 0 and 2 + _multiplications(c // 3) < _multiplications(c):  # p = 15: a cube and five, not six
+    while c % 3 == 0 and 2 + _multiplications(c // 3) < _multiplications(
+        c
+    ):  # p = 15: a cube and five, not six
         x.mul_(torch.mul(x, x, out=room))
         c //= 3
     c //= 2
@@ -123,7 +125,9 @@ class PowerMap:
         if z.dtype == torch.float32:
             return blockwise(lambda out, z: short_root(z, self.p, out), like, z)
         if dtype == torch.float32:
-            return blockwise(lambda out, z: out.copy_(root_(z, self.p, torch.empty_like(z))), like, z)
+            return blockwise(
+                lambda out, z: out.copy_(root_(z, self.p, torch.empty_like(z))), like, z
+            )
         return blockwise(lambda out, z: out.copy_(root(z, self.p, dtype)), like, z)
 
     @property
@@ -163,7 +167,9 @@ def power_mean(models: Tensor, weights: Tensor, p: float) -> Tensor:
     if not len(models):
         raise InputError("models", tuple(models.shape), "at least one model")
     if weights.dim() not in (1, 2) or weights.shape[-1] != models.shape[0]:
-        raise InputError("weights", tuple(weights.shape), f"shape [{models.shape[0]}] or [n, {models.shape[0]}]")
+        raise InputError(
+            "weights", tuple(weights.shape), f"shape [{models.shape[0]}] or [n, {models.shape[0]}]"
+        )
     if weights.dim() == 2:
         rows = [power_mean(models, row, p) for row in weights]
         return torch.stack(rows) if rows else models.new_empty((0, *models.shape[1:]))
@@ -174,7 +180,9 @@ def power_mean(models: Tensor, weights: Tensor, p: float) -> Tensor:
     if p == 1:
         return torch.tensordot(shares, kept.double(), dims=1).to(models.dtype)
     flat, result = kept.reshape(len(kept), -1), models.new_empty(models.shape[1:])
-    for columns, out in zip(*(x.split(columns_at_once(len(kept)), -1) for x in (flat, result.view(-1))), strict=True):
+    for columns, out in zip(
+        *(x.split(columns_at_once(len(kept)), -1) for x in (flat, result.view(-1))), strict=True
+    ):
         x = columns.double()
         scale = x.abs().amax(0)
         scale = torch.where(scale == 0, 1.0, scale)
@@ -194,7 +202,9 @@ def columns_at_once(rows: int) -> int:
 def blockwise(function: Callable[..., object], like: Tensor, *tensors: Tensor) -> Tensor:
     """function(out, *parts) for a block of the elements of tensors of one shape at a time; a new tensor like `like`."""
     result = torch.empty_like(like)
-    for out, *parts in zip(*(x.reshape(-1).split(_AT_ONCE) for x in (result, *tensors)), strict=True):
+    for out, *parts in zip(
+        *(x.reshape(-1).split(_AT_ONCE) for x in (result, *tensors)), strict=True
+    ):
         function(out, *parts)
     return result
 
@@ -209,7 +219,9 @@ def bregman(a: Tensor, b: Tensor, p: float) -> Tensor:
     a, b = a.double(), b.double()
     if p == 1:
         return (a - b).square().sum(-1) / 2
-    s = torch.maximum(a.abs(), b.abs())  # the divergence of a/s and b/s is s^-(p+1) times that of a and b
+    s = torch.maximum(
+        a.abs(), b.abs()
+    )  # the divergence of a/s and b/s is s^-(p+1) times that of a and b
     a, b = a / torch.where(s == 0, 1.0, s), b / torch.where(s == 0, 1.0, s)
     terms = (a.abs() ** (p + 1) + p * b.abs() ** (p + 1)) / (p + 1) - signed_power(b, p) * a
     half = s ** (p / 2)  # in two halves: s^p alone may leave float64 where the divergence does not

@@ -26,7 +26,9 @@ NETWORKS: dict[str, Network] = {
     "churn": Random(DEVICES, 0.5) & LinkFailure(0.2) & Churn(0.1, 0.5),
     "changing": RandomRing(DEVICES),
     "static": Graph(DEVICES, tuple((i, (i + 1) % DEVICES) for i in range(DEVICES))),
-    "one-way": Callback(DEVICES, lambda t: [(i, (i + 1 + t % 3) % DEVICES) for i in range(DEVICES)], directed=True),
+    "one-way": Callback(
+        DEVICES, lambda t: [(i, (i + 1 + t % 3) % DEVICES) for i in range(DEVICES)], directed=True
+    ),
 }
 
 
@@ -44,8 +46,16 @@ def check(algorithm: Algorithm, rounds: int = 12) -> list[str]:
             plan = _plan(algorithm, network, rounds)
             _check_on(plan)
         except InputError as refusal:
-            _expect(refusal.field == "network", algorithm, f"refuses the {name} network by another field: {refusal}")
-            _expect(len(refusal.accepted.split()) > 2, algorithm, f"refuses the {name} network without a sentence: {refusal}")
+            _expect(
+                refusal.field == "network",
+                algorithm,
+                f"refuses the {name} network by another field: {refusal}",
+            )
+            _expect(
+                len(refusal.accepted.split()) > 2,
+                algorithm,
+                f"refuses the {name} network without a sentence: {refusal}",
+            )
         else:
             taken.append(name)
     _expect(bool(taken), algorithm, "takes none of the networks: churn, changing, static, one-way")
@@ -71,30 +81,66 @@ def _check_on(plan: Plan) -> None:
     simulator = Simulator(plan)
     start = plan.task.learner.init(plan.seed).expand(DEVICES, -1)
     shape = simulator.models().shape
-    _expect(shape == start.shape, method, f"has models of shape {tuple(shape)}, not {tuple(start.shape)}")
-    _expect(torch.allclose(simulator.models(), start), method, "does not start from the shared model: see init")
+    _expect(
+        shape == start.shape,
+        method,
+        f"has models of shape {tuple(shape)}, not {tuple(start.shape)}",
+    )
+    _expect(
+        torch.allclose(simulator.models(), start),
+        method,
+        "does not start from the shared model: see init",
+    )
     for t in range(plan.rounds):
         here, before = plan.network.links(t).active, simulator.models().clone()
         simulator.advance(t + 1)
         models = simulator.models()
-        _expect(models.shape == shape, method, f"has models of shape {tuple(models.shape)} after round {t + 1}")
-        _expect(bool(models.isfinite().all()), method, f"has a model that is not finite after round {t + 1}")
+        _expect(
+            models.shape == shape,
+            method,
+            f"has models of shape {tuple(models.shape)} after round {t + 1}",
+        )
+        _expect(
+            bool(models.isfinite().all()),
+            method,
+            f"has a model that is not finite after round {t + 1}",
+        )
         if here is not None:
             away = torch.from_numpy(np.flatnonzero(~here))
-            _expect(torch.equal(models[away], before[away]), method, f"moves a device that is away in round {t}")
+            _expect(
+                torch.equal(models[away], before[away]),
+                method,
+                f"moves a device that is away in round {t}",
+            )
     for name, x in simulator.snapshot().tensors.items():
-        _expect(len(x) in (1, DEVICES), method, f"has {len(x)} rows of {name!r} in its state, not one a device, or one for all")
-    _expect(_same(simulator, lambda: _run(plan)), method, "does not come out the same when run again")
-    _expect(_same(simulator, lambda: _resumed(plan)), method, "does not go on from a snapshot as if it had never stopped")
+        _expect(
+            len(x) in (1, DEVICES),
+            method,
+            f"has {len(x)} rows of {name!r} in its state, not one a device, or one for all",
+        )
+    _expect(
+        _same(simulator, lambda: _run(plan)), method, "does not come out the same when run again"
+    )
+    _expect(
+        _same(simulator, lambda: _resumed(plan)),
+        method,
+        "does not go on from a snapshot as if it had never stopped",
+    )
     for at in ("after_step", "after_mix"):
         measured = Simulator(replace(plan, measure=Measure(at=at)))
         for t in range(plan.rounds):
             measured.advance(t + 1)
             measured.record()
-        _expect(_same(simulator, lambda run=measured: run), method, f"is changed by being measured {at}: see halfway")  # type: ignore[misc]
+        _expect(
+            _same(simulator, lambda run=measured: run),
+            method,
+            f"is changed by being measured {at}: see halfway",
+        )  # type: ignore[misc]
     single = Simulator(replace(plan, dtype="float32"))
     single.advance(plan.rounds)
-    _expect(single.models().dtype == torch.float32, method, f"makes {single.models().dtype} of float32")
+    _expect(
+        single.models().dtype == torch.float32, method, f"makes {single.models().dtype} of float32"
+    )
 
 
 def _run(plan: Plan) -> Simulator:
@@ -115,7 +161,11 @@ def _same(simulator: Simulator, other: Callable[[], Simulator]) -> bool:
     """Whether another run has the same state and traffic, bit for bit."""
     one, two = simulator.snapshot(), other().snapshot()
     counted = (one.messages, one.bytes) == (two.messages, two.bytes)
-    return counted and one.tensors.keys() == two.tensors.keys() and all(map(_equal, one.tensors.values(), two.tensors.values()))
+    return (
+        counted
+        and one.tensors.keys() == two.tensors.keys()
+        and all(map(_equal, one.tensors.values(), two.tensors.values()))
+    )
 
 
 def _equal(x: Tensor, y: Tensor) -> bool:

@@ -118,14 +118,19 @@ def smallest_b(rounds: Iterable[Links]) -> SmallestB | None:
 
 
 def check_assumption1(
-    network: Network, rounds: int, weights: Callable[[Links, int, int], Weights] = metropolis, seed: int = 0
+    network: Network,
+    rounds: int,
+    weights: Callable[[Links, int, int], Weights] = metropolis,
+    seed: int = 0,
 ) -> Assumption1:
     """Assumption 1 over the first rounds of a network, with any of `gossamer.network.weights`.
 
     `check_assumption1(Ring(10), 50).holds` is True.
     """
     if network.rounds is not None and rounds > network.rounds:
-        raise InputError("rounds", rounds, f"at most {network.rounds}, the rounds that the network has")
+        raise InputError(
+            "rounds", rounds, f"at most {network.rounds}, the rounds that the network has"
+        )
     zeta, error = 1.0, 0.0
 
     def used() -> Iterator[Links]:  # one round in memory at a time
@@ -182,7 +187,11 @@ def claim1_gap(x: ArrayLike, y: ArrayLike, p: float) -> FloatArray:
     """
     _at_least_one("p", p)
     x, y, scale = _scaled(x, y)
-    return _unscaled(np.abs(_signed_power(x, p) - _signed_power(y, p)) - 2.0 * (np.abs(x - y) / 2.0) ** p, scale, p)
+    return _unscaled(
+        np.abs(_signed_power(x, p) - _signed_power(y, p)) - 2.0 * (np.abs(x - y) / 2.0) ** p,
+        scale,
+        p,
+    )
 
 
 def claim2_gap(a: ArrayLike, b: ArrayLike, p: float) -> float:
@@ -265,10 +274,18 @@ def consensus_bound(
     if not 0 < eta < np.inf:
         raise InputError("eta", eta, "a positive number")
     (m, n), r, scale = y.shape, 2 if euclidean and not printed else 1, float(np.abs(y).max()) or 1.0
-    gradient = m * eta * lipschitz / mixing.gap * (1.0 if printed else mixing.theta * n ** (1 / r - 0.5))
-    norms = ((np.abs(y) / scale) ** (r * p)).sum(axis=1) ** (1 / r)  # ‖Y_k‖_r = ‖y_k‖_{rp}^p, which alone may overflow
+    gradient = (
+        m * eta * lipschitz / mixing.gap * (1.0 if printed else mixing.theta * n ** (1 / r - 0.5))
+    )
+    norms = ((np.abs(y) / scale) ** (r * p)).sum(axis=1) ** (
+        1 / r
+    )  # ‖Y_k‖_r = ‖y_k‖_{rp}^p, which alone may overflow
     with np.errstate(divide="ignore"):  # log 0 = -inf: a start at 0, or flat losses
-        log_start = np.log(mixing.theta * norms.sum()) + p * np.log(scale) + np.multiply(t, np.log1p(-mixing.gap))
+        log_start = (
+            np.log(mixing.theta * norms.sum())
+            + p * np.log(scale)
+            + np.multiply(t, np.log1p(-mixing.gap))
+        )
         root = 2.0 ** (1 - 1 / p) * np.exp(np.logaddexp(log_start, np.log(gradient)) / p)
     return np.asarray(root * n ** (0.5 - 0.5 / p) if r == 2 else root)
 
@@ -310,9 +327,17 @@ def regret_bound(
     scale = np.where(y.any(axis=0), np.abs(y).max(axis=0), 1.0)
     mean = scale * _signed_power(_signed_power(y / scale, p).mean(axis=0), 1 / p)
     # the t at which κ^t is its own mean over the rounds
-    t = 0.0 if printed else np.log(-np.expm1(rounds * log_kappa) / (rounds * mixing.gap)) / log_kappa
-    distance = consensus_bound(y, t, p=p, eta=eta, lipschitz=lipschitz, mixing=mixing, euclidean=True, printed=printed)
-    step = p / (p + 1) * lipschitz * 2.0 ** (1 - 1 / p) * (eta * lipschitz) ** (1 / p)  # σ_p^(-1/p) = 2^(1-1/p)
+    t = (
+        0.0
+        if printed
+        else np.log(-np.expm1(rounds * log_kappa) / (rounds * mixing.gap)) / log_kappa
+    )
+    distance = consensus_bound(
+        y, t, p=p, eta=eta, lipschitz=lipschitz, mixing=mixing, euclidean=True, printed=printed
+    )
+    step = (
+        p / (p + 1) * lipschitz * 2.0 ** (1 - 1 / p) * (eta * lipschitz) ** (1 / p)
+    )  # σ_p^(-1/p) = 2^(1-1/p)
     step *= 2.0 if printed else n ** (0.5 - 0.5 / p)
     c = {"own": 1, "mean": 2, "device": 3}[at]
     return float(divergence(optimum, mean, p) / (eta * rounds) + step + c * lipschitz * distance)

@@ -82,4 +82,6 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a process that is forked has no threads but its first
+    os.register_at_fork(
+        after_in_child=_pool.cache_clear
+    )  # a process that is forked has no threads but its first

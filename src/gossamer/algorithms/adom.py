@@ -48,7 +48,11 @@ class ADOM(Algorithm):
         if not 0 < self.smoothness < math.inf:
             raise InputError("smoothness", self.smoothness, "a number above 0")
         if not 0 < self.strong_convexity <= self.smoothness:
-            raise InputError("strong_convexity", self.strong_convexity, "a number above 0 and at most the smoothness")
+            raise InputError(
+                "strong_convexity",
+                self.strong_convexity,
+                "a number above 0 and at most the smoothness",
+            )
         if not 1 <= self.chi < math.inf:
             raise InputError("chi", self.chi, "a number of at least 1")
 
@@ -59,14 +63,22 @@ class ADOM(Algorithm):
     def check(self, network: Network) -> None:
         super().check(network)
         if network.period == 1 and not connected(network.links(0)):
-            raise InputError("network", type(network).__name__, "links that connect all devices in every round, as ADOM needs")
+            raise InputError(
+                "network",
+                type(network).__name__,
+                "links that connect all devices in every round, as ADOM needs",
+            )
 
     def init(self, w0: Tensor) -> State:
         return {"w": w0.clone(), **{name: torch.zeros_like(w0) for name in ("z", "z_f", "m")}}
 
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
         if mix.active is not None and not mix.active.all():
-            raise InputError("network", f"devices that are away in round {t}", "one where all are always here, as ADOM needs")
+            raise InputError(
+                "network",
+                f"devices that are away in round {t}",
+                "one where all are always here, as ADOM needs",
+            )
         z, m, L, μ = state["z"], state["m"], self.smoothness, self.strong_convexity
         α, η = 1 / (2 * L), 2 * math.sqrt(μ * L) / (7 * self.chi)
         z_g = self._z_g(state)

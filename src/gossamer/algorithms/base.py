@@ -132,7 +132,11 @@ class Algorithm(ABC):
     def check(self, network: Network) -> None:
         """Refuse a network that is outside what the method assumes."""
         if network.directed and not self.weights.one_way:
-            raise InputError("network", "directed", f"symmetric links, which {self.label} needs; push-sum takes one-way ones")
+            raise InputError(
+                "network",
+                "directed",
+                f"symmetric links, which {self.label} needs; push-sum takes one-way ones",
+            )
 
     def p_at(self, t: int) -> float:
         """The power of the mean in round t, for the distance to the power mean."""

@@ -57,7 +57,11 @@ class Broken(Wrapper):
     def check(self, network: Network) -> None:
         super().check(network)
         if any(i >= network.devices for i in self.devices):
-            raise InputError("algorithm.devices", list(self.devices), f"numbers of devices below {network.devices}")
+            raise InputError(
+                "algorithm.devices",
+                list(self.devices),
+                f"numbers of devices below {network.devices}",
+            )
 
     def through(self, mix: Mix, t: int) -> Mix:
         return _BrokenMix(mix, self, t)
@@ -71,7 +75,13 @@ class Broken(Wrapper):
             case "opposite":
                 x[broken] *= -self.size
             case "noise":
-                drawn = draws.normal(self.seed, "broken", t, devices[broken].cpu().numpy()[:, None], np.arange(x.shape[1]))
+                drawn = draws.normal(
+                    self.seed,
+                    "broken",
+                    t,
+                    devices[broken].cpu().numpy()[:, None],
+                    np.arange(x.shape[1]),
+                )
                 x[broken] = self.size * torch.from_numpy(drawn).to(x)
             case "nan":
                 x[broken] = math.nan
@@ -79,7 +89,9 @@ class Broken(Wrapper):
 
     def among(self, devices: Tensor) -> Tensor:
         """Which of these devices are broken: a mask."""
-        return torch.isin(devices, torch.tensor(self.devices, dtype=devices.dtype, device=devices.device))
+        return torch.isin(
+            devices, torch.tensor(self.devices, dtype=devices.dtype, device=devices.device)
+        )
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,15 @@ class RandomK:
         return f"random {self.share:.3g}"
 
     def __call__(self, x: Tensor, devices: Tensor, t: int) -> Tensor:
-        drawn = draws.bits(self.seed, "compression/random", t, devices.cpu().numpy()[:, None], range(x.shape[1]))
-        place = torch.from_numpy((drawn >> 1).astype("int64")).to(x.device).topk(_count(self.share, x.shape[1]), dim=1).indices
+        drawn = draws.bits(
+            self.seed, "compression/random", t, devices.cpu().numpy()[:, None], range(x.shape[1])
+        )
+        place = (
+            torch.from_numpy((drawn >> 1).astype("int64"))
+            .to(x.device)
+            .topk(_count(self.share, x.shape[1]), dim=1)
+            .indices
+        )
         return torch.zeros_like(x).scatter_(1, place, x.gather(1, place))
 
     def bytes(self, numbers: int, itemsize: int) -> int:
@@ -92,7 +99,9 @@ class Quantised:
     def __call__(self, x: Tensor, devices: Tensor, t: int) -> Tensor:
         levels = 2 ** (self.bits - 1) - 1
         size = x.abs().amax(1, keepdim=True).clamp_min(torch.finfo(x.dtype).tiny)
-        drawn = draws.uniform(self.seed, "compression/quantised", t, devices.cpu().numpy()[:, None], range(x.shape[1]))
+        drawn = draws.uniform(
+            self.seed, "compression/quantised", t, devices.cpu().numpy()[:, None], range(x.shape[1])
+        )
         level = (x.abs() / size * levels + torch.from_numpy(drawn).to(x)).floor_()
         tau = min(x.shape[1] / levels**2, math.sqrt(x.shape[1]) / levels)
         return x.sign() * level * (size / levels) / (1 + tau)

@@ -48,14 +48,23 @@ class D2(Algorithm):
         super().check(network)
         check_static(self, network)
         if network.devices > 4000:
-            raise InputError("network", f"{network.devices} devices", "at most 4000: D² needs the eigenvalues of their weights")
+            raise InputError(
+                "network",
+                f"{network.devices} devices",
+                "at most 4000: D² needs the eigenvalues of their weights",
+            )
         lowest = float(np.linalg.eigvalsh(self.weights(network.links(0), 0, 0).dense())[0])
         if lowest <= -1 / 3 + 1e-9:
             accepted = "links whose weights have no eigenvalue of -1/3 or below, for D² diverges there; NIDS takes them"
-            raise InputError("network", f"{type(network).__name__}, with an eigenvalue of {lowest:.3f}", accepted)
+            raise InputError(
+                "network", f"{type(network).__name__}, with an eigenvalue of {lowest:.3f}", accepted
+            )
 
     def init(self, w0: Tensor) -> State:
-        return {"w": w0.clone(), "stepped": w0.clone()}  # x^k − η·d^k of the round before; from x⁰ the first is as printed
+        return {
+            "w": w0.clone(),
+            "stepped": w0.clone(),
+        }  # x^k − η·d^k of the round before; from x⁰ the first is as printed
 
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
         stepped = state["w"] - self.eta * grad(state["w"])

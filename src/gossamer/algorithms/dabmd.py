@@ -65,10 +65,14 @@ class DABMD(Algorithm):
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
         w, g = state["w"], torch.zeros_like(state["w"])
-        drawn = draws.below(self.max_batches, self.seed, "dabmd/batches", t, mix.devices.cpu().numpy())
+        drawn = draws.below(
+            self.max_batches, self.seed, "dabmd/batches", t, mix.devices.cpu().numpy()
+        )
         b = 1 + torch.from_numpy(drawn).to(w.device)
         for s in range(int(b.max())):
             rows = (b > s).nonzero().squeeze(1)
             g[rows] += grad(w[rows], s, rows)
         g /= (1 + self.max_batches) / 2
-        return self.step(w.clone(), g, at(self.eta, t, mix.devices, w), float(self.p), lambda: grad.loss(w))
+        return self.step(
+            w.clone(), g, at(self.eta, t, mix.devices, w), float(self.p), lambda: grad.loss(w)
+        )

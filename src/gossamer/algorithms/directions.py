@@ -91,7 +91,11 @@ class QuasiGlobal(Steepest):
         b = memory["momentum"]
         # Where a schedule has ended at η = 0, the way says nothing of a direction: the memory stays.
         rate = torch.as_tensor(eta, dtype=w.dtype, device=w.device)
-        return {"momentum": torch.where(rate == 0, b, self.beta * b + (1 - self.beta) * ((w - w_next) / rate))}
+        return {
+            "momentum": torch.where(
+                rate == 0, b, self.beta * b + (1 - self.beta) * ((w - w_next) / rate)
+            )
+        }
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,10 @@ class Tracking(Steepest):
     def along(self, g: Tensor, memory: State, mix: Mix) -> tuple[Tensor, State]:
         y = memory["tracked"] + g - memory["gradient"]
         y_mean = mix(y)
-        return y_mean, {"tracked": y_mean, "gradient": g.clone()}  # the next gradient may be written into this one's place
+        return y_mean, {
+            "tracked": y_mean,
+            "gradient": g.clone(),
+        }  # the next gradient may be written into this one's place
 
 
 def _check_beta(beta: float) -> None:

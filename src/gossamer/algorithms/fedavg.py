@@ -70,7 +70,11 @@ class FedAvg(Algorithm):
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
         w = state["server"].expand_as(state["w"]).clone()
-        clients = torch.arange(len(w), device=w.device) if mix.active is None else mix.active.nonzero().squeeze(1)
+        clients = (
+            torch.arange(len(w), device=w.device)
+            if mix.active is None
+            else mix.active.nonzero().squeeze(1)
+        )
         w_i, η = w[clients], at(self.eta, t, mix.devices[clients], w)
         for step in range(self.local_steps if len(clients) else 0):
             w_i = descend(w_i, grad(w_i, step, clients), η)

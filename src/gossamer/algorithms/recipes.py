@@ -50,7 +50,9 @@ def koloskova(eta: Rate = 0.01, local_steps: int = 4, weights: WeightRule = Metr
     return WPM(1, eta, order="adapt-then-combine", local_steps=local_steps, weights=weights)
 
 
-def quasi_global(eta: Rate = 0.01, beta: float = 0.9, p: float | Schedule = 1, gain: float | Schedule = 1.0) -> WPM:
+def quasi_global(
+    eta: Rate = 0.01, beta: float = 0.9, p: float | Schedule = 1, gain: float | Schedule = 1.0
+) -> WPM:
     """Quasi-global momentum, adapt-then-combine as its paper has it: QG-DSGDm, the heavy-ball form, with μ = β.
 
     The Nesterov form, QG-DSGDm-N, is left out.
@@ -73,7 +75,9 @@ def gain_control(eta: Rate = 0.01, gain: float = 1.05, rounds: int = 20) -> WPM:
     return WPM.robust(1, eta, gain=Switch(gain, rounds))
 
 
-def gain_quasi_global(eta: Rate = 0.01, beta: float = 0.9, gain: float = 1.05, rounds: int = 20) -> WPM:
+def gain_quasi_global(
+    eta: Rate = 0.01, beta: float = 0.9, gain: float = 1.05, rounds: int = 20
+) -> WPM:
     """Quasi-global momentum with a gain at first: on one label a device nothing that we tried takes fewer bytes."""
     return quasi_global(eta, beta, gain=Switch(gain, rounds))
 
@@ -108,7 +112,11 @@ def wpm_paper(eta: float = 0.01, p: float = 3) -> WPM:
     return WPM.paper(p, eta)
 
 
-def wpm_quasi_global(eta: Rate = 0.01, beta: float = 0.9, p: float | Schedule = Switch(5, 20)) -> WPM:  # noqa: B008 - frozen
+def wpm_quasi_global(
+    eta: Rate = 0.01,
+    beta: float = 0.9,
+    p: float | Schedule = Switch(5, 20),  # noqa: B008 - frozen
+) -> WPM:
     """WPM with quasi-global momentum: a power mean while the devices spread out, p falling to 1."""
     return quasi_global(eta, beta, p)
 
@@ -154,19 +162,32 @@ CATALOGUE: dict[str, Entry] = {
     "d-psgd": Entry(DPSGD, "dpsgd.py", "Lian et al., NeurIPS 2017"),
     "nedic-ozdaglar": Entry(nedic_ozdaglar, "recipes.py", "Nedić and Ozdaglar, IEEE TAC 54, 2009"),
     "xiao-boyd": Entry(
-        xiao_boyd, "recipes.py", "Xiao and Boyd, Systems & Control Letters 53, 2004", "symmetric links; all of a round's known"
+        xiao_boyd,
+        "recipes.py",
+        "Xiao and Boyd, Systems & Control Letters 53, 2004",
+        "symmetric links; all of a round's known",
     ),
     "gossip-learning": Entry(
-        GossipLearning, "gossip_learning.py", "Hegedűs, Danner and Jelasity, JPDC 148, 2021", "any links, one-way too"
+        GossipLearning,
+        "gossip_learning.py",
+        "Hegedűs, Danner and Jelasity, JPDC 148, 2021",
+        "any links, one-way too",
     ),
     "swarm": Entry(SwarmSGD, "swarm.py", "Nadiradze et al., NeurIPS 2021"),
     "koloskova": Entry(koloskova, "recipes.py", "Koloskova et al., ICML 2020"),
-    "all-reduce": Entry(AllReduce, "allreduce.py", "centralised reference", "the mean of all devices", exact=True),
-    "fedavg": Entry(FedAvg, "fedavg.py", "McMahan et al., AISTATS 2017", "a server that all reach", exact=True),
+    "all-reduce": Entry(
+        AllReduce, "allreduce.py", "centralised reference", "the mean of all devices", exact=True
+    ),
+    "fedavg": Entry(
+        FedAvg, "fedavg.py", "McMahan et al., AISTATS 2017", "a server that all reach", exact=True
+    ),
     "choco": Entry(choco, "recipes.py", "Koloskova, Stich and Jaggi, ICML 2019"),
     "quasi-global": Entry(quasi_global, "recipes.py", "Lin et al., ICML 2021"),
     "tracking": Entry(
-        tracking, "recipes.py", "Pu and Nedić, Math. Programming 187, 2021; Pu et al., IEEE TAC 66, 2021", exact=True
+        tracking,
+        "recipes.py",
+        "Pu and Nedić, Math. Programming 187, 2021; Pu et al., IEEE TAC 66, 2021",
+        exact=True,
     ),
     "adom": Entry(
         ADOM,
@@ -177,11 +198,28 @@ CATALOGUE: dict[str, Entry] = {
     ),
     "dabmd": Entry(DABMD, "dabmd.py", "Eshraghi and Liang, ICML 2020"),
     "push-sum": Entry(
-        StochasticGradientPush, "push_sum.py", "Assran et al., ICML 2019; Nedić and Olshevsky, 2015", "any links, one-way too"
+        StochasticGradientPush,
+        "push_sum.py",
+        "Assran et al., ICML 2019; Nedić and Olshevsky, 2015",
+        "any links, one-way too",
     ),
-    "extra": Entry(EXTRA, "extra.py", "Shi et al., SIAM J. Optimization 25, 2015", "static symmetric links", exact=True),
-    "d2": Entry(D2, "d2.py", "Tang et al., ICML 2018", "static symmetric links, eigenvalues above -1/3", exact=True),
-    "nids": Entry(NIDS, "nids.py", "Li, Shi and Yan, IEEE TSP 67, 2019", "static symmetric links", exact=True),
+    "extra": Entry(
+        EXTRA,
+        "extra.py",
+        "Shi et al., SIAM J. Optimization 25, 2015",
+        "static symmetric links",
+        exact=True,
+    ),
+    "d2": Entry(
+        D2,
+        "d2.py",
+        "Tang et al., ICML 2018",
+        "static symmetric links, eigenvalues above -1/3",
+        exact=True,
+    ),
+    "nids": Entry(
+        NIDS, "nids.py", "Li, Shi and Yan, IEEE TSP 67, 2019", "static symmetric links", exact=True
+    ),
     "wpm": Entry(wpm, "wpm.py", "Du et al.; anchored, safe sign"),
     "wpm-paper": Entry(wpm_paper, "wpm.py", "Du et al., as printed"),
     "gain-control": Entry(gain_control, "recipes.py", "ours, the control of WPM"),

@@ -151,12 +151,16 @@ class Guarded(Wrapper):
 
     def __post_init__(self) -> None:
         if isinstance(self.algorithm, Broken):
-            raise InputError("algorithm", self.algorithm.label, "the guard inside: Broken(Guarded(method, rule))")
+            raise InputError(
+                "algorithm", self.algorithm.label, "the guard inside: Broken(Guarded(method, rule))"
+            )
         if isinstance(self.algorithm, GossipLearning):
             wanted = "a method that mixes a neighbourhood at once: gossip learning merges one model at a time, by its age"
             raise InputError("algorithm", self.algorithm.label, wanted)
         if self.algorithm.weights.sums in _UNGUARDED:
-            raise InputError("algorithm", self.algorithm.label, _UNGUARDED[self.algorithm.weights.sums])
+            raise InputError(
+                "algorithm", self.algorithm.label, _UNGUARDED[self.algorithm.weights.sums]
+            )
 
     @property
     def label(self) -> str:
@@ -172,7 +176,9 @@ class _GuardedMix(LinkMix):
 
     def neighbours(self, x: Tensor) -> Neighbours:
         near = self.mix.neighbours(x)
-        came = (near.weight != 0) | (near.receiver == near.sender)  # over a link that is used one way, nothing comes back
+        came = (near.weight != 0) | (
+            near.receiver == near.sender
+        )  # over a link that is used one way, nothing comes back
         if not came.all():
             near = Neighbours(*(part[came] for part in near))
         return self.guarded.rule(near, x)
@@ -193,20 +199,31 @@ _AT_ONCE = 1_000_000
 def _some(near: Neighbours) -> list[tuple[slice, Tensor]]:
     """The entries, some at a time: which they are, and who received them."""
     count = max(1, _AT_ONCE // max(1, near.value.shape[1]))
-    return [(slice(k, k + count), near.receiver[k : k + count]) for k in range(0, len(near.receiver), count)]
+    return [
+        (slice(k, k + count), near.receiver[k : k + count])
+        for k in range(0, len(near.receiver), count)
+    ]
 
 
 def _trimmed(near: Neighbours, devices: int, cut: Callable[[int], int]) -> Neighbours:
     """Each neighbourhood's values in ascending order, coordinate by coordinate, without cut(k) of its k at either end."""
     size = torch.bincount(near.receiver, minlength=devices)
-    rank = torch.arange(len(near.receiver), device=size.device) - (size.cumsum(0) - size)[near.receiver]
+    rank = (
+        torch.arange(len(near.receiver), device=size.device)
+        - (size.cumsum(0) - size)[near.receiver]
+    )
     low, value = torch.zeros_like(size), torch.empty_like(near.value)
     for k in size.unique().tolist():  # neighbourhoods of one size are sorted together
         low[size == k] = cut(k)
-        rows, together = (size[near.receiver] == k).nonzero().squeeze(1), max(1, _AT_ONCE // (k * value.shape[1] + 1))
+        rows, together = (
+            (size[near.receiver] == k).nonzero().squeeze(1),
+            max(1, _AT_ONCE // (k * value.shape[1] + 1)),
+        )
         for some in rows.split(k * together):
             value[some] = near.value[some].view(-1, k, value.shape[1]).sort(1).values.flatten(0, 1)
     left = size - 2 * low
-    kept = ((rank >= low[near.receiver]) & (rank < (low + left)[near.receiver])).nonzero().squeeze(1)
+    kept = (
+        ((rank >= low[near.receiver]) & (rank < (low + left)[near.receiver])).nonzero().squeeze(1)
+    )
     receiver = near.receiver[kept]  # and its own making: no one neighbour sent all of such a row
     return Neighbours(receiver, receiver, 1 / left[receiver].to(near.weight), value[kept])

@@ -110,7 +110,9 @@ def check_constant_eta(eta: float | Schedule, method: str) -> None:
     """Refuse a schedule too: the step that an exact method takes back has to be of the same rate as the one it takes."""
     check_eta(eta)
     if callable(eta):
-        raise InputError("eta", eta, f"a number: {method} is exact only at a rate that never changes")
+        raise InputError(
+            "eta", eta, f"a number: {method} is exact only at a rate that never changes"
+        )
 
 
 def check_p_schedule(p: float | Schedule) -> None:

@@ -28,7 +28,9 @@ Rate = float | Tensor
 class StepRule(Protocol):
     """w⁺ from the aggregate w̄ along d; `loss` gives each device's batch loss at w̄ if the rule asks for it."""
 
-    def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor: ...
+    def __call__(
+        self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]
+    ) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,15 @@ class Constant:
     def rate(self, eta: Rate, p: float) -> Rate:
         return eta
 
-    def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor:
+    def __call__(
+        self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]
+    ) -> Tensor:
         rate = self.rate(eta, p)
-        return descend(w, d, rate) if p == 1 else blockwise(lambda out, w, g: _dual_step(out, w, g, p), w, w, rate * d.double())
+        return (
+            descend(w, d, rate)
+            if p == 1
+            else blockwise(lambda out, w, g: _dual_step(out, w, g, p), w, w, rate * d.double())
+        )
 
 
 @dataclass(frozen=True)
@@ -49,7 +57,9 @@ class Power(Constant):
 
     def rate(self, eta: Rate, p: float) -> Rate:
         try:
-            return (eta if isinstance(eta, float) else eta.double()) ** (1 + p / 2)  # beyond float32 for large p
+            return (eta if isinstance(eta, float) else eta.double()) ** (
+                1 + p / 2
+            )  # beyond float32 for large p
         except OverflowError:
             return math.inf  # the run diverges, and says so
 
@@ -67,7 +77,9 @@ class Matched:
         if not 0 < self.floor < math.inf:
             raise InputError("floor", self.floor, "a number above 0")
 
-    def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor:
+    def __call__(
+        self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]
+    ) -> Tensor:
         if p == 1:
             return descend(w, d, eta)
         g, rate = (d, eta) if isinstance(eta, float) else (eta * d, 1.0)
@@ -78,17 +90,25 @@ class Matched:
     def _step(self, out: Tensor, w: Tensor, g: Tensor, rate: float, p: float) -> None:
         size = w.abs()
         s = size.clamp_min(self.floor)
-        if w.dtype == torch.float64:  # no direction, no move: (w/s)^[p] may be too small even for float64
+        if (
+            w.dtype == torch.float64
+        ):  # no direction, no move: (w/s)^[p] may be too small even for float64
             z = signed_power_(w / s, p).addcdiv_(g, s, value=-rate * p)
             out.copy_(torch.where(g == 0, w, root(z, p).mul_(s)))
             return
         # float32 is as good, but for what it cannot hold: a power below 1e-36 is taken as 0 (denormal numbers are very
         # slow), and where no gradient hides that, the step is taken in float64.
         smallest = 1e-36 ** (1 / p)
-        if p > 31:  # many multiplications: log and exp are faster, and their error is divided by p in the root
+        if (
+            p > 31
+        ):  # many multiplications: log and exp are faster, and their error is divided by p in the root
             z = size.div_(s).clamp_min_(smallest).log_().mul_(p).exp_().mul_(w.sign())
         else:  # w/s is w/floor, cut at ±1
-            z = signed_power_(hardshrink(torch.mul(w, 1 / self.floor, out=out).clamp_(-1, 1), smallest), p, room=out)
+            z = signed_power_(
+                hardshrink(torch.mul(w, 1 / self.floor, out=out).clamp_(-1, 1), smallest),
+                p,
+                room=out,
+            )
         z.addcdiv_(g, s, value=-rate * p)
         lost = None
         if not torch.abs(z, out=out).amin().item() > 1e-30:
@@ -108,7 +128,9 @@ class Safe(Matched):
 
     def _step(self, out: Tensor, w: Tensor, g: Tensor, rate: float, p: float) -> None:
         super()._step(out, w, g, rate, p)
-        kept = (out * w).sign_().clamp_min_(0)  # 1 where the sign is kept, else 0: four times faster than torch.where
+        kept = (
+            (out * w).sign_().clamp_min_(0)
+        )  # 1 where the sign is kept, else 0: four times faster than torch.where
         plain = torch.sub(w, g, alpha=rate)
         out.mul_(kept).add_(plain.mul_(kept.neg_().add_(1)))
 
@@ -117,7 +139,9 @@ class Safe(Matched):
 class Plain:
     """w̄ − η·d: no mirror step at all. The paper says that a power mean then misses the optimum; kept to show it."""
 
-    def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor:
+    def __call__(
+        self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]
+    ) -> Tensor:
         return descend(w, d, eta)
 
 
@@ -130,7 +154,9 @@ class Ratio:
     def __post_init__(self) -> None:
         check_choice("form", self.form, ("norm", "printed"))
 
-    def __call__(self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]) -> Tensor:
+    def __call__(
+        self, w: Tensor, d: Tensor, eta: Rate, p: float, loss: Callable[[], Tensor]
+    ) -> Tensor:
         if self.form == "printed":  # z̄ − η·|z̄|/|f|·d = z̄·(1 − η·sgn(z̄)·d/|f|)
             return w * signed_power(1 - eta * torch.sign(w) * d / loss()[:, None].abs(), 1 / p)
         s = w.abs().amax(1, keepdim=True).clamp_min(torch.finfo(w.dtype).tiny)

@@ -57,7 +57,9 @@ class SwarmSGD(Algorithm):
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
         w = state["w"].clone()
-        paired = mix.active.nonzero().squeeze(1) if mix.active is not None else mix.devices.new_empty(0)
+        paired = (
+            mix.active.nonzero().squeeze(1) if mix.active is not None else mix.devices.new_empty(0)
+        )
         if len(paired):
             w_paired, η = w[paired], at(self.eta, t, mix.devices[paired], w)
             for step in range(self.local_steps):

@@ -86,7 +86,11 @@ class WPM(Algorithm):
         if self.local_steps < 1:
             raise InputError("local_steps", self.local_steps, "a whole number of at least 1")
         if self.local_steps > 1 and isinstance(self.direction, Tracking):
-            raise InputError("local_steps", self.local_steps, "1 with tracking, which mixes its estimate in every step")
+            raise InputError(
+                "local_steps",
+                self.local_steps,
+                "1 with tracking, which mixes its estimate in every step",
+            )
         if self.weights.sums in _NO_MEAN:
             raise InputError("weights", self.weights, _NO_MEAN[self.weights.sums])
         if self.weights.sums != "both" and isinstance(self.direction, Tracking):
@@ -97,11 +101,17 @@ class WPM(Algorithm):
             raise InputError("compress", self.compress.label, accepted)
         if not 0 < self.pull <= 1:
             raise InputError("pull", self.pull, "a number above 0 and at most 1")
-        lowest = self.gain if isinstance(self.gain, int | float) else getattr(self.gain, "lowest", 1)
+        lowest = (
+            self.gain if isinstance(self.gain, int | float) else getattr(self.gain, "lowest", 1)
+        )
         if not 0 < lowest < math.inf:
             raise InputError("gain", self.gain, "a number above 0, or a schedule of such")
         if self.gain != 1 and not self.anchor:
-            raise InputError("gain", self.gain, "1 without `anchor = true`: it multiplies the distance from the start")
+            raise InputError(
+                "gain",
+                self.gain,
+                "1 without `anchor = true`: it multiplies the distance from the start",
+            )
 
     @classmethod
     def paper(cls, p: float, eta: float = 0.01, **changes: Any) -> WPM:
@@ -119,7 +129,9 @@ class WPM(Algorithm):
 
     @property
     def label(self) -> str:
-        weights = "" if isinstance(self.weights, Metropolis) else _words(type(self.weights).__name__)
+        weights = (
+            "" if isinstance(self.weights, Metropolis) else _words(type(self.weights).__name__)
+        )
         parts = (
             f"WPM p={self.p:g}" if not callable(self.p) else "WPM p(t)",
             self.direction.label,
@@ -148,7 +160,9 @@ class WPM(Algorithm):
             x_next, memory = self._combine(x_next, memory, M, mix, t)
         else:
             x_mean, memory = self._combine(x, memory, M, mix, t)
-            x_next, memory = self._adapt(x_mean, x if self.gradient_at == "local" else x_mean, memory, grad, mix, S, model)
+            x_next, memory = self._adapt(
+                x_mean, x if self.gradient_at == "local" else x_mean, memory, grad, mix, S, model
+            )
         if before is not None:
             way = at(self.eta, t, mix.devices, x) * self.local_steps
             memory |= self.direction.remember(memory, before, model(x_next), way)
@@ -196,7 +210,13 @@ class WPM(Algorithm):
 
         All change to it together, and while all are here: a device that is away keeps its rows.
         """
-        if callable(self.p) or self.p == 1 or not isinstance(self.step, Constant) or self.compress or not mix.linear:
+        if (
+            callable(self.p)
+            or self.p == 1
+            or not isinstance(self.step, Constant)
+            or self.compress
+            or not mix.linear
+        ):
             return state
         if "z" in state and state["z"].dtype == state["start"].dtype:
             return state
@@ -205,7 +225,10 @@ class WPM(Algorithm):
             mirror = PowerMap(self.p)
             if not mix.everywhere(all_here and bool(mirror.fits(state["w"]).all())):
                 return state
-            return {"z": mirror.to_dual(state["w"]), **{name: x for name, x in state.items() if name != "w"}}
+            return {
+                "z": mirror.to_dual(state["w"]),
+                **{name: x for name, x in state.items() if name != "w"},
+            }
         z = state["z"]
         if not mix.everywhere(all_here and inside_float32(z)):
             return state
@@ -224,7 +247,11 @@ class WPM(Algorithm):
     def _space(self, state: State, grad: Gradient, mix: Mix, t: int) -> _Space:
         """The mean M, the step S and the model of a point, in the space of the state: dual or primal."""
         like = state["z"] if "z" in state else state["w"]
-        p, η, gain = self.p_at(t), at(self.eta, t, mix.devices, like), at(self.gain, t, mix.devices, like)
+        p, η, gain = (
+            self.p_at(t),
+            at(self.eta, t, mix.devices, like),
+            at(self.gain, t, mix.devices, like),
+        )
         if self.compress:
             numbers, itemsize = like.shape[1], like.element_size()
             mix = mix.sending(self.compress.bytes(numbers, itemsize), numbers * itemsize)

@@ -105,7 +105,13 @@ def _power_means(near: Neighbours, like: Tensor, p: float) -> Tensor:
         if p == 1:
             out.copy_(z.index_add_(0, receiver, x * weight))
             continue
-        scale = torch.zeros_like(z).scatter_reduce_(0, receiver[:, None].expand_as(x), x.abs(), "amax")
+        scale = torch.zeros_like(z).scatter_reduce_(
+            0, receiver[:, None].expand_as(x), x.abs(), "amax"
+        )
         scale[scale == 0] = 1.0
-        out.copy_(root(z.index_add_(0, receiver, signed_power_(x / scale[receiver], p) * weight), p).mul_(scale))
+        out.copy_(
+            root(z.index_add_(0, receiver, signed_power_(x / scale[receiver], p) * weight), p).mul_(
+                scale
+            )
+        )
     return result

@@ -13,7 +13,9 @@ from typing import NoReturn
 
 def main() -> NoReturn:
     """Run `gossamer`; a refusal is one sentence on standard error and its exit code, never a traceback."""
-    gc.set_threshold(100_000)  # what loading torch makes stays: to look through it again and again takes a tenth of that time
+    gc.set_threshold(
+        100_000
+    )  # what loading torch makes stays: to look through it again and again takes a tenth of that time
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     try:
@@ -38,11 +40,17 @@ def _run() -> int:
     except typer.Abort:
         raise KeyboardInterrupt from None
     except OSError as error:
-        return _refused(f"cannot go on: {error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        return _refused(
+            f"cannot go on: {error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+        )
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "allocate" not in str(error):  # torch's way to say it
+        if isinstance(error, RuntimeError) and "allocate" not in str(
+            error
+        ):  # torch's way to say it
             raise
-        return _refused("there is not enough memory for this study: give fewer devices, a smaller batch or a smaller model")
+        return _refused(
+            "there is not enough memory for this study: give fewer devices, a smaller batch or a smaller model"
+        )
     except Exception as error:
         if not isinstance(error, usage_error):
             raise
@@ -51,8 +59,12 @@ def _run() -> int:
             return 2
         context = getattr(error, "ctx", None)
         message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
-        message = re.sub(r"\. Did (you mean .*\?)$", r" (did \1)", message[:1].lower() + message[1:])
-        return _refused(f"{message}; see `{context.command_path if context else 'gossamer'} --help`")
+        message = re.sub(
+            r"\. Did (you mean .*\?)$", r" (did \1)", message[:1].lower() + message[1:]
+        )
+        return _refused(
+            f"{message}; see `{context.command_path if context else 'gossamer'} --help`"
+        )
     if code == 130:
         raise KeyboardInterrupt
     return int(code)
@@ -64,7 +76,9 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
         if "importlib._bootstrap" in frame.f_code.co_filename:
             _refused("stopped")
             if sys.stderr.isatty():
-                print("\x1b[?25h", end="", file=sys.stderr, flush=True)  # a progress bar may have hidden the cursor
+                print(
+                    "\x1b[?25h", end="", file=sys.stderr, flush=True
+                )  # a progress bar may have hidden the cursor
             os._exit(130)
         frame = frame.f_back
     raise KeyboardInterrupt

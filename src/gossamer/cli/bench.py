@@ -28,13 +28,18 @@ def bench(seconds: float, as_json: bool, quiet: bool) -> None:
     for table in (speeds(measured), parts(measured), choices(measured)):
         console.print(table)
     for one in advice(measured):
-        lines = textwrap.fill(one.sentence, min(console.width, 80) - 1, initial_indent="- ", subsequent_indent="  ")
+        lines = textwrap.fill(
+            one.sentence, min(console.width, 80) - 1, initial_indent="- ", subsequent_indent="  "
+        )
         console.print(lines, highlight=False, markup=False)
     if measured.busy is not None and measured.busy > _BUSY * measured.cores:
         console.print(f"\n{_OTHERS.format(measured.busy)}", highlight=False)
     about = versions()
     cores = f"{measured.cores} core{'s' if measured.cores > 1 else ''}"
-    console.print(f"\n{cores}; gossamer {about['gossamer']}, torch {about['torch']}, {about['machine']}", highlight=False)
+    console.print(
+        f"\n{cores}; gossamer {about['gossamer']}, torch {about['torch']}, {about['machine']}",
+        highlight=False,
+    )
     console.print(f"kernels: {about['kernels']}", highlight=False)
 
 
@@ -47,7 +52,10 @@ def facts(measured: Bench) -> dict[str, Any]:
         "busy": measured.busy,
         "batch": BATCH,
         "neighbours": NEIGHBOURS,
-        "speeds": [asdict(speed) | {rate: getattr(speed, rate) for rate in rates} for speed in measured.speeds],
+        "speeds": [
+            asdict(speed) | {rate: getattr(speed, rate) for rate in rates}
+            for speed in measured.speeds
+        ],
         "power_costs": [asdict(cost) for cost in measured.power_costs],
         "parts": [asdict(row) | {"shares": row.shares} for row in measured.parts],
         "threads": [asdict(row) for row in measured.threads],
@@ -61,7 +69,9 @@ def facts(measured: Bench) -> dict[str, Any]:
 def speeds(measured: Bench) -> Table:
     """One row for every number of devices and model: rounds and device-steps a second at each p."""
     powers = sorted({speed.p for speed in measured.speeds})
-    table = _table(f"Rounds a second: batch {BATCH}, about {NEIGHBOURS} neighbours, nothing measured")
+    table = _table(
+        f"Rounds a second: batch {BATCH}, about {NEIGHBOURS} neighbours, nothing measured"
+    )
     table.add_column("devices", justify="right")
     table.add_column("model", no_wrap=True)
     table.add_column("threads", justify="right")
@@ -70,9 +80,19 @@ def speeds(measured: Bench) -> Table:
         table.add_column("device-\nsteps/s", justify="right")
     table.add_column(f"p = {powers[-1]}\ncosts", justify="right")
     for cost in measured.power_costs:
-        rows = [speed for speed in measured.speeds if (speed.devices, speed.model) == (cost.devices, cost.model)]
-        cells = [cell for row in rows for cell in (_number(row.rounds_per_second), _number(row.device_steps_per_second))]
-        table.add_row(f"{cost.devices:,}", cost.model, str(rows[0].threads), *cells, f"{cost.ratio:.2f} ×")
+        rows = [
+            speed
+            for speed in measured.speeds
+            if (speed.devices, speed.model) == (cost.devices, cost.model)
+        ]
+        cells = [
+            cell
+            for row in rows
+            for cell in (_number(row.rounds_per_second), _number(row.device_steps_per_second))
+        ]
+        table.add_row(
+            f"{cost.devices:,}", cost.model, str(rows[0].threads), *cells, f"{cost.ratio:.2f} ×"
+        )
     return table
 
 
@@ -84,7 +104,9 @@ def parts(measured: Bench) -> Table:
         table.add_column(f"p = {row.p}", justify="right")
     for part in PARTS:
         table.add_row(part, *(f"{100 * row.shares[part]:.0f}" for row in measured.parts))
-    table.add_row("a round, ms", *(_number(1000 * sum(row.seconds.values())) for row in measured.parts))
+    table.add_row(
+        "a round, ms", *(_number(1000 * sum(row.seconds.values())) for row in measured.parts)
+    )
     return table
 
 
@@ -98,7 +120,9 @@ def choices(measured: Bench) -> Table:
         label = f"{measured.cores} threads against one, {row.devices:,} devices (gossamer takes {chosen})"
         table.add_row(label, f"{row.gain:.2f} × as fast")
     middle = measured.parts[0].devices
-    table.add_row(f"float64 against float32, {middle:,} devices", f"{measured.float64:.2f} × as long")
+    table.add_row(
+        f"float64 against float32, {middle:,} devices", f"{measured.float64:.2f} × as long"
+    )
     for evaluation in measured.evaluations:
         label = f"an evaluation, {evaluation.test:,} test samples, {evaluation.devices:,} devices"
         table.add_row(label, f"{evaluation.rounds:.2f} rounds")
@@ -106,7 +130,13 @@ def choices(measured: Bench) -> Table:
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, collapse_padding=True)
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+    )
 
 
 def _number(value: float) -> str:

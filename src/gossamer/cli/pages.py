@@ -14,7 +14,9 @@ def report(runs: Sequence[Path], out: Path) -> None:
     from gossamer.report.page import page
 
     page(runs, out)
-    typer.echo(f"{out}: {out.stat().st_size / 1e6:.1f} MB; opens in any browser, without the network")
+    typer.echo(
+        f"{out}: {out.stat().st_size / 1e6:.1f} MB; opens in any browser, without the network"
+    )
 
 
 def watch(folder: Path, host: str, port: int) -> None:

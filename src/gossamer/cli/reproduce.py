@@ -74,7 +74,12 @@ def reproduce(
         how = (folder, pool, quiet, label)
         first = [study for module in group.values() for study in module.cells(scale)]
         results = _swept(setting.Results(scale, {}), first, *how)
-        then = [study for module in group.values() if hasattr(module, "then") for study in module.then(scale, results)]
+        then = [
+            study
+            for module in group.values()
+            if hasattr(module, "then")
+            for study in module.then(scale, results)
+        ]
         results = _swept(results, then, *how)
         for part, module in group.items():
             paths = module.make(scale, results, where)
@@ -83,7 +88,9 @@ def reproduce(
                 typer.echo(f"{part}: {path}")
 
 
-def _swept(results: Any, studies: list[Study], folder: Path, pool: Pool, quiet: bool, label: str) -> Any:
+def _swept(
+    results: Any, studies: list[Study], folder: Path, pool: Pool, quiet: bool, label: str
+) -> Any:
     """The results, and the cells of these studies."""
     from gossamer.study.sweep import sweep
 
@@ -99,13 +106,26 @@ def _made(seeds: int, tiny: bool) -> dict[str, object]:
     from gossamer.study.run import versions
 
     root = Path(gossamer.__file__).parents[2]
-    asked = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=root, capture_output=True, text=True, check=False)
-    return {"commit": asked.stdout.strip() or "unknown", "seeds": seeds, "tiny": tiny, "versions": versions()}
+    asked = subprocess.run(
+        ["git", "describe", "--always", "--dirty"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return {
+        "commit": asked.stdout.strip() or "unknown",
+        "seeds": seeds,
+        "tiny": tiny,
+        "versions": versions(),
+    }
 
 
 def _note(path: Path, name: str, part: str, made: dict[str, object]) -> None:
     """Keep beside the results what made each of them."""
     notes = json.loads(path.read_text()) if path.exists() else {}
-    command = f"gossamer reproduce {name} {part} --seeds {made['seeds']}" + (" --tiny" if made["tiny"] else "")
+    command = f"gossamer reproduce {name} {part} --seeds {made['seeds']}" + (
+        " --tiny" if made["tiny"] else ""
+    )
     notes[part] = {"command": command, "commit": made["commit"], "versions": made["versions"]}
     write_atomically(path, (json.dumps(notes, indent=2, sort_keys=True) + "\n").encode())

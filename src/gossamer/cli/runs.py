@@ -47,7 +47,13 @@ def runs(folder: Path, as_json: bool) -> None:
         raise DataError(f"{folder} is not a folder: give one that holds runs")
     found = [listed(path) for path in run_folders(folder)]
     if as_json:
-        typer.echo(json.dumps({"folder": str(folder), "runs": [asdict(run) for run in found]}, indent=2, allow_nan=False))
+        typer.echo(
+            json.dumps(
+                {"folder": str(folder), "runs": [asdict(run) for run in found]},
+                indent=2,
+                allow_nan=False,
+            )
+        )
     elif not found:
         typer.echo(f"no runs in {folder}")
     else:
@@ -59,9 +65,13 @@ def figure(paths: Sequence[Path], out: Path, x: str, y: str, width: str) -> None
     from gossamer.report.figures import paper
     from gossamer.report.gather import folders, grouped, read
 
-    groups, notes = grouped([read(folder) for folder in folders([path for path in paths if not path.is_file()])])
+    groups, notes = grouped(
+        [read(folder) for folder in folders([path for path in paths if not path.is_file()])]
+    )
     for group in groups:
-        notes += [f"{run.name} is left out: it {run.state}" for run in group.runs if not run.finished]
+        notes += [
+            f"{run.name} is left out: it {run.state}" for run in group.runs if not run.finished
+        ]
     named = {group.label: [run.metrics for run in group.runs if run.finished] for group in groups}
     named = {label: runs for label, runs in named.items() if runs}
     for note in notes:
@@ -90,8 +100,17 @@ def listed(path: Path) -> Listed:
     """What can be said of a run without loading it: from its summary, else from its spec and what it measured so far."""
     try:
         return _look(path)
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RecursionError):  # damaged, or gone meanwhile
-        return Listed(str(path), path.name, "", 0, "broken", 0, 0, None, None, _when(path), [], "accuracy")
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ):  # damaged, or gone meanwhile
+        return Listed(
+            str(path), path.name, "", 0, "broken", 0, 0, None, None, _when(path), [], "accuracy"
+        )
 
 
 def _look(path: Path) -> Listed:
@@ -105,15 +124,32 @@ def _look(path: Path) -> Listed:
         state, done = "diverged", summary["diverged"]["round"]
     else:
         state = "finished" if summary.get("finished") else "stopped"
-        done = live[-1]["round"] if live else summary.get("rounds", max(columns["round"], default=0))
+        done = (
+            live[-1]["round"] if live else summary.get("rounds", max(columns["round"], default=0))
+        )
     of = "accuracy" if any(value is not None for value in columns["accuracy"]) else "loss"
     accuracy, loss = (next(reversed(columns[key]), None) for key in ("accuracy", "loss"))
     method = summary.get("method") or _method(spec)
     name, seed, rounds = spec.get("name", path.name), spec["seed"], spec["rounds"]
-    return Listed(str(path), name, method, seed, state, int(done), rounds, accuracy, loss, _when(path), columns[of], of)
+    return Listed(
+        str(path),
+        name,
+        method,
+        seed,
+        state,
+        int(done),
+        rounds,
+        accuracy,
+        loss,
+        _when(path),
+        columns[of],
+        of,
+    )
 
 
-def spark(values: Sequence[float | None], of: str = "accuracy", width: int = 16, ascii_only: bool = False) -> str:
+def spark(
+    values: Sequence[float | None], of: str = "accuracy", width: int = 16, ascii_only: bool = False
+) -> str:
     """A curve as a line of blocks: accuracy from 0 to 1, so that lines can be compared; a loss from 0 to its largest.
 
     >>> spark([0.1, 0.5, 0.9, 1.0]), spark([0.1, 0.5, 0.9, 1.0], ascii_only=True)
@@ -121,10 +157,14 @@ def spark(values: Sequence[float | None], of: str = "accuracy", width: int = 16,
     """
     shades = LETTERS if ascii_only else BLOCKS
     known = [value for value in values if value is not None]
-    if len(known) > width:  # those nearest to evenly spaced places, the first and the last among them
+    if (
+        len(known) > width
+    ):  # those nearest to evenly spaced places, the first and the last among them
         known = [known[round(k * (len(known) - 1) / (width - 1))] for k in range(width)]
     top = 1.0 if of == "accuracy" else max([*known, 1e-12])
-    return "".join(shades[min(len(shades) - 1, max(0, int(len(shades) * value / top)))] for value in known)
+    return "".join(
+        shades[min(len(shades) - 1, max(0, int(len(shades) * value / top)))] for value in known
+    )
 
 
 def _print(found: Sequence[Listed], folder: Path) -> None:
@@ -138,7 +178,9 @@ def _print(found: Sequence[Listed], folder: Path) -> None:
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     for heading in ("run", "method", "seed", "rounds", "accuracy", "", "state", "when"):
         right, folds = heading in ("seed", "rounds", "accuracy"), heading in ("run", "method")
-        table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=not folds)
+        table.add_column(
+            heading, justify="right" if right else "left", overflow="fold", no_wrap=not folds
+        )
     above = ""
     for run in found:
         parent, name = os.path.split(os.path.relpath(run.folder, folder))
@@ -149,8 +191,13 @@ def _print(found: Sequence[Listed], folder: Path) -> None:
         if run.of == "loss" and run.loss is not None:
             score = f"loss {run.loss:.3g}"
         progress = str(run.rounds) if run.state == "finished" else f"{run.round}/{run.rounds}"
-        line = spark(run.curve, run.of, 16 if console.width >= 100 else 8, console.options.ascii_only)
-        state = Text(run.state, {"finished": "green", "running": "cyan", "stopped": "yellow"}.get(run.state, "red"))
+        line = spark(
+            run.curve, run.of, 16 if console.width >= 100 else 8, console.options.ascii_only
+        )
+        state = Text(
+            run.state,
+            {"finished": "green", "running": "cyan", "stopped": "yellow"}.get(run.state, "red"),
+        )
         cells = (
             run.folder if name == "." else f" {name}" if parent else name,
             run.method,
@@ -188,7 +235,9 @@ def _live(path: Path) -> tuple[list[dict[str, Any]], bool]:
 
 def _of_records(lines: list[dict[str, Any]]) -> dict[str, list[Any]]:
     records = [line["record"] for line in lines if "record" in line]
-    return {name: [record.get(name) for record in records] for name in ("round", "accuracy", "loss")}
+    return {
+        name: [record.get(name) for record in records] for name in ("round", "accuracy", "loss")
+    }
 
 
 def _columns(path: Path) -> dict[str, list[Any]]:
@@ -197,7 +246,10 @@ def _columns(path: Path) -> dict[str, list[Any]]:
     import pyarrow.parquet as pq
 
     table = pq.read_table(path, columns=["round", "accuracy", "loss"]).to_pydict()
-    return {name: [value if math.isfinite(value) else None for value in values] for name, values in table.items()}
+    return {
+        name: [value if math.isfinite(value) else None for value in values]
+        for name, values in table.items()
+    }
 
 
 def _method(spec: dict[str, Any]) -> str:
@@ -213,5 +265,8 @@ def _method(spec: dict[str, Any]) -> str:
 
 def _when(path: Path) -> str:
     """When something was last written there."""
-    newest = max((file.stat().st_mtime for file in path.iterdir() if file.is_file()), default=path.stat().st_mtime)
+    newest = max(
+        (file.stat().st_mtime for file in path.iterdir() if file.is_file()),
+        default=path.stat().st_mtime,
+    )
     return datetime.fromtimestamp(newest, UTC).isoformat(timespec="seconds")

@@ -47,21 +47,35 @@ class Display:
         self._bar = BarColumn(_BAR)
         now = TextColumn("{task.fields[now]}")
         self._progress = Progress(
-            TextColumn("{task.description}"), self._bar, MofNCompleteColumn(), now, _Left(), console=self._console
+            TextColumn("{task.description}"),
+            self._bar,
+            MofNCompleteColumn(),
+            now,
+            _Left(),
+            console=self._console,
         )
 
     def __enter__(self) -> Display:
         self._caught = warnings.catch_warnings()
         self._caught.__enter__()
-        warnings.showwarning = lambda message, *_: self.say(f"gossamer: {message}")  # a sentence, not a line of our source
+        warnings.showwarning = lambda message, *_: self.say(
+            f"gossamer: {message}"
+        )  # a sentence, not a line of our source
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._caught.__exit__(kind, error, trace)
         if self._bars:
             self._progress.stop()
 
-    def bar(self, label: str, part: int = 0, parts: int = 1) -> Callable[[int, int, Record | None], None]:
+    def bar(
+        self, label: str, part: int = 0, parts: int = 1
+    ) -> Callable[[int, int, Record | None], None]:
         """A bar for one of the runs that share a label; call it with rounds done, rounds in all, the newest measurement."""
         if self._quiet:
             return lambda done, total, record: None
@@ -73,7 +87,12 @@ class Display:
 
             def move(done: int, total: int, record: Record | None) -> None:
                 self._progress.start()  # the first time; not while data and libraries are still being loaded
-                self._progress.update(task, total=parts * total, completed=part * total + done, now=_now(record, done == total))
+                self._progress.update(
+                    task,
+                    total=parts * total,
+                    completed=part * total + done,
+                    now=_now(record, done == total),
+                )
 
             return move
         if parts > 1:
@@ -89,7 +108,11 @@ class Display:
             finished = done == total and (record is None or record.round == total)
             if finished or now - said > _LINE_SECONDS:
                 said = now
-                left = f"{_duration((now - began) / (done - first) * (total - done))} left" if first < done < total else ""
+                left = (
+                    f"{_duration((now - began) / (done - first) * (total - done))} left"
+                    if first < done < total
+                    else ""
+                )
                 words = (label, f"round {done}/{total}", _now(record, finished), left)
                 self._console.print("  ".join(filter(None, words)), highlight=False, soft_wrap=True)
 
@@ -105,7 +128,10 @@ class _Left(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         if task.finished:
-            return Text("" if task.finished_time is None else _duration(task.finished_time), "progress.elapsed")
+            return Text(
+                "" if task.finished_time is None else _duration(task.finished_time),
+                "progress.elapsed",
+            )
         left = task.time_remaining
         return Text("" if left is None else f"{_duration(left)} left", "progress.remaining")
 
@@ -116,7 +142,13 @@ class Share:
     def __init__(self, quiet: bool, label: str) -> None:
         self._console, self._quiet, self._label = Console(stderr=True), quiet, label
         self._said = time.monotonic()
-        columns = (TextColumn(label), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("left"))
+        columns = (
+            TextColumn(label),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+        )
         self._progress = Progress(*columns, TimeRemainingColumn(), console=self._console)
         self._task = self._progress.add_task(label, total=1.0)
 
@@ -126,12 +158,16 @@ class Share:
         return self._move
 
     def __exit__(self, *_: object) -> None:
-        if self._progress.live.is_started:  # else rich ends with an empty line where there is no terminal, quiet or not
+        if (
+            self._progress.live.is_started
+        ):  # else rich ends with an empty line where there is no terminal, quiet or not
             self._progress.stop()
 
     def _move(self, share: float) -> None:
         self._progress.update(self._task, completed=share)
-        if not (self._quiet or self._console.is_terminal) and (share == 1 or time.monotonic() - self._said > 10):
+        if not (self._quiet or self._console.is_terminal) and (
+            share == 1 or time.monotonic() - self._said > 10
+        ):
             self._said = time.monotonic()
             self._console.print(f"{self._label} {share:.0%}", highlight=False)
 
@@ -156,7 +192,12 @@ class Downloads:
         self._bars.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._bars.stop()
 
     def __call__(self, file: str, done: int, total: int) -> None:
@@ -170,7 +211,11 @@ class Downloads:
 def _now(record: Record | None, finished: bool = False) -> str:
     if record is None:
         return "done before" if finished else ""
-    score = f"loss {record.loss.mean():.3f}" if record.accuracy[0] != record.accuracy[0] else f"{record.accuracy.mean():.1%}"
+    score = (
+        f"loss {record.loss.mean():.3f}"
+        if record.accuracy[0] != record.accuracy[0]
+        else f"{record.accuracy.mean():.1%}"
+    )
     return f"{score}  distance {record.distance.mean():.3f}"
 
 
@@ -180,12 +225,26 @@ def _duration(seconds: float) -> str:
     >>> _duration(8.4), _duration(125), _duration(7300)
     ('8 s', '2 min', '2.0 h')
     """
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 100
+        else f"{seconds / 60:.0f} min"
+        if seconds < 6000
+        else f"{seconds / 3600:.1f} h"
+    )
 
 
 def _document(facts: dict[str, Any]) -> None:
     """What `--json` prints, and nothing else: one document."""
-    typer.echo(json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False, default=lambda number: number.item()))
+    typer.echo(
+        json.dumps(
+            facts,
+            indent=2,
+            ensure_ascii=False,
+            allow_nan=False,
+            default=lambda number: number.item(),
+        )
+    )
 
 
 def say_result(run: Run, as_json: bool = False) -> None:
@@ -199,7 +258,8 @@ def say_result(run: Run, as_json: bool = False) -> None:
     console.print(comparison([Method(run.study.algorithm.label, (run,))], _title(run)))
     share = run.summary["seconds_measuring"] / max(run.summary["seconds"], 1e-9)
     console.print(
-        f"{run.summary['seconds']:.1f} s, {share:.0%} of it measuring; everything is in {run.folder}", highlight=False
+        f"{run.summary['seconds']:.1f} s, {share:.0%} of it measuring; everything is in {run.folder}",
+        highlight=False,
     )
 
 
@@ -207,7 +267,9 @@ def _facts(run: Run) -> dict[str, Any]:
     return run.summary | {"folder": str(run.folder)}
 
 
-def say_comparison(methods: Sequence[Method], folder: Path, demo: bool, as_json: bool = False) -> None:
+def say_comparison(
+    methods: Sequence[Method], folder: Path, demo: bool, as_json: bool = False
+) -> None:
     """The table and the curves of a comparison, and what to do next."""
     from gossamer.report.figures import curves
     from gossamer.report.tables import comparison
@@ -217,7 +279,14 @@ def say_comparison(methods: Sequence[Method], folder: Path, demo: bool, as_json:
     curves(methods, picture, title)
     if as_json:
         rows = [comparison_facts(method) for method in methods]
-        _document({"name": methods[0].runs[0].study.name, "folder": str(folder), "curves": str(picture), "methods": rows})
+        _document(
+            {
+                "name": methods[0].runs[0].study.name,
+                "folder": str(folder),
+                "curves": str(picture),
+                "methods": rows,
+            }
+        )
         return
     console.print(comparison(methods, title))
     console.print(f"runs: {folder}   curves: {picture}", highlight=False)
@@ -228,15 +297,26 @@ def say_comparison(methods: Sequence[Method], folder: Path, demo: bool, as_json:
 def comparison_facts(method: Method) -> dict[str, Any]:
     """A method's row as data: means over the seeds with the half-widths of their 95 % intervals, and every run."""
     summary = method.runs[0].summary
-    last = [name for name in ("accuracy", "accuracy_worst", "loss", "distance", "bytes") if summary[name] is not None]
+    last = [
+        name
+        for name in ("accuracy", "accuracy_worst", "loss", "distance", "bytes")
+        if summary[name] is not None
+    ]
     targets = {
-        f"{unit}_to_{kind}": {target: _interval(to(kind, target)) for target in summary[f"{unit}_to_{kind}"]}
+        f"{unit}_to_{kind}": {
+            target: _interval(to(kind, target)) for target in summary[f"{unit}_to_{kind}"]
+        }
         for unit, to in (("rounds", method.rounds_to), ("seconds", method.seconds_to))
         for kind in ("accuracy", "loss")
         if f"{unit}_to_{kind}" in summary
     }
     means = {name: _interval(method.value(name)) for name in last}
-    return {"method": method.label, **means, **targets, "runs": [_facts(run) for run in method.runs]}
+    return {
+        "method": method.label,
+        **means,
+        **targets,
+        "runs": [_facts(run) for run in method.runs],
+    }
 
 
 def _interval(value: Interval | None) -> dict[str, Any] | None:
@@ -251,7 +331,9 @@ Next:
   gossamer new fleet.toml             a commented spec of your own"""
 
 
-def say_network(net: Network, rounds: int, picture: Path, name: str, as_json: bool = False, **files: Path | None) -> None:
+def say_network(
+    net: Network, rounds: int, picture: Path, name: str, as_json: bool = False, **files: Path | None
+) -> None:
     """What a network is like, and its picture."""
     from rich.table import Table
 
@@ -262,7 +344,9 @@ def say_network(net: Network, rounds: int, picture: Path, name: str, as_json: bo
     facts, assumption = summary(net, rounds), check_assumption1(net, rounds)
     title = f"{name}: {net.devices} devices, {rounds} rounds"
     network(net, rounds, picture, title)
-    written = {"picture": str(picture)} | {kind: str(file) for kind, file in files.items() if file is not None}
+    written = {"picture": str(picture)} | {
+        kind: str(file) for kind, file in files.items() if file is not None
+    }
     if as_json:
         held = asdict(assumption) | {"holds": assumption.holds}
         _document({"name": name, **asdict(facts), "assumption1": held, **written})
@@ -272,7 +356,9 @@ def say_network(net: Network, rounds: int, picture: Path, name: str, as_json: bo
         table.add_row(label, value)
     _console().print(table)
     for kind, file in written.items():
-        use = f'   (use them by [network] kind = "file", path = "{file}")' if kind == "links" else ""
+        use = (
+            f'   (use them by [network] kind = "file", path = "{file}")' if kind == "links" else ""
+        )
         _console().print(f"{kind}: {file}{use}", highlight=False, soft_wrap=True, markup=False)
 
 
@@ -281,7 +367,10 @@ def network_facts(facts: Any, assumption: Any) -> list[tuple[str, str]]:
     return [
         ("density", f"{facts.density_mean:.4g}"),
         ("links a round", f"{facts.links_mean:.4g} ({facts.links_min} to {facts.links_max})"),
-        ("neighbours of a device", f"{facts.degree_mean:.4g} ({facts.degree_min} to {facts.degree_max})"),
+        (
+            "neighbours of a device",
+            f"{facts.degree_mean:.4g} ({facts.degree_min} to {facts.degree_max})",
+        ),
         ("devices alone", f"{facts.isolated_share:.1%} of devices and rounds"),
         ("rounds connected", f"{facts.connected_share:.1%}"),
         (
@@ -289,13 +378,18 @@ def network_facts(facts: Any, assumption: Any) -> list[tuple[str, str]]:
             "none: never connected" if b is None else f"{b.aligned} (every window: {b.sliding})",
         ),
         ("smallest weight ζ", f"{assumption.zeta:.4g}"),
-        ("spectral gap", "not known" if facts.spectral_gap is None else f"{facts.spectral_gap:.4g}"),
+        (
+            "spectral gap",
+            "not known" if facts.spectral_gap is None else f"{facts.spectral_gap:.4g}",
+        ),
     ]
 
 
 def _title(run: Run, seeds: int = 1) -> str:
     study = run.study
-    return f"{study.name}: {study.network.devices} devices, {study.rounds} rounds" + (f", {seeds} seeds" if seeds > 1 else "")
+    return f"{study.name}: {study.network.devices} devices, {study.rounds} rounds" + (
+        f", {seeds} seeds" if seeds > 1 else ""
+    )
 
 
 def _console() -> Console:

@@ -56,10 +56,14 @@ class Status:
     rounds: _Whole = 0
     near: _Some = ()
     met: _Some = ()
-    accuracy: Annotated[Annotated[float, pydantic.Field(ge=0, le=1)] | None, pydantic.BeforeValidator(_number)] = None
+    accuracy: Annotated[
+        Annotated[float, pydantic.Field(ge=0, le=1)] | None, pydantic.BeforeValidator(_number)
+    ] = None
     loss: Annotated[float | None, pydantic.BeforeValidator(_number)] = None
     pending: _Whole = 0
-    counts: Annotated[dict[str, _Whole], pydantic.Field(max_length=100)] = field(default_factory=dict)
+    counts: Annotated[dict[str, _Whole], pydantic.Field(max_length=100)] = field(
+        default_factory=dict
+    )
 
     @property
     def refused(self) -> int:
@@ -82,7 +86,9 @@ def read(data: bytes, devices: int, now: float) -> Status:
     except ValueError:
         return Status("unreadable", 0.0)
     near, met = (tuple(sorted({j for j in some if j < devices})) for some in (said.near, said.met))
-    return replace(said, round=min(said.round, said.rounds), near=near, met=met, time=min(said.time, now))
+    return replace(
+        said, round=min(said.round, said.rounds), near=near, met=met, time=min(said.time, now)
+    )
 
 
 class Watched:
@@ -99,7 +105,9 @@ class Watched:
 
     def hear(self, device: int, data: bytes) -> None:
         """A device has said something over the network. What it says of the time is its own affair."""
-        said = replace(read(data[:STATUS_BYTES], len(self.any.names), time.time()), time=time.time())
+        said = replace(
+            read(data[:STATUS_BYTES], len(self.any.names), time.time()), time=time.time()
+        )
         with self._hearing:
             self._heard[device] = said
 
@@ -130,7 +138,9 @@ class Watched:
 
     def all_done(self) -> bool:
         found = self.look()
-        return len(found) == len(self.any.names) and all(said.doing == "done" for said in found.values())
+        return len(found) == len(self.any.names) and all(
+            said.doing == "done" for said in found.values()
+        )
 
     def names(self, devices: Iterable[int]) -> list[str]:
         return [self.any.names[j] for j in devices]
@@ -142,13 +152,20 @@ class Watched:
             return "no device has been heard of"
         here = {i: said for i, said in known.items() if self.silent(said) is None}
         running = {i: said for i, said in here.items() if said.doing not in _ENDED}
-        middle = sorted(known.values(), key=lambda said: said.round)[len(known) // 2]  # whatever one of them says
+        middle = sorted(known.values(), key=lambda said: said.round)[
+            len(known) // 2
+        ]  # whatever one of them says
         words = [f"round {middle.round}/{middle.rounds}"]
         if measured := [said.accuracy for said in known.values() if said.accuracy is not None]:
             words.append(f"accuracy {100 * sum(measured) / len(measured):.1f} %")
         if running:
             met, near = (
-                {frozenset((i, j)) for i, said in running.items() for j in getattr(said, key) if i != j}
+                {
+                    frozenset((i, j))
+                    for i, said in running.items()
+                    for j in getattr(said, key)
+                    if i != j
+                }
                 for key in ("met", "near")
             )
             words.append(f"links {len(met)}/{len(met | near)}")
@@ -183,7 +200,13 @@ class Watched:
 
 # -- the table ---------------------------------------------------------------------------------------------------------------
 
-_STYLES = {"running": "green", "done": "bold green", "diverged": "red", "unreadable": "red", "not seen": "dim"}
+_STYLES = {
+    "running": "green",
+    "done": "bold green",
+    "diverged": "red",
+    "unreadable": "red",
+    "not seen": "dim",
+}
 # Key of a row, heading, a shorter one, whether it is there though 0 everywhere: what goes wrong has a column when it does.
 _NUMBERS = (
     ("committed", "exchanges", "exch", True),
@@ -208,12 +231,20 @@ def table(watched: Watched, console: Console) -> Group:
 
 def _grid(rows: list[dict[str, Any]], names: bool, narrow: bool) -> Grid:
     """With the names of neighbours, or how many they are; or narrow, for 80 columns and everything that can go wrong."""
-    numbers = [number for number in _NUMBERS if number[3] or any(row.get(number[0]) for row in rows)]
-    grid = Grid(box=None, pad_edge=False, padding=(0, 1 if narrow else 2, 0, 0), header_style="bold")
+    numbers = [
+        number for number in _NUMBERS if number[3] or any(row.get(number[0]) for row in rows)
+    ]
+    grid = Grid(
+        box=None, pad_edge=False, padding=(0, 1 if narrow else 2, 0, 0), header_style="bold"
+    )
     for heading in ("device", "doing"):
         grid.add_column(heading, no_wrap=True)
     for heading in ("round", "met", "acc") if narrow else ("round", "sees", "met", "accuracy"):
-        grid.add_column(heading, no_wrap=True, justify="left" if names and heading in ("sees", "met") else "right")
+        grid.add_column(
+            heading,
+            no_wrap=True,
+            justify="left" if names and heading in ("sees", "met") else "right",
+        )
     for _, heading, short, _ in numbers:
         grid.add_column(short if narrow else heading, no_wrap=True, justify="right")
     grid.add_column("sent", no_wrap=True, justify="right")
@@ -224,18 +255,39 @@ def _grid(rows: list[dict[str, Any]], names: bool, narrow: bool) -> Grid:
 
 def _cells(row: dict[str, Any], names: bool, narrow: bool, numbers: list[str]) -> list[Text]:
     silent = row.get("silent")
-    doing = Text(row["doing"], _STYLES.get(row["doing"], "")) if silent is None else Text(f"silent {_span(silent)}", "yellow")
+    doing = (
+        Text(row["doing"], _STYLES.get(row["doing"], ""))
+        if silent is None
+        else Text(f"silent {_span(silent)}", "yellow")
+    )
     if row["doing"] in ("not seen", "unreadable"):
         return [doing]
-    accuracy = "–" if row["accuracy"] is None else f"{100 * row['accuracy']:.1f}{'' if narrow else ' '}%"
-    sees, met = (" ".join(row[key]) or "–" if names else str(len(row[key])) for key in ("sees", "met"))
-    words = [str(row["round"]), f"{met}/{sees}"] if narrow else [f"{row['round']}/{row['rounds']}", sees, met]
-    trouble = [Text(str(row[key]), "" if key == "committed" or not row[key] else "yellow") for key in numbers]
+    accuracy = (
+        "–" if row["accuracy"] is None else f"{100 * row['accuracy']:.1f}{'' if narrow else ' '}%"
+    )
+    sees, met = (
+        " ".join(row[key]) or "–" if names else str(len(row[key])) for key in ("sees", "met")
+    )
+    words = (
+        [str(row["round"]), f"{met}/{sees}"]
+        if narrow
+        else [f"{row['round']}/{row['rounds']}", sees, met]
+    )
+    trouble = [
+        Text(str(row[key]), "" if key == "committed" or not row[key] else "yellow")
+        for key in numbers
+    ]
     return [doing, *map(Text, words), Text(accuracy), *trouble, Text(_size(row["bytes_sent"]))]
 
 
 def _span(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.0f} h"
+    )
 
 
 def _size(count: float) -> str:
@@ -258,7 +310,13 @@ def status(folder: Path, connect: list[str], once: bool, json: bool) -> None:
             if network:
                 _hear_all(watched)
             if json:
-                typer.echo(json_text.dumps({"summary": watched.line(), "devices": watched.rows()}, indent=2, allow_nan=False))
+                typer.echo(
+                    json_text.dumps(
+                        {"summary": watched.line(), "devices": watched.rows()},
+                        indent=2,
+                        allow_nan=False,
+                    )
+                )
             else:
                 wide = console if console.is_terminal else Console(width=160)
                 wide.print(table(watched, wide), highlight=False)
@@ -304,7 +362,11 @@ class Table:
 
     def __init__(self, folder: Path, quiet: bool) -> None:
         self._watched, self._quiet, self._console = Watched(folder), quiet, Console(stderr=True)
-        self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal and not quiet else None
+        self._live = (
+            Live(console=self._console, auto_refresh=False)
+            if self._console.is_terminal and not quiet
+            else None
+        )
         self._said = time.monotonic()
 
     def __enter__(self) -> Table:
@@ -312,7 +374,12 @@ class Table:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.show(now=True)
         if self._live is not None:
             self._live.stop()

@@ -14,7 +14,14 @@ from typing import Any, cast
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from gossamer.engines import Where
@@ -45,10 +52,19 @@ def tune(
     try:
         with pool_on(engine, workers) as pool, _Bar(quiet) as bar:
             tuned = search(
-                study, budget, folder / "cells", goal=cast(Goal, goal), target=target, pool=pool, progress=bar, **recipes
+                study,
+                budget,
+                folder / "cells",
+                goal=cast(Goal, goal),
+                target=target,
+                pool=pool,
+                progress=bar,
+                **recipes,
             )
     except KeyboardInterrupt:
-        raise Interrupted(f"stopped; what is done is kept in {folder}, and the same command goes on") from None
+        raise Interrupted(
+            f"stopped; what is done is kept in {folder}, and the same command goes on"
+        ) from None
     winner, result = folder / "winner.toml", facts(tuned)
     command = shlex.join(["gossamer", *sys.argv[1:]])
     head = textwrap.indent(f"Found by: {command}\n{textwrap.fill(result['why'], 118)}", "# ")
@@ -59,7 +75,9 @@ def tune(
         typer.echo(text)
         return
     console = Console()
-    wide = console if console.is_terminal else Console(width=160)  # a file has no width: the table is printed whole there
+    wide = (
+        console if console.is_terminal else Console(width=160)
+    )  # a file has no width: the table is printed whole there
     wide.print(ranking(tuned))
     width = min(console.width, 120) if console.is_terminal else 120
     console.print(textwrap.fill(result["why"], width), highlight=False, soft_wrap=True)
@@ -70,25 +88,43 @@ def ranking(tuned: Tuned) -> Table:
     """The confirmed candidates, the best first."""
     study, timed = tuned.study, _timed(tuned)
     title = f"{study.name}: {study.network.devices} devices, {study.rounds} rounds, {len(tuned.course.final.seeds)} fresh seeds"
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, collapse_padding=True)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+    )
     table.add_column("\n", justify="right")
     table.add_column("\nmethod", no_wrap=True)
     table.add_column("\nsettings")
     to = "" if tuned.target is None else f"\nto {_percent(tuned.target)}"
-    for heading in [f"{unit}{to}" for unit in ("rounds", "MB", *(["seconds"] if timed else [])) if to]:
+    for heading in [
+        f"{unit}{to}" for unit in ("rounds", "MB", *(["seconds"] if timed else [])) if to
+    ]:
         table.add_column(heading, justify="right")
     for heading in ("accuracy\n%", "worst\ndevice %"):
         table.add_column(heading, justify="right")
     for place, score in enumerate(tuned.confirmed, 1):
         settings = ", ".join(f"{name_of(key)} {value}" for key, value in score.candidate.settings)
         cells = [str(place), score.candidate.recipe, settings]
-        for goal, digits, scale in (("rounds", 0, 1.0), ("bytes", 2, 1e-6), *([("seconds", 1, 1.0)] if timed else [])):
+        for goal, digits, scale in (
+            ("rounds", 0, 1.0),
+            ("bytes", 2, 1e-6),
+            *([("seconds", 1, 1.0)] if timed else []),
+        ):
             if to:
-                cells.append(_cell(score, score.mean_to_target(cast(Goal, goal), tuned.target), digits, scale))
+                cells.append(
+                    _cell(
+                        score, score.mean_to_target(cast(Goal, goal), tuned.target), digits, scale
+                    )
+                )
         for column in ("accuracy", "accuracy_worst"):
             cells.append(_cell(score, interval(score.last(column)), 2, 100.0))
         table.add_row(*cells, style="bold" if place == 1 else None)
-    table.caption = f"mean ± 95 % interval over {_seeds(tuned.course.final)}; measured {_cadence(study)}"
+    table.caption = (
+        f"mean ± 95 % interval over {_seeds(tuned.course.final)}; measured {_cadence(study)}"
+    )
     table.caption_justify = "left"
     return table
 
@@ -100,7 +136,11 @@ def _cell(score: Score, value: Interval | None, digits: int, scale: float) -> st
 
 
 def _timed(tuned: Tuned) -> bool:
-    return any(curve is not None and "simulated_seconds" in curve for score in tuned.confirmed for curve in score.curves)
+    return any(
+        curve is not None and "simulated_seconds" in curve
+        for score in tuned.confirmed
+        for curve in score.curves
+    )
 
 
 # -- in words ----------------------------------------------------------------------------------------------------------
@@ -116,11 +156,17 @@ def why(tuned: Tuned) -> str:
     if tuned.baseline is not winner and tuned.baseline is not second:
         sentences.append(_ahead("tuned", tuned.lead_over(tuned.baseline), tuned.target))
     if not tuned.led_before:
-        sentences.append("On the tuning seeds another of the finalists led, so part of its lead may be luck.")
+        sentences.append(
+            "On the tuning seeds another of the finalists led, so part of its lead may be luck."
+        )
     for key in winner.candidate.edges:
-        sentences.append(f"Its {name_of(key)} lies at an end of the range that was searched: a better one may lie beyond.")
+        sentences.append(
+            f"Its {name_of(key)} lies at an end of the range that was searched: a better one may lie beyond."
+        )
     if tuned.study.with_seed(tuned.study.seed + 1).network == tuned.study.network:
-        sentences.append("The links are the same in every run: only split, batches and start differ between seeds.")
+        sentences.append(
+            "The links are the same in every run: only split, batches and start differ between seeds."
+        )
     for name, reason in tuned.left_out.items():
         sentences.append(f"{name} was left out ({reason}).")
     return " ".join(sentences)
@@ -166,7 +212,11 @@ def _result(tuned: Tuned) -> str:
 
 def _ahead(what: str, lead: Lead, target: float | None) -> str:
     """How far the winner is ahead of another, and whether that is sure."""
-    other = f"{what} {lead.of.candidate.label}" if what == "tuned" else f"{what}, {lead.of.candidate.label}"
+    other = (
+        f"{what} {lead.of.candidate.label}"
+        if what == "tuned"
+        else f"{what}, {lead.of.candidate.label}"
+    )
     if lead.of.diverged:
         return f"Against {other}: that one diverged on {lead.of.diverged} of {len(lead.of.curves)} seeds."
     better, seeds = lead.ahead.mean >= 0, len(lead.of.curves)
@@ -183,7 +233,11 @@ def _ahead(what: str, lead: Lead, target: float | None) -> str:
 
 
 def _amount(value: Interval, unit: str) -> str:
-    return value.format(2, 1e-6) + " MB" if unit == "bytes" else value.format(0 if unit == "rounds" else 1) + f" {unit}"
+    return (
+        value.format(2, 1e-6) + " MB"
+        if unit == "bytes"
+        else value.format(0 if unit == "rounds" else 1) + f" {unit}"
+    )
 
 
 def _percent(share: float) -> str:
@@ -210,8 +264,13 @@ def facts(tuned: Tuned) -> dict[str, Any]:
         "for": tuned.goal,
         "target": tuned.target,
         "cost": tuned.course.cost,
-        "winner": _candidate(tuned.winner) | {"led_before": tuned.led_before, "edges": list(tuned.winner.candidate.edges)},
-        "leads": {name: _lead(tuned.lead_over(score)) for name, score in leads.items() if score is not tuned.winner},
+        "winner": _candidate(tuned.winner)
+        | {"led_before": tuned.led_before, "edges": list(tuned.winner.candidate.edges)},
+        "leads": {
+            name: _lead(tuned.lead_over(score))
+            for name, score in leads.items()
+            if score is not tuned.winner
+        },
         "confirmed": [_row(score, tuned) for score in tuned.confirmed],
         "seeds": list(tuned.course.final.seeds),
         "rungs": [
@@ -221,7 +280,9 @@ def facts(tuned: Tuned) -> dict[str, Any]:
                 "ranking": [score.candidate.label for score in others],
                 "baseline": [score.candidate.label for score in baseline],
             }
-            for rung, others, baseline in zip(tuned.course.rungs, tuned.others, tuned.baselines, strict=True)
+            for rung, others, baseline in zip(
+                tuned.course.rungs, tuned.others, tuned.baselines, strict=True
+            )
         ],
         "left_out": tuned.left_out,
         "spec": spec.to_table(tuned.spec),
@@ -230,7 +291,11 @@ def facts(tuned: Tuned) -> dict[str, Any]:
 
 
 def _candidate(score: Score) -> dict[str, Any]:
-    return {"method": score.candidate.recipe, "settings": dict(score.candidate.settings), "label": score.candidate.label}
+    return {
+        "method": score.candidate.recipe,
+        "settings": dict(score.candidate.settings),
+        "label": score.candidate.label,
+    }
 
 
 def _row(score: Score, tuned: Tuned) -> dict[str, Any]:
@@ -242,7 +307,13 @@ def _row(score: Score, tuned: Tuned) -> dict[str, Any]:
 
 def _lead(lead: Lead) -> dict[str, Any]:
     ahead = {"mean": lead.ahead.mean, "half": lead.ahead.half}
-    return {"over": lead.of.candidate.label, "unit": lead.unit, "ahead": ahead, "missed": lead.missed, "sure": lead.sure}
+    return {
+        "over": lead.of.candidate.label,
+        "unit": lead.unit,
+        "ahead": ahead,
+        "missed": lead.missed,
+        "sure": lead.sure,
+    }
 
 
 # -- while it works ----------------------------------------------------------------------------------------------------
@@ -254,7 +325,13 @@ class _Bar:
     def __init__(self, quiet: bool) -> None:
         self._console, self._quiet = Console(stderr=True), quiet
         self._said, self._stage = time.monotonic(), ""
-        columns = (BarColumn(28), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
+        columns = (
+            BarColumn(28),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
         self._progress = Progress(*columns, TextColumn("{task.description}"), console=self._console)
         self._task = self._progress.add_task("", total=1.0)
 

@@ -5,4 +5,16 @@ from gossamer.engines.plan import Engine, Measure, Plan, Record, Snapshot
 from gossamer.engines.settings import InProcess, Ray, Where
 from gossamer.engines.simulate import Simulator
 
-__all__ = ["Device", "Engine", "Fleet", "InProcess", "Measure", "Plan", "Ray", "Record", "Simulator", "Snapshot", "Where"]
+__all__ = [
+    "Device",
+    "Engine",
+    "Fleet",
+    "InProcess",
+    "Measure",
+    "Plan",
+    "Ray",
+    "Record",
+    "Simulator",
+    "Snapshot",
+    "Where",
+]

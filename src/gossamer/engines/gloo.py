@@ -40,18 +40,26 @@ def machine() -> str:
 class Gloo:
     """`part.Exchange` between the processes of a group. `machines`: where each is; `name`: what their memory is called."""
 
-    def __init__(self, store: Any, number: int, machines: list[str], host: str, name: str, seconds: float) -> None:
+    def __init__(
+        self, store: Any, number: int, machines: list[str], host: str, name: str, seconds: float
+    ) -> None:
         options = dist.ProcessGroupGloo._Options()
         options._timeout = timedelta(seconds=seconds)
         options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
         self._number, self._count, self._name = number, len(machines), name
         self._group = dist.ProcessGroupGloo(store, number, self._count, options)
-        self._near = {k for k, where in enumerate(machines) if k != number and where and where == machines[number]}
+        self._near = {
+            k
+            for k, where in enumerate(machines)
+            if k != number and where and where == machines[number]
+        }
         self._sent: dict[int, _Shared] = {}
         self._received: dict[int, _Shared] = {}
         self._turn: dict[int, int] = {}
 
-    def swap(self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]) -> Callable[[], dict[int, Tensor]]:
+    def swap(
+        self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]
+    ) -> Callable[[], dict[int, Tensor]]:
         width, waiting = x[0].numel() * x.element_size(), []
         told, calls = {}, {}
         for k in needed:
@@ -83,7 +91,9 @@ class Gloo:
                     _done(self._group.recv([received[k]], k, 1))
                 else:
                     if k not in self._received or self._received[k].edition != edition:
-                        self._received[k] = _Shared.opened(self._path(k, self._number, edition), edition)
+                        self._received[k] = _Shared.opened(
+                            self._path(k, self._number, edition), edition
+                        )
                     received[k] = self._received[k].rows(turn, count, x)
                 # Two places take turns. That k has told of this one means that it is done with the last but one.
                 self._turn[k] = turn + 1
@@ -104,7 +114,9 @@ class Gloo:
         if memory is None or memory.size < size:
             edition = 1 if memory is None else memory.edition + 1
             with suppress(OSError):  # no room: by gloo then
-                self._sent[k] = memory = _Shared.made(self._path(self._number, k, edition), size + size // 4, edition)
+                self._sent[k] = memory = _Shared.made(
+                    self._path(self._number, k, edition), size + size // 4, edition
+                )
         return memory if memory is not None and memory.size >= size else None
 
     def _path(self, sender: int, receiver: int, edition: int) -> Path:
@@ -126,7 +138,9 @@ class _Shared:
         size = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            os.posix_fallocate(handle, 0, 2 * size)  # taken now, or refused now: a fault later would end the process
+            os.posix_fallocate(
+                handle, 0, 2 * size
+            )  # taken now, or refused now: a fault later would end the process
         except OSError:
             os.close(handle)
             path.unlink()
@@ -142,7 +156,9 @@ class _Shared:
     def rows(self, turn: int, count: int, like: Tensor) -> Tensor:
         """A message's place, as rows of the shape and type of another tensor's."""
         width = like[0].numel()
-        flat = torch.frombuffer(self._memory, dtype=like.dtype, count=count * width, offset=turn % 2 * self.size)
+        flat = torch.frombuffer(
+            self._memory, dtype=like.dtype, count=count * width, offset=turn % 2 * self.size
+        )
         return flat.view(count, *like.shape[1:])
 
 
@@ -156,5 +172,7 @@ def forget(name: str) -> None:
 def _done(work: Any) -> None:
     try:
         work.wait()
-    except RuntimeError as error:  # a connection that was reset, or no answer within the group's limit
+    except (
+        RuntimeError
+    ) as error:  # a connection that was reset, or no answer within the group's limit
         raise Apart(str(error).splitlines()[0]) from None

@@ -55,7 +55,11 @@ class Spare:
         """Memory for a tensor of this size and type; what is in it, nobody knows."""
         if x.nbytes < _LEAST_LENT or x.dtype != torch.float32 or x.device.type != "cpu":
             return torch.empty_like(x)
-        free = (k for k, (block, lent) in enumerate(self._lent) if lent() is None and block.size == x.numel())
+        free = (
+            k
+            for k, (block, lent) in enumerate(self._lent)
+            if lent() is None and block.size == x.numel()
+        )
         found = next(free, None)
         block = np.empty(x.numel(), np.float32) if found is None else self._lent.pop(found)[0]
         lent = block.view()  # which the tensor and all of its views hold, and nobody else

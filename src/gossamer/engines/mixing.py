@@ -26,13 +26,21 @@ with warnings.catch_warnings():  # torch says once a process that its CSR tensor
     torch.eye(2).to_sparse_csr()
 
 
-def _in_float64(rows: list[Tensor], result: Tensor) -> Iterator[tuple[list[Tensor], Tensor, Tensor, Tensor]]:
+def _in_float64(
+    rows: list[Tensor], result: Tensor
+) -> Iterator[tuple[list[Tensor], Tensor, Tensor, Tensor]]:
     """Some columns of rows and result at a time, with room for two float64 copies of the result that stay in the cache."""
     width = min(columns_at_once(len(result)), result.shape[1])
-    double, mixed = (torch.empty(len(result), width, dtype=torch.float64, device=result.device) for _ in range(2))
-    for *columns, out in zip(*(x.split(width, 1) for x in rows), result.split(width, 1), strict=True):
+    double, mixed = (
+        torch.empty(len(result), width, dtype=torch.float64, device=result.device) for _ in range(2)
+    )
+    for *columns, out in zip(
+        *(x.split(width, 1) for x in rows), result.split(width, 1), strict=True
+    ):
         if out.shape[1] != width:
-            double, mixed = (room.view(-1)[: out.numel()].view(out.shape) for room in (double, mixed))
+            double, mixed = (
+                room.view(-1)[: out.numel()].view(out.shape) for room in (double, mixed)
+            )
         yield columns, out, double, mixed
 
 
@@ -64,9 +72,15 @@ class StackedMix:
     devices: Tensor
     itemsize: int  # bytes of a number on the wire: that of the models
     traffic: Traffic
-    mixed: Tensor | None = None  # what went into the last mix: shows where a value that is not finite came from
-    before: Callable[[], Weights] | None = None  # the round before (None: all know all that they were sent until now)
-    message: tuple[int, int] | None = None  # bytes of a message, and of one to a new neighbour, where it is not the vector
+    mixed: Tensor | None = (
+        None  # what went into the last mix: shows where a value that is not finite came from
+    )
+    before: Callable[[], Weights] | None = (
+        None  # the round before (None: all know all that they were sent until now)
+    )
+    message: tuple[int, int] | None = (
+        None  # bytes of a message, and of one to a new neighbour, where it is not the vector
+    )
     part: Part | None = None
     near: Near | None = None  # part.near(weights)
     spare: Spare = field(default_factory=Spare)
@@ -78,7 +92,9 @@ class StackedMix:
         active = self.weights.active
         if active is None:
             return None
-        return torch.from_numpy(active if self.part is None else active[self.part.devices]).to(self.devices.device)
+        return torch.from_numpy(active if self.part is None else active[self.part.devices]).to(
+            self.devices.device
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         self._count(x)
@@ -103,7 +119,13 @@ class StackedMix:
         if self.near is None:
             weights: Weights | Block = self.weights
         else:
-            weights = Block(len(self.devices), sum(map(len, rows)), self.near.row, self.near.column, self.near.value)
+            weights = Block(
+                len(self.devices),
+                sum(map(len, rows)),
+                self.near.row,
+                self.near.column,
+                self.near.value,
+            )
         return kernels.power_mean(rows, *weights.csr(), p, self.spare.like(w))
 
     def _plain_power_mean(self, rows: list[Tensor], mirror: PowerMap) -> Tensor:
@@ -113,10 +135,14 @@ class StackedMix:
             out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, room=double))
             if not mirror.always_fits:
                 size = out.abs()
-                held = size.amin().item() > mirror.smallest  # false for NaN, which is what root_ makes of an overflow
+                held = (
+                    size.amin().item() > mirror.smallest
+                )  # false for NaN, which is what root_ makes of an overflow
                 if not held or (w.dtype == torch.float64 and size.amax().item() == math.inf):
                     all_rows = torch.cat(columns)
-                    beyond = ~mirror.fits(all_rows).all(0)  # not exact zeros, but a dual outside float64
+                    beyond = ~mirror.fits(all_rows).all(
+                        0
+                    )  # not exact zeros, but a dual outside float64
                     if beyond.any():
                         out[:, beyond] = self._scaled_power_mean(all_rows[:, beyond], p)
         return result
@@ -144,7 +170,12 @@ class StackedMix:
         self._count(x)
         receiver, sender, weight = self._entries()
         rows = self._rows(x)
-        return Neighbours(receiver, sender, weight.to(x.dtype), (rows[0] if len(rows) == 1 else torch.cat(rows))[sender])
+        return Neighbours(
+            receiver,
+            sender,
+            weight.to(x.dtype),
+            (rows[0] if len(rows) == 1 else torch.cat(rows))[sender],
+        )
 
     def sending(self, message: int, first: int) -> StackedMix:
         return replace(self, message=(message, first))
@@ -167,10 +198,14 @@ class StackedMix:
     def everywhere(self, holds: bool) -> bool:
         if self.part is None:
             return holds
-        return all(bool(x) for x in self.part.exchange.gather(torch.tensor([holds], dtype=torch.uint8)))
+        return all(
+            bool(x) for x in self.part.exchange.gather(torch.tensor([holds], dtype=torch.uint8))
+        )
 
     def _here(self) -> int:
-        return self.weights.devices if self.weights.active is None else int(self.weights.active.sum())
+        return (
+            self.weights.devices if self.weights.active is None else int(self.weights.active.sum())
+        )
 
     def _rows(self, x: Tensor) -> list[Tensor]:
         """All the rows that are mixed here: those of the stack, and those that each other process sent."""
@@ -180,7 +215,10 @@ class StackedMix:
         """Send what others need; the call that this gives waits for what they send."""
         if self.part is None or self.near is None or not self.near.needed:
             return list
-        receive, senders = self.part.exchange.swap(x, self.near.wanted, self.near.needed), list(self.near.needed)
+        receive, senders = (
+            self.part.exchange.swap(x, self.near.wanted, self.near.needed),
+            list(self.near.needed),
+        )
         return lambda: [received[k].to(x.device) for received in (receive(),) for k in senders]
 
     def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -204,7 +242,11 @@ class StackedMix:
             known, first = self.message
             back = self.weights.value if self.weights.back is None else self.weights.back
             ways = np.stack([self.weights.value, back]) != 0
-            new = np.zeros_like(ways) if self.before is None else self.weights.new_since(self.before())
+            new = (
+                np.zeros_like(ways)
+                if self.before is None
+                else self.weights.new_since(self.before())
+            )
             size = ways * np.where(new, first, known)
             self.traffic.bytes += int(size.sum())
             self.traffic.over_link = self.traffic.over_link + size
@@ -213,19 +255,27 @@ class StackedMix:
         arriving = self._swap(x)  # while the own rows are mixed
         result = self._product(x.reshape(len(x), -1))
         for block, received in enumerate(arriving(), 1):
-            result = self._product(received.reshape(len(received), -1), block, out=result, more=True)
+            result = self._product(
+                received.reshape(len(received), -1), block, out=result, more=True
+            )
         return result.view_as(x)
 
-    def _product(self, x: Tensor, block: int = 0, out: Tensor | None = None, more: bool = False) -> Tensor:
+    def _product(
+        self, x: Tensor, block: int = 0, out: Tensor | None = None, more: bool = False
+    ) -> Tensor:
         """Σ_j a_ij·x_j over the stack's own rows, or over those that another process sent; `more`: added to `out`."""
         matrix = self._matrix(x.dtype, block)
         if isinstance(matrix, Tensor):
-            return out.addmm_(matrix, x) if more and out is not None else torch.mm(matrix, x, out=out)
+            return (
+                out.addmm_(matrix, x) if more and out is not None else torch.mm(matrix, x, out=out)
+            )
         first, column, value = matrix
         if kernels.serve(1, x):
             result = self.spare.like(x) if out is None else out
             return kernels.weighted_sums(first, column, value, x, result, more)
-        sums = embedding_bag(column, x, first, mode="sum", per_sample_weights=value, include_last_offset=True)
+        sums = embedding_bag(
+            column, x, first, mode="sum", per_sample_weights=value, include_last_offset=True
+        )
         return out.add_(sums) if more and out is not None else sums
 
     def _matrix(self, dtype: torch.dtype, block: int) -> Tensor | _Sums:
@@ -236,17 +286,30 @@ class StackedMix:
         """
         if (dtype, block) not in self._matrices:
             weights = self.weights if self.near is None else self._blocks[block]
-            rows, columns = len(self.devices), self.weights.devices if self.near is None else self._blocks[block].columns
-            entries = self.weights.devices + 2 * len(self.weights.value) if self.near is None else len(weights.value)
+            rows, columns = (
+                len(self.devices),
+                self.weights.devices if self.near is None else self._blocks[block].columns,
+            )
+            entries = (
+                self.weights.devices + 2 * len(self.weights.value)
+                if self.near is None
+                else len(weights.value)
+            )
             if entries * (6 if dtype == torch.float32 else 16) > rows * columns:
-                matrix: Tensor | _Sums = torch.from_numpy(weights.dense()).to(self.devices.device, dtype)
+                matrix: Tensor | _Sums = torch.from_numpy(weights.dense()).to(
+                    self.devices.device, dtype
+                )
             else:
-                first, column, value = (torch.from_numpy(part).to(self.devices.device) for part in weights.csr())
+                first, column, value = (
+                    torch.from_numpy(part).to(self.devices.device) for part in weights.csr()
+                )
                 value = value.to(dtype)
                 if dtype == torch.float32:
                     matrix = _Sums(first.long(), column.long(), value)
                 else:
-                    matrix = torch.sparse_csr_tensor(first.int(), column.int(), value, (rows, columns), check_invariants=False)
+                    matrix = torch.sparse_csr_tensor(
+                        first.int(), column.int(), value, (rows, columns), check_invariants=False
+                    )
             self._matrices[dtype, block] = matrix
         return self._matrices[dtype, block]
 

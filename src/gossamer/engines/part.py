@@ -18,7 +18,9 @@ from gossamer.network.weights import FloatArray, Weights
 class Exchange(Protocol):
     """What moves rows between processes. All of them make the same calls in the same order."""
 
-    def swap(self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]) -> Callable[[], dict[int, Tensor]]:
+    def swap(
+        self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]
+    ) -> Callable[[], dict[int, Tensor]]:
         """Send some rows of x to each process in `wanted`. The call that this gives waits for as many as `needed` says of each.
 
         It is to be called before the next swap, and what it gives to be read before the next but one, which may overwrite it.
@@ -54,13 +56,24 @@ class Part:
         outer = np.concatenate([b[a_here & ~b_here], a[b_here & ~a_here]])
         others = [int(k) for k in np.unique(owner[outer])]
         needed = {k: np.unique(outer[owner[outer] == k]) for k in others}
-        wanted = {k: np.searchsorted(self.devices, np.unique(inner[owner[outer] == k])) for k in others}
-        rows = np.concatenate([self.devices, *needed.values()])  # own ones first, then process by process
+        wanted = {
+            k: np.searchsorted(self.devices, np.unique(inner[owner[outer] == k])) for k in others
+        }
+        rows = np.concatenate(
+            [self.devices, *needed.values()]
+        )  # own ones first, then process by process
         order = np.lexsort((sender, receiver))
         by_number = np.argsort(rows, kind="stable")
         column = by_number[np.searchsorted(rows, sender[order], sorter=by_number)]
         row = np.searchsorted(self.devices, receiver[order])
-        return Near(len(self.devices), row, column, value[order], wanted, {k: len(devices) for k, devices in needed.items()})
+        return Near(
+            len(self.devices),
+            row,
+            column,
+            value[order],
+            wanted,
+            {k: len(devices) for k, devices in needed.items()},
+        )
 
 
 class Near(NamedTuple):
@@ -83,7 +96,15 @@ class Near(NamedTuple):
         found = []
         for first, last in pairwise(ends.tolist()):
             here = (self.column >= first) & (self.column < last)
-            found.append(Block(self.rows, last - first, self.row[here], self.column[here] - first, self.value[here]))
+            found.append(
+                Block(
+                    self.rows,
+                    last - first,
+                    self.row[here],
+                    self.column[here] - first,
+                    self.value[here],
+                )
+            )
         return found
 
 

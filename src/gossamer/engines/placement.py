@@ -52,7 +52,9 @@ def _together(seen: list[Links], m: int) -> Any:
     from scipy.sparse import coo_array
 
     a, b = (np.concatenate([getattr(links, end) for links in seen]) for end in ("a", "b"))
-    return coo_array((np.ones(2 * len(a)), (np.concatenate([a, b]), np.concatenate([b, a]))), (m, m)).tocsr()
+    return coo_array(
+        (np.ones(2 * len(a)), (np.concatenate([a, b]), np.concatenate([b, a]))), (m, m)
+    ).tocsr()
 
 
 def _halve(met: Any, devices: IntArray, numbers: IntArray, owner: IntArray) -> None:

@@ -64,15 +64,23 @@ class Plan:
 
     def __post_init__(self) -> None:
         if self.task.devices != self.network.devices:
-            raise InputError("network.devices", self.network.devices, f"{self.task.devices}, as many as the data is split for")
+            raise InputError(
+                "network.devices",
+                self.network.devices,
+                f"{self.task.devices}, as many as the data is split for",
+            )
         self.algorithm.check(self.network)
         if self.rounds < 0:
             raise InputError("rounds", self.rounds, "a whole number of at least 0")
         # In the middle of a round means in the middle of the coming one: the last measurement needs the links of one more.
         within = self.measure.at != f"after_{self.algorithm.ends_with}"
         if self.network.rounds is not None and self.network.rounds < self.rounds + within:
-            reason = f"the rounds that the network has{', less one to measure in' if within else ''}"
-            raise InputError("rounds", self.rounds, f"at most {self.network.rounds - within}, {reason}")
+            reason = (
+                f"the rounds that the network has{', less one to measure in' if within else ''}"
+            )
+            raise InputError(
+                "rounds", self.rounds, f"at most {self.network.rounds - within}, {reason}"
+            )
         if not 0 <= self.threads <= 1024:
             raise InputError("threads", self.threads, "a whole number from 0 to 1024")
 
@@ -95,7 +103,9 @@ class Record:
     power_distance: NDArray[np.float64]  # ‖w_i − power mean‖, with the method's own p
     messages: int
     bytes: int
-    seconds: float | None = None  # simulated: when the last device ended the round (None: the plan has no timing)
+    seconds: float | None = (
+        None  # simulated: when the last device ended the round (None: the plan has no timing)
+    )
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from gossamer.engines.settings import Ray
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what a later Ray does; this one warns until it is said
+os.environ.setdefault(
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0"
+)  # what a later Ray does; this one warns until it is said
 
 import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
@@ -45,14 +47,18 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 _CALL_SECONDS = 0.4  # how long one call of the driver is to take: it is how soon Ctrl-C is heard
-_START_SECONDS = 120.0  # for a shard's process to load and to answer, whatever `wait` says of one that has
+_START_SECONDS = (
+    120.0  # for a shard's process to load and to answer, whatever `wait` says of one that has
+)
 _STARTS = 3  # how often shards are started again without a round being won
 
 
 class Shard:
     """The actor: a simulator with a part of the devices. What is wrong with the study is given back, not raised."""
 
-    def __init__(self, plan: Plan, test: tuple[Tensor, Tensor], owner: IntArray, number: int, threads: int) -> None:
+    def __init__(
+        self, plan: Plan, test: tuple[Tensor, Tensor], owner: IntArray, number: int, threads: int
+    ) -> None:
         data = replace(plan.task.data, x_test=test[0], y_test=test[1])
         self._plan = replace(plan, task=replace(plan.task, data=data), threads=threads)
         self._owner, self._number, self._count = owner, number, int(owner.max()) + 1
@@ -65,23 +71,37 @@ class Shard:
     def meet(self, host: str, seconds: float) -> int:
         """Open the place where the shards find each other; its port."""
         self._store = dist.TCPStore(
-            host, 0, self._count, is_master=True, timeout=timedelta(seconds=seconds), wait_for_workers=False
+            host,
+            0,
+            self._count,
+            is_master=True,
+            timeout=timedelta(seconds=seconds),
+            wait_for_workers=False,
         )
         return int(self._store.port)
 
     def join(
-        self, where: str | tuple[str, int], hosts: list[tuple[str, str]], name: str, snapshot: Snapshot | None, seconds: float
+        self,
+        where: str | tuple[str, int],
+        hosts: list[tuple[str, str]],
+        name: str,
+        snapshot: Snapshot | None,
+        seconds: float,
     ) -> GossamerError | None:
         """Find the others and begin, at the start or where the snapshot is."""
         limit = timedelta(seconds=seconds)
         if isinstance(where, str):
             store = dist.FileStore(where, self._count)
         else:
-            store = self._store or dist.TCPStore(*where, self._count, timeout=limit, wait_for_workers=False)
+            store = self._store or dist.TCPStore(
+                *where, self._count, timeout=limit, wait_for_workers=False
+            )
         machines = [machine for _, machine in hosts]
         exchange = Gloo(store, self._number, machines, hosts[self._number][0], name, seconds)
         try:
-            self._simulator = Simulator(self._plan, snapshot, Part(self._owner, self._number, exchange))
+            self._simulator = Simulator(
+                self._plan, snapshot, Part(self._owner, self._number, exchange)
+            )
         except GossamerError as error:
             return error
         return None
@@ -127,14 +147,21 @@ class RayEngine:
         self._folder = tempfile.TemporaryDirectory(prefix="gossamer-")
         self._connected = connect(settings, plan.task.devices)
         try:
-            count = min(settings.shards or int(ray.cluster_resources().get("CPU", 1)), plan.task.devices)
+            count = min(
+                settings.shards or int(ray.cluster_resources().get("CPU", 1)), plan.task.devices
+            )
             self.owner = divide(plan.network, count, plan.rounds)
             self._devices = [np.flatnonzero(self.owner == k) for k in range(count)]
             data = plan.task.data
             self._test = ray.put((data.x_test, data.y_test))
             bare = replace(data, x_test=data.x_test[:0], y_test=data.y_test[:0])
-            plans = (replace(plan, task=replace(plan.task, data=bare).only(devices)) for devices in self._devices)
-            self._plans = [ray.put(plan) for plan in plans]  # a shard's samples go to it once, and stay for its successor
+            plans = (
+                replace(plan, task=replace(plan.task, data=bare).only(devices))
+                for devices in self._devices
+            )
+            self._plans = [
+                ray.put(plan) for plan in plans
+            ]  # a shard's samples go to it once, and stay for its successor
             try:
                 self._start()
             except _ShardLost as lost:
@@ -205,12 +232,19 @@ class RayEngine:
         where: str | tuple[str, int] = os.path.join(self._folder.name, self._name)
         if self.settings.address:
             where = hosts[0][0], self._meet(hosts[0][0])
-        _raise_first(self._all("join", [(where, hosts, self._name, self._part_of_last(k), wait) for k in range(count)]))
+        _raise_first(
+            self._all(
+                "join",
+                [(where, hosts, self._name, self._part_of_last(k), wait) for k in range(count)],
+            )
+        )
 
     def _meet(self, host: str) -> int:
         """The port of shard 0 that the others come to."""
         try:
-            port: int = ray.get(self._shards[0].meet.remote(host, self.settings.wait), timeout=self.settings.wait)
+            port: int = ray.get(
+                self._shards[0].meet.remote(host, self.settings.wait), timeout=self.settings.wait
+            )
         except (RayActorError, GetTimeoutError):
             raise _ShardLost(f"shard 0 of {len(self._shards)} was lost") from None
         return port
@@ -240,7 +274,9 @@ class RayEngine:
             self._stop()
             self._starts += 1
             if self._starts > _STARTS:
-                raise Lost(f"shards were lost {_STARTS} times without a round being won, at last: {why}; --resume goes on")
+                raise Lost(
+                    f"shards were lost {_STARTS} times without a round being won, at last: {why}; --resume goes on"
+                )
             try:
                 self._start()
                 for goal in [*range(since, self.round, max(1, self._at_once)), self.round]:
@@ -249,7 +285,9 @@ class RayEngine:
             except _ShardLost as lost:
                 why = str(lost)
             except InputError as no_room:
-                raise Lost(f"{why}, and there is no room for another: {no_room.accepted}; --resume goes on") from None
+                raise Lost(
+                    f"{why}, and there is no room for another: {no_room.accepted}; --resume goes on"
+                ) from None
 
     def _go(self, goal: int) -> None:
         """Have all shards go on to a round."""
@@ -259,7 +297,9 @@ class RayEngine:
         rounds = goal - self.round
         if rounds > 0:
             self._seconds_a_round = (time.monotonic() - began) / rounds
-            self._at_once = max(1, min(2 * self._at_once, int(_CALL_SECONDS / self._seconds_a_round)))
+            self._at_once = max(
+                1, min(2 * self._at_once, int(_CALL_SECONDS / self._seconds_a_round))
+            )
 
     def _ask(self, what: str) -> list[Any]:
         return self._surely(lambda: self._all("ask", [(what,)] * len(self._shards)))
@@ -267,13 +307,18 @@ class RayEngine:
     def _all(self, name: str, arguments: list[tuple[Any, ...]], at_least: float = 0.0) -> list[Any]:
         """Call every shard, and wait for all; none is waited for without a limit."""
         limit = max(at_least, self.settings.wait, 20 * self._at_once * self._seconds_a_round)
-        calls = [getattr(shard, name).remote(*words) for shard, words in zip(self._shards, arguments, strict=True)]
+        calls = [
+            getattr(shard, name).remote(*words)
+            for shard, words in zip(self._shards, arguments, strict=True)
+        ]
         number = {call: k for k, call in enumerate(calls)}
         results: dict[int, Any] = {}
         lost: str | None = None
         waiting, deadline = calls, time.monotonic() + limit
         while waiting:
-            done, waiting = ray.wait(waiting, timeout=max(0.0, min(1.0, deadline - time.monotonic())))
+            done, waiting = ray.wait(
+                waiting, timeout=max(0.0, min(1.0, deadline - time.monotonic()))
+            )
             for call in done:
                 try:
                     results[number[call]] = ray.get(call)
@@ -281,14 +326,20 @@ class RayEngine:
                     if not isinstance(error.cause, Apart):
                         raise error.cause if isinstance(error.cause, Exception) else error from None
                     lost = lost or f"shard {number[call]} was cut off from another"
-                    deadline = min(deadline, time.monotonic() + 5)  # time for the one that is gone to be missed by Ray
+                    deadline = min(
+                        deadline, time.monotonic() + 5
+                    )  # time for the one that is gone to be missed by Ray
                 except RayActorError:
                     raise _ShardLost(f"shard {number[call]} of {len(calls)} was lost") from None
                 except RayError as error:
-                    raise Lost(f"the Ray cluster is gone: {str(error).splitlines()[0]}; --resume goes on") from None
+                    raise Lost(
+                        f"the Ray cluster is gone: {str(error).splitlines()[0]}; --resume goes on"
+                    ) from None
             if waiting and not done and time.monotonic() >= deadline:
                 silent = ", ".join(str(number[call]) for call in waiting)
-                raise _ShardLost(lost or f"no sign of life from shard {silent} for {limit:g} s (engine.wait)")
+                raise _ShardLost(
+                    lost or f"no sign of life from shard {silent} for {limit:g} s (engine.wait)"
+                )
         if lost:
             raise _ShardLost(lost)
         return [results[k] for k in range(len(calls))]
@@ -305,7 +356,10 @@ class RayEngine:
         if self._last is None:
             return None
         rows, shared = torch.from_numpy(self._devices[number]), self._shared()
-        return replace(self._last, tensors={k: x if k in shared else x[rows] for k, x in self._last.tensors.items()})
+        return replace(
+            self._last,
+            tensors={k: x if k in shared else x[rows] for k, x in self._last.tensors.items()},
+        )
 
     def _together(self, values: list[Any]) -> Any:
         """One row a device, of all devices in their order."""
@@ -317,7 +371,10 @@ class RayEngine:
         return out
 
     def _by_name(self, parts: list[dict[str, Tensor]], shared: set[str]) -> dict[str, Tensor]:
-        return {k: x if k in shared else self._together([part[k] for part in parts]) for k, x in parts[0].items()}
+        return {
+            k: x if k in shared else self._together([part[k] for part in parts])
+            for k, x in parts[0].items()
+        }
 
 
 def connect(settings: Ray, most: int = 1 << 30) -> bool:
@@ -327,7 +384,11 @@ def connect(settings: Ray, most: int = 1 << 30) -> bool:
     logging.getLogger("ray").setLevel(logging.ERROR)
     # Ray prints what becomes of its processes to stdout, where results go; a shard that is lost is told by the engine itself.
     ray._private.worker.print_to_stdstream = lambda *words, **more: None
-    how: dict[str, Any] = {"log_to_driver": False, "configure_logging": False, "logging_level": "ERROR"}
+    how: dict[str, Any] = {
+        "log_to_driver": False,
+        "configure_logging": False,
+        "logging_level": "ERROR",
+    }
     try:
         if settings.address:
             _knock(settings.address, settings.wait)
@@ -339,7 +400,9 @@ def connect(settings: Ray, most: int = 1 << 30) -> bool:
                 ray.init(address="local", **how)
     except (OSError, RuntimeError, ValueError) as error:
         accepted = 'the address of a Ray cluster that is up, "auto" for this machine\'s, or "" to start one'
-        raise InputError("engine.address", settings.address, f"{accepted} ({str(error).splitlines()[0]})") from None
+        raise InputError(
+            "engine.address", settings.address, f"{accepted} ({str(error).splitlines()[0]})"
+        ) from None
     return True
 
 
@@ -355,9 +418,15 @@ def room(count: int, wait: float) -> Any:
     group = placement_group([{"CPU": 1}] * count)
     if not group.wait(timeout_seconds=wait):
         remove_placement_group(group)
-        total, free = (int(kind.get("CPU", 0)) for kind in (ray.cluster_resources(), ray.available_resources()))
+        total, free = (
+            int(kind.get("CPU", 0)) for kind in (ray.cluster_resources(), ray.available_resources())
+        )
         has = f"the cluster has {total} CPUs, {free} of them free"
-        raise InputError("engine.shards", count, f"at most {max(1, free)} now: {has}, and no more came in {wait:g} s")
+        raise InputError(
+            "engine.shards",
+            count,
+            f"at most {max(1, free)} now: {has}, and no more came in {wait:g} s",
+        )
     return group
 
 
@@ -365,4 +434,9 @@ def _raise_first(errors: list[GossamerError | None]) -> None:
     """Raise what went wrong first: of runs that diverged, the earliest round, and there whoever did not get it from others."""
     real = [error for error in errors if error is not None]
     if real:
-        raise min(real, key=lambda e: (e.round, e.received, e.device) if isinstance(e, Diverged) else (-1, False, 0))
+        raise min(
+            real,
+            key=lambda e: (
+                (e.round, e.received, e.device) if isinstance(e, Diverged) else (-1, False, 0)
+            ),
+        )

@@ -44,7 +44,9 @@ class Ray:
 
     def __post_init__(self) -> None:
         if not 0 <= self.shards <= 10_000:
-            raise InputError("shards", self.shards, "a whole number from 1 to 10000, or 0 for one a CPU")
+            raise InputError(
+                "shards", self.shards, "a whole number from 1 to 10000, or 0 for one a CPU"
+            )
         for name in ("wait", "checkpoint"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(name, getattr(self, name), "a number of seconds above 0")

@@ -64,24 +64,36 @@ class Simulator:
     True
     """
 
-    def __init__(self, plan: Plan, snapshot: Snapshot | None = None, part: Part | None = None) -> None:
+    def __init__(
+        self, plan: Plan, snapshot: Snapshot | None = None, part: Part | None = None
+    ) -> None:
         keep_freed_memory()
         torch.set_num_threads(plan.threads_to_use())
         self.plan, self.round, self._part = plan, 0, part
         self._place, self._dtype = _place(plan.device), getattr(torch, plan.dtype)
         numbers = np.arange(plan.task.devices) if part is None else part.devices
         self._devices = torch.from_numpy(numbers).to(self._place)
-        self._worker = plan.task.worker(numbers, plan.seed, self._dtype, self._place, plan.measure.test)
+        self._worker = plan.task.worker(
+            numbers, plan.seed, self._dtype, self._place, plan.measure.test
+        )
         self.events: list[str] = []
         self._traffic, self._spare = Traffic(), Spare()
         self._static_mix: StackedMix | None = None
-        self._clock = None if plan.timing is None else Clock(plan.timing, np.zeros(plan.task.devices))
+        self._clock = (
+            None if plan.timing is None else Clock(plan.timing, np.zeros(plan.task.devices))
+        )
         if snapshot is None:
-            self._state: State = plan.algorithm.init(self._worker.start().expand(len(self._devices), -1))
+            self._state: State = plan.algorithm.init(
+                self._worker.start().expand(len(self._devices), -1)
+            )
         else:
             self.round = snapshot.round
             self._traffic = Traffic(snapshot.messages, snapshot.bytes)
-            tensors = {name: x.to(self._place, copy=True) for name, x in snapshot.tensors.items() if name != CLOCK}
+            tensors = {
+                name: x.to(self._place, copy=True)
+                for name, x in snapshot.tensors.items()
+                if name != CLOCK
+            }
             self._state = {name: x for name, x in tensors.items() if not name.startswith(_BUFFER)}
             if self._clock:
                 self._clock.now[:] = snapshot.tensors[CLOCK].numpy()
@@ -99,13 +111,24 @@ class Simulator:
         links = self.plan.network.links(t)
         mix = self._mix(links, t, self._traffic)
         active = self._own(links.active)
-        away = None if active is None or active.all() else torch.from_numpy(np.flatnonzero(~active)).to(self._place)
+        away = (
+            None
+            if active is None or active.all()
+            else torch.from_numpy(np.flatnonzero(~active)).to(self._place)
+        )
         before = {} if away is None else self._rows(away)
         steps = np.zeros(len(self._devices), dtype=np.int64)
         self._traffic.over_link, self._traffic.averaged = 0.0, 0
-        self._state = self.plan.algorithm.round(self._state, BatchGradient(self._worker, t, steps), mix, t)
+        self._state = self.plan.algorithm.round(
+            self._state, BatchGradient(self._worker, t, steps), mix, t
+        )
         if self._clock:
-            self._tick(self._clock, t, self._of_all(steps if active is None else steps * active), mix.weights)
+            self._tick(
+                self._clock,
+                t,
+                self._of_all(steps if active is None else steps * active),
+                mix.weights,
+            )
         if away is not None:  # a device that is away does nothing: its rows are as they were
             for name, rows in before.items():
                 self._all_tensors()[name][away] = rows
@@ -165,7 +188,11 @@ class Simulator:
                 for suspect in (mixed, x):  # in the mix it spreads to those who are sound
                     wrong = ~torch.isfinite(suspect).view(len(x), -1).all(1)
                     if wrong.any():
-                        raise Diverged(t + 1, int(self._devices[wrong.nonzero()[0, 0]]), received=suspect is not mixed)
+                        raise Diverged(
+                            t + 1,
+                            int(self._devices[wrong.nonzero()[0, 0]]),
+                            received=suspect is not mixed,
+                        )
 
     def models(self) -> Tensor:
         """All models [devices, parameters], after the last round."""
@@ -202,12 +229,25 @@ class Simulator:
             x.double().cpu().numpy() for x in (scores.accuracy, scores.loss, distance, to_power)
         )
         seconds = None if self._clock is None else float(self._clock.now.max())
-        return Record(t, accuracy, loss, distance, to_power, self._traffic.messages, self._traffic.bytes, seconds)
+        return Record(
+            t,
+            accuracy,
+            loss,
+            distance,
+            to_power,
+            self._traffic.messages,
+            self._traffic.bytes,
+            seconds,
+        )
 
     def _mean(self, w: Tensor, p: float) -> Tensor:
         """The power mean of all devices' models."""
         if self._part is None:
-            return w.mean(0) if p == 1 else power_mean(w, torch.full((len(w),), 1 / len(w), dtype=torch.float64), p)
+            return (
+                w.mean(0)
+                if p == 1
+                else power_mean(w, torch.full((len(w),), 1 / len(w), dtype=torch.float64), p)
+            )
         gather, x = self._part.exchange.gather, w.double().cpu()
         largest = torch.stack(gather(x.abs().amax(0))).amax(0)
         scale = torch.where(largest == 0, 1.0, largest)
@@ -217,7 +257,10 @@ class Simulator:
     def snapshot(self) -> Snapshot:
         """All that is needed to go on from here."""
         # copies: the coming rounds may overwrite the state
-        tensors = {name: x.detach().to("cpu", copy=True).contiguous() for name, x in self._all_tensors().items()}
+        tensors = {
+            name: x.detach().to("cpu", copy=True).contiguous()
+            for name, x in self._all_tensors().items()
+        }
         if self._clock:
             tensors[CLOCK] = torch.from_numpy(self._clock.now.copy())
         return Snapshot(self.round, self._traffic.messages, self._traffic.bytes, tensors)
@@ -228,5 +271,7 @@ def _place(name: str) -> torch.device:
         place = torch.device(name)
         torch.empty(1, device=place).item()
     except (RuntimeError, AssertionError) as error:
-        raise InputError("device", name, '"cpu", or a device of torch\'s that this machine has') from error
+        raise InputError(
+            "device", name, '"cpu", or a device of torch\'s that this machine has'
+        ) from error
     return place

@@ -36,17 +36,60 @@ def _load() -> ctypes.CDLL | None:
         return None
     pointer, number, real = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
     library.power_mean.argtypes = [
-        *(number, pointer, pointer, pointer, number, pointer, number, number, number, pointer, pointer, number)
+        *(
+            number,
+            pointer,
+            pointer,
+            pointer,
+            number,
+            pointer,
+            number,
+            number,
+            number,
+            pointer,
+            pointer,
+            number,
+        )
     ]
-    library.matched_step.argtypes = [number, pointer, pointer, real, number, real, ctypes.c_int, pointer]
+    library.matched_step.argtypes = [
+        number,
+        pointer,
+        pointer,
+        real,
+        number,
+        real,
+        ctypes.c_int,
+        pointer,
+    ]
     library.find_levels.argtypes = [number, pointer, *[ctypes.c_float] * 2, pointer]
-    library.gather_levels.argtypes = [number, number, pointer, *[ctypes.c_float] * 2, pointer, pointer]
-    library.softmax_gradient.argtypes = [*[number] * 4, pointer, pointer, *[ctypes.c_float] * 2, *[pointer] * 5]
+    library.gather_levels.argtypes = [
+        number,
+        number,
+        pointer,
+        *[ctypes.c_float] * 2,
+        pointer,
+        pointer,
+    ]
+    library.softmax_gradient.argtypes = [
+        *[number] * 4,
+        pointer,
+        pointer,
+        *[ctypes.c_float] * 2,
+        *[pointer] * 5,
+    ]
     library.weighted_sums.argtypes = [number, number, *[pointer] * 4, number, ctypes.c_int, pointer]
     library.roots.argtypes = [number, pointer, number, pointer]
     library.gather.argtypes = [number, number, pointer, pointer, pointer]
     library.find_levels.restype = number
-    for name in ("gather", "gather_levels", "softmax_gradient", "power_mean", "weighted_sums", "roots", "matched_step"):
+    for name in (
+        "gather",
+        "gather_levels",
+        "softmax_gradient",
+        "power_mean",
+        "weighted_sums",
+        "roots",
+        "matched_step",
+    ):
         getattr(library, name).restype = None
     return library
 
@@ -56,8 +99,14 @@ library = _load()
 
 def serve(p: float, *tensors: Tensor) -> bool:
     """Whether the kernels can do this: a power mean or a step of these."""
-    whole = p == int(p) and p <= 256  # beyond, few numbers are within reach of their column's largest
-    return library is not None and whole and all(x.dtype == torch.float32 and x.device.type == "cpu" for x in tensors)
+    whole = (
+        p == int(p) and p <= 256
+    )  # beyond, few numbers are within reach of their column's largest
+    return (
+        library is not None
+        and whole
+        and all(x.dtype == torch.float32 and x.device.type == "cpu" for x in tensors)
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +125,12 @@ class Rows:
     @classmethod
     def of(cls, x: Tensor) -> Rows:
         """As levels if they are such, and so many that they do not stay in the processor's cache."""
-        if library is None or x.dtype != torch.float32 or x.device.type != "cpu" or x.numel() < _WORTH_LEVELS:
+        if (
+            library is None
+            or x.dtype != torch.float32
+            or x.device.type != "cpu"
+            or x.numel() < _WORTH_LEVELS
+        ):
             return cls(x)
         values = np.unique(x[:: max(1, len(x) // 1000)].numpy())
         if not 2 <= len(values) <= 256 or not np.isfinite(values).all():
@@ -87,9 +141,16 @@ class Rows:
         if count > 255 or span > 1e30:
             return cls(x)
         rough = np.float32(span / count)
-        for step in (rough, np.nextafter(rough, np.float32(0)), np.nextafter(rough, np.float32(np.inf))):
+        for step in (
+            rough,
+            np.nextafter(rough, np.float32(0)),
+            np.nextafter(rough, np.float32(np.inf)),
+        ):
             scale = float(step), float(values[0])
-            if _levels(torch.from_numpy(values), *scale) is not None and (found := _levels(x, *scale)) is not None:
+            if (
+                _levels(torch.from_numpy(values), *scale) is not None
+                and (found := _levels(x, *scale)) is not None
+            ):
                 return cls(x, found, *scale)
         return cls(x)
 
@@ -97,7 +158,9 @@ class Rows:
 def _levels(x: Tensor, step: float, zero: float) -> Tensor | None:
     """The levels of all x, if they are just that."""
     assert library is not None
-    levels = torch.from_numpy(np.empty(x.shape, np.uint8))  # NumPy asks for large pages: a tenth faster, read in any order
+    levels = torch.from_numpy(
+        np.empty(x.shape, np.uint8)
+    )  # NumPy asks for large pages: a tenth faster, read in any order
 
     def some(begin: int, end: int) -> bool:
         at = x.data_ptr() + 4 * begin, step, zero, levels.data_ptr() + begin
@@ -120,13 +183,17 @@ def gather(rows: Rows, index: Tensor, out: Tensor) -> Tensor:
         if levels is None:
             library.gather(end - begin, size, x.data_ptr(), at, to)
         else:
-            library.gather_levels(end - begin, numbers, levels.data_ptr(), rows.step, rows.zero, at, to)
+            library.gather_levels(
+                end - begin, numbers, levels.data_ptr(), rows.step, rows.zero, at, to
+            )
 
     _shared_out(some, len(index), len(index) * size // 4)
     return out
 
 
-def softmax_gradient(w: Tensor, rows: Rows, y: Tensor, index: Tensor, classes: int, out: Tensor) -> bool:
+def softmax_gradient(
+    w: Tensor, rows: Rows, y: Tensor, index: Tensor, classes: int, out: Tensor
+) -> bool:
     """The gradient of softmax regression for some devices, from the rows index [devices, batch] of all samples.
 
     False where the kernel does not serve, and nothing was done.
@@ -158,9 +225,13 @@ def power_mean(
     rows of all `models`. Right for any magnitudes. Written to `result`.
     """
     assert library is not None
-    models = [rows.contiguous() for rows in models]  # held until the end: what follows are addresses
+    models = [
+        rows.contiguous() for rows in models
+    ]  # held until the end: what follows are addresses
     columns = models[0].shape[1]
-    address = np.concatenate([np.arange(rows.shape[0]) * (4 * columns) + rows.data_ptr() for rows in models])
+    address = np.concatenate(
+        [np.arange(rows.shape[0]) * (4 * columns) + rows.data_ptr() for rows in models]
+    )
     first, sender = np.ascontiguousarray(first, np.int64), np.ascontiguousarray(sender, np.int64)
     weight = np.ascontiguousarray(weight, np.float64)
     at = [array.ctypes.data for array in (first, sender, weight, address)]
@@ -168,13 +239,17 @@ def power_mean(
     def some(begin: int, end: int) -> None:
         room = torch.empty(len(address) * _LENGTH, dtype=torch.float64)
         numbers = len(address), at[3], int(p), begin, end
-        library.power_mean(result.shape[0], *at[:3], *numbers, room.data_ptr(), result.data_ptr(), columns)
+        library.power_mean(
+            result.shape[0], *at[:3], *numbers, room.data_ptr(), result.data_ptr(), columns
+        )
 
     _shared_out(some, columns, result.numel())
     return result
 
 
-def weighted_sums(first: Tensor, sender: Tensor, weight: Tensor, x: Tensor, result: Tensor, more: bool) -> Tensor:
+def weighted_sums(
+    first: Tensor, sender: Tensor, weight: Tensor, x: Tensor, result: Tensor, more: bool
+) -> Tensor:
     """Σ_j a_ij·x_j for every receiver i, whose weights are weight[first[i] : first[i + 1]]. Written to `result`, or added."""
     assert library is not None
     x = x.contiguous()
@@ -208,16 +283,22 @@ def matched_step(w: Tensor, d: Tensor, rate: float, p: float, floor: float, safe
 
     def some(begin: int, end: int) -> None:
         at = (x.data_ptr() + 4 * begin for x in (w, d))
-        library.matched_step(end - begin, *at, rate, int(p), floor, safe, result.data_ptr() + 4 * begin)
+        library.matched_step(
+            end - begin, *at, rate, int(p), floor, safe, result.data_ptr() + 4 * begin
+        )
 
     _shared_out(some, w.numel(), w.numel())
     return result
 
 
-def _shared_out(some: Callable[[int, int], Result], length: int, numbers: int, grain: int = _LENGTH) -> list[Result]:
+def _shared_out(
+    some: Callable[[int, int], Result], length: int, numbers: int, grain: int = _LENGTH
+) -> list[Result]:
     """some(begin, end) for parts of 0 … length that are multiples of `grain`, a thread each where they are worth one."""
     threads = min(available(), numbers // _WORTH_A_THREAD)
     if threads < 2:
         return [some(0, length)]
     step = grain * math.ceil(length / (grain * threads))
-    return in_threads([partial(some, begin, min(begin + step, length)) for begin in range(0, length, step)])
+    return in_threads(
+        [partial(some, begin, min(begin + step, length)) for begin in range(0, length, step)]
+    )

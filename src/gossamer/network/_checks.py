@@ -19,7 +19,9 @@ def whole(field: str, value: Any, least: int, most: int | None = None) -> None:
     """A whole number from `least` (to `most`)."""
     fine = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
     if not fine or (most is not None and value > most):
-        raise InputError(field, value, f"a whole number from {least}" + ("" if most is None else f" to {most}"))
+        raise InputError(
+            field, value, f"a whole number from {least}" + ("" if most is None else f" to {most}")
+        )
 
 
 def devices(value: Any) -> None:
@@ -41,7 +43,12 @@ def share(field: str, value: Any) -> None:
 
 def finite(field: str, value: Any, zero: bool = False) -> None:
     """A finite number above 0 (or `zero` itself)."""
-    if not isinstance(value, int | float | np.number) or not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+    if (
+        not isinstance(value, int | float | np.number)
+        or not math.isfinite(value)
+        or value < 0
+        or (value == 0 and not zero)
+    ):
         raise InputError(field, value, f"a finite number {'from' if zero else 'above'} 0")
 
 
@@ -53,4 +60,8 @@ def choice(field: str, value: Any, among: Collection[str]) -> None:
 def fits(field: str, value: Any, links: float) -> None:
     """Refuse what would not fit before memory is taken for it."""
     if links > MAX_LINKS:
-        raise InputError(field, value, f"a sparser network: a round may have {MAX_LINKS:,} links, not {links:,.0f}")
+        raise InputError(
+            field,
+            value,
+            f"a sparser network: a round may have {MAX_LINKS:,} links, not {links:,.0f}",
+        )

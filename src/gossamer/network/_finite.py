@@ -34,7 +34,11 @@ class Recorded(Network):
         if t < 0 or self.beyond == "error":
             accepted = f"a round from 0 to {self.recorded - 1}, which is what the file has, or set beyond to"
             raise InputError("round", t, accepted + ' "repeat" or "empty"')
-        return self._recorded_links(t % self.recorded) if self.beyond == "repeat" else Links.of(self.devices, [], self.directed)
+        return (
+            self._recorded_links(t % self.recorded)
+            if self.beyond == "repeat"
+            else Links.of(self.devices, [], self.directed)
+        )
 
     @abstractmethod
     def _recorded_links(self, t: int) -> Links:

@@ -41,7 +41,9 @@ class Links:
     active: BoolArray | None = None
 
     @classmethod
-    def of(cls, devices: int, pairs: ArrayLike | Iterable[tuple[int, int]], directed: bool = False) -> Links:
+    def of(
+        cls, devices: int, pairs: ArrayLike | Iterable[tuple[int, int]], directed: bool = False
+    ) -> Links:
         """Links from pairs in any order; loops and repeats are dropped, devices out of range refused."""
         given: Any = pairs if isinstance(pairs, np.ndarray) else list(pairs)  # type: ignore[arg-type]
         try:
@@ -77,7 +79,8 @@ class Links:
             and np.array_equal(self.a, other.a)
             and np.array_equal(self.b, other.b)
             and np.array_equal(
-                everyone if self.active is None else self.active, everyone if other.active is None else other.active
+                everyone if self.active is None else self.active,
+                everyone if other.active is None else other.active,
             )
         )
 

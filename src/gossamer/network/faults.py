@@ -15,7 +15,9 @@ from gossamer.network import _checks as check
 from gossamer.network.base import BoolArray, Fault, IntArray, Links
 
 
-def chain(seed: int, purpose: str, t: int, ids: tuple[IntArray, ...], fail: float, recover: float) -> BoolArray:
+def chain(
+    seed: int, purpose: str, t: int, ids: tuple[IntArray, ...], fail: float, recover: float
+) -> BoolArray:
     """The state in round t of one two-state Markov chain for each of `ids`: True is bad.
 
     Good turns bad with probability `fail`, bad turns good with `recover`. One uniform draw u by name for each chain and
@@ -36,9 +38,13 @@ def chain(seed: int, purpose: str, t: int, ids: tuple[IntArray, ...], fail: floa
         # Many rounds at once for few chains, one for many: the same answer in fewer steps.
         enough = math.ceil(3 / max(low + 1 - high, 1e-9))
         depth = min(now + 1, enough, 1 + 2**15 // len(undecided))
-        u = draws.uniform(seed, purpose, now - np.arange(depth)[:, None], *(column[undecided] for column in ids))
+        u = draws.uniform(
+            seed, purpose, now - np.arange(depth)[:, None], *(column[undecided] for column in ids)
+        )
         forced = (u < low) | (u >= high)
-        passed = np.where(forced.any(axis=0), forced.argmax(axis=0), depth)  # rounds that do not force, going back
+        passed = np.where(
+            forced.any(axis=0), forced.argmax(axis=0), depth
+        )  # rounds that do not force, going back
         if fail + recover > 1:
             flipped[undecided] ^= passed % 2 == 1
         found = passed < depth
@@ -68,7 +74,9 @@ class LinkFailure(Fault):
         check.drawn(self.seed)
 
     def apply(self, links: Links, t: int) -> Links:
-        return links.keep(draws.uniform(self.seed, "links/failure", t, links.a, links.b) >= self.probability)
+        return links.keep(
+            draws.uniform(self.seed, "links/failure", t, links.a, links.b) >= self.probability
+        )
 
 
 @dataclass(frozen=True)
@@ -121,5 +129,7 @@ class Churn(Fault):
         check.drawn(self.seed)
 
     def apply(self, links: Links, t: int) -> Links:
-        here = ~chain(self.seed, "devices/churn", t, (np.arange(links.devices),), self.leave, self.come_back)
+        here = ~chain(
+            self.seed, "devices/churn", t, (np.arange(links.devices),), self.leave, self.come_back
+        )
         return links.keep(here[links.a] & here[links.b], here)

@@ -37,7 +37,9 @@ def save(network: Network, path: str | Path, rounds: int) -> None:
 
     check.whole("rounds", rounds, 1, check.MAX_ROUNDS)
     if network.rounds is not None and rounds > network.rounds:
-        raise InputError("rounds", rounds, f"at most {network.rounds}, which is what the network has")
+        raise InputError(
+            "rounds", rounds, f"at most {network.rounds}, which is what the network has"
+        )
     path = Path(path)
     about = {"format": FORMAT, "version": VERSION, "devices": network.devices, "rounds": rounds}
     about["directed"] = "true" if network.directed else "false"
@@ -51,7 +53,9 @@ def save(network: Network, path: str | Path, rounds: int) -> None:
         with os.fdopen(handle, "wb") as file:
             with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
                 for rows in _batches(network, rounds):
-                    writer.write_batch(pa.record_batch([pa.array(column) for column in rows], schema=schema))
+                    writer.write_batch(
+                        pa.record_batch([pa.array(column) for column in rows], schema=schema)
+                    )
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())
@@ -70,7 +74,11 @@ def _batches(network: Network, rounds: int) -> Iterator[list[Any]]:
         waiting.append(rows)
         count, total = count + len(rows[0]), total + len(rows[0])
         if total > check.MAX_LINKS:
-            raise InputError("rounds", rounds, f"fewer: one file may have {check.MAX_LINKS:,} links, reached in round {t}")
+            raise InputError(
+                "rounds",
+                rounds,
+                f"fewer: one file may have {check.MAX_LINKS:,} links, reached in round {t}",
+            )
         if count >= _ROWS_AT_ONCE or t == rounds - 1:
             yield list(np.concatenate(waiting, axis=1).astype(np.int32))
             waiting, count = [], 0
@@ -107,7 +115,12 @@ class Sequence(Recorded):
     def __post_init__(self) -> None:
         super().__post_init__()
         devices, recorded, directed, columns = _read(Path(self.path))
-        values = {"devices": devices, "recorded": recorded, "directed": directed, "_columns": columns}
+        values = {
+            "devices": devices,
+            "recorded": recorded,
+            "directed": directed,
+            "_columns": columns,
+        }
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -138,35 +151,56 @@ def _read(path: Path) -> tuple[int, int, bool, tuple[IntArray, ...]]:
                 raise wrong(
                     f"expected the format {FORMAT} version {VERSION}; `gossamer network show --save` writes such a file"
                 )
-            if schema.names != list(_COLUMNS) or any(kind not in (pa.int32(), pa.int64()) for kind in schema.types):
+            if schema.names != list(_COLUMNS) or any(
+                kind not in (pa.int32(), pa.int64()) for kind in schema.types
+            ):
                 raise wrong("expected the whole-number columns round, a, b")
             devices, rounds = (
                 _metadata(about, "devices", check.MAX_DEVICES),
                 _metadata(about, "rounds", check.MAX_ROUNDS),
             )
-            if not devices or not rounds or about.get("directed") not in ("true", "false") or count > check.MAX_LINKS:
-                raise wrong("devices, rounds, directed or the number of rows is missing or out of range")
+            if (
+                not devices
+                or not rounds
+                or about.get("directed") not in ("true", "false")
+                or count > check.MAX_LINKS
+            ):
+                raise wrong(
+                    "devices, rounds, directed or the number of rows is missing or out of range"
+                )
             table = file.read()
     except FileNotFoundError as error:
-        raise DataError(f"{path} does not exist; `gossamer network show --save` writes such a file") from error
+        raise DataError(
+            f"{path} does not exist; `gossamer network show --save` writes such a file"
+        ) from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise wrong(f"it is not Parquet, or broken or truncated ({str(error).splitlines()[0]})") from error
+        raise wrong(
+            f"it is not Parquet, or broken or truncated ({str(error).splitlines()[0]})"
+        ) from error
     if len(table) != count or any(table[name].null_count for name in _COLUMNS):
         raise wrong("a row or a value is missing")
     t, a, b = columns = tuple(table[name].to_numpy() for name in _COLUMNS)
-    for name, column, limit in (("round", t, rounds), ("device", a, devices), ("device", b, devices)):
+    for name, column, limit in (
+        ("round", t, rounds),
+        ("device", a, devices),
+        ("device", b, devices),
+    ):
         outside = (column < 0) | (column >= limit)
         if outside.any():
             raise wrong(f"{name} {column[outside][0]} is out of range; there are {limit} of them")
     directed = about["directed"] == "true"
     if not directed and (a > b).any():
         row = np.flatnonzero(a > b)[0]
-        raise wrong(f"asymmetric: the link {a[row]} {b[row]} of round {t[row]} is not listed as a < b")
+        raise wrong(
+            f"asymmetric: the link {a[row]} {b[row]} of round {t[row]} is not listed as a < b"
+        )
     up, same = np.diff(t) > 0, np.diff(t) == 0
     up |= same & (np.diff(a) > 0)
     up |= same & (np.diff(a) == 0) & (np.diff(b) > 0)
     if not up.all():
-        raise wrong(f"row {np.flatnonzero(~up)[0] + 1} is out of order or a repeat; rows are sorted by round, a, b")
+        raise wrong(
+            f"row {np.flatnonzero(~up)[0] + 1} is out of order or a repeat; rows are sorted by round, a, b"
+        )
     at, link = t.astype(np.int64) * devices, a != b
     away = (at + a)[~link]
     if np.isin((at + a)[link], away).any() or np.isin((at + b)[link], away).any():
@@ -177,4 +211,8 @@ def _read(path: Path) -> tuple[int, int, bool, tuple[IntArray, ...]]:
 def _metadata(about: dict[str, str], key: str, most: int) -> int:
     """A whole number from 1 to `most`, or 0 where it is none."""
     word = about.get(key, "")
-    return int(word) if word.isascii() and word.isdecimal() and len(word) < 18 and int(word) <= most else 0
+    return (
+        int(word)
+        if word.isascii() and word.isdecimal() and len(word) < 18 and int(word) <= most
+        else 0
+    )

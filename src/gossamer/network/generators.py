@@ -117,7 +117,9 @@ def _ring(order: IntArray) -> Links:
     """The links between devices that follow each other in `order`, and between the last and the first."""
     m = len(order)
     after = np.roll(order, -1)
-    code = np.sort(_code(order, after, m)[: m if m > 2 else m - 1])  # two devices have one link, one has none
+    code = np.sort(
+        _code(order, after, m)[: m if m > 2 else m - 1]
+    )  # two devices have one link, one has none
     return Links(m, code // m, code % m)
 
 
@@ -203,10 +205,14 @@ class Random(Redrawn):
         if count > 0 and 8 * count >= pairs and pairs <= _FEW_PAIRS:
             # The pairs with the lowest draws; no two draws are equal, since a draw is a bijection of its last field.
             key = draws.row(self.seed, "links/random/key", draw, pairs)
-            return _numbered(self.devices, np.flatnonzero(key <= np.partition(key, count - 1)[count - 1]))
+            return _numbered(
+                self.devices, np.flatnonzero(key <= np.partition(key, count - 1)[count - 1])
+            )
         if 2 * count <= pairs:
             return _numbered(self.devices, self._subset(draw, count, pairs))
-        return _numbered(self.devices, _others(self.devices, self._subset(draw, pairs - count, pairs)))
+        return _numbered(
+            self.devices, _others(self.devices, self._subset(draw, pairs - count, pairs))
+        )
 
     def _subset(self, draw: int, count: int, pairs: int) -> IntArray:
         """`count` of the numbers below `pairs`, sorted: draw with repeats, keep the first ones that differ."""
@@ -252,7 +258,9 @@ class ErdosRenyi(Redrawn):
         size = int(mean + 5 * math.sqrt(mean) + 5)
         while True:
             u = draws.as_uniform(draws.row(self.seed, "links/erdos-renyi", draw, size))
-            gap = (np.minimum(-np.log1p(-u), 2 * pairs * rate) / rate).astype(np.int64)  # no number out of bounds
+            gap = (np.minimum(-np.log1p(-u), 2 * pairs * rate) / rate).astype(
+                np.int64
+            )  # no number out of bounds
             number = np.cumsum(gap + 1) - 1
             if number[-1] >= pairs:
                 return _numbered(self.devices, number[: np.searchsorted(number, pairs)])
@@ -276,14 +284,20 @@ class Regular(Redrawn):
         super().__post_init__()
         check.whole("degree", self.degree, 0, self.devices - 1)
         if self.devices * self.degree % 2:
-            raise InputError("degree", self.degree, f"an even number, since the number of devices ({self.devices}) is odd")
+            raise InputError(
+                "degree",
+                self.degree,
+                f"an even number, since the number of devices ({self.devices}) is odd",
+            )
         check.fits("degree", self.degree, self.devices * self.degree / 2)
 
     def _draw(self, draw: int) -> Links:
         m, other = self.devices, self.devices - 1 - self.degree
         if self.degree <= other:
             return _numbered(m, self._pairing(draw, self.degree))
-        return _numbered(m, _others(m, self._pairing(draw, other)))  # the graph of the links that are not there
+        return _numbered(
+            m, _others(m, self._pairing(draw, other))
+        )  # the graph of the links that are not there
 
     def _pairing(self, draw: int, degree: int) -> IntArray:
         """The pair numbers of a regular graph with degree ≤ (m - 1)/2: pair the ends at random, then mend."""
@@ -309,11 +323,15 @@ class Regular(Redrawn):
             if not len(bad):
                 code = np.sort(_code(u, v, m)) if step else known
                 return number_of(code // m, code % m, m)
-            partner = draws.below(len(u), self.seed, "links/regular/partner", draw, attempt * _STEPS + step, bad)
+            partner = draws.below(
+                len(u), self.seed, "links/regular/partner", draw, attempt * _STEPS + step, bad
+            )
             c, d = u[partner], v[partner]
             new = np.stack([_code(u[bad], d, m), _code(c, v[bad], m)], axis=1)
             # Links that were swapped away still count as known: that refuses a swap now and then, and saves a sort.
-            taken = (known[np.minimum(np.searchsorted(known, new), len(known) - 1)] == new) | np.isin(new, added)
+            taken = (
+                known[np.minimum(np.searchsorted(known, new), len(known) - 1)] == new
+            ) | np.isin(new, added)
             fine = good[partner] & ~(taken | (new // m == new % m)).any(axis=1)
             # Of swaps that would use the same partner or make the same link, only the first is done.
             fine &= _first_come(partner) & _first_come(new.ravel()).reshape(-1, 2).all(axis=1)
@@ -391,7 +409,11 @@ class Cycle(Network):
     @property
     def rounds(self) -> int | None:
         k = len(self.networks)
-        ends = [network.rounds * k + i for i, network in enumerate(self.networks) if network.rounds is not None]
+        ends = [
+            network.rounds * k + i
+            for i, network in enumerate(self.networks)
+            if network.rounds is not None
+        ]
         return min(ends, default=None)
 
     def links(self, t: int) -> Links:
@@ -427,7 +449,9 @@ class Callback(Network):
             return given
         if hasattr(given, "is_directed"):
             if given.is_directed() and not self.directed:
-                raise InputError(f"function({t})", given, "an undirected graph, or set directed = true")
+                raise InputError(
+                    f"function({t})", given, "an undirected graph, or set directed = true"
+                )
             given = list(given.edges())
         return Links.of(self.devices, given, self.directed)
 
@@ -452,6 +476,9 @@ def _graph(graph: networkx.Graph[Any], first: networkx.Graph[Any]) -> Graph:
     nodes = list(first)
     if set(graph) != set(nodes):
         raise InputError("graphs", graph, "graphs that all have the same nodes")
-    number = {node: i for i, node in enumerate(sorted(nodes) if set(nodes) == set(range(len(nodes))) else nodes)}
+    number = {
+        node: i
+        for i, node in enumerate(sorted(nodes) if set(nodes) == set(range(len(nodes))) else nodes)
+    }
     pairs = tuple((number[a], number[b]) for a, b in graph.edges())
     return Graph(len(nodes), pairs, graph.is_directed())

@@ -83,7 +83,9 @@ def connected(links: Links) -> bool:
     if len(links) < links.devices - 1:
         return False
     shape = (links.devices, links.devices)
-    matrix = coo_array((np.ones(len(links), dtype=np.int8), (links.a, links.b)), shape=shape).tocsr()
+    matrix = coo_array(
+        (np.ones(len(links), dtype=np.int8), (links.a, links.b)), shape=shape
+    ).tocsr()
     parts, _ = connected_components(matrix, directed=links.directed, connection="strong")
     return bool(parts == 1)
 
@@ -133,7 +135,9 @@ def _largest_sparse(network: Network, rounds: int) -> float | None:
     operator = LinearOperator((m, m), matvec=apply, dtype=np.float64)
     start = draws.normal(0, "inspect/start", np.arange(m))
     try:
-        value = eigsh(operator, k=1, which="LA", v0=start, ncv=min(m, 60), tol=1e-6, return_eigenvectors=False)
+        value = eigsh(
+            operator, k=1, which="LA", v0=start, ncv=min(m, 60), tol=1e-6, return_eigenvectors=False
+        )
     except ArpackNoConvergence:
         return None
     return float(value[0]) if math.isfinite(value[0]) else None

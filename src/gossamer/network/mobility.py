@@ -59,9 +59,15 @@ class Mobility(Network):
             check.finite(name, getattr(self, name))
         check.finite("pause", self.pause, zero=True)
         if self.max_speed < self.min_speed:
-            raise InputError("max_speed", self.max_speed, f"a number from min_speed = {self.min_speed}")
+            raise InputError(
+                "max_speed", self.max_speed, f"a number from min_speed = {self.min_speed}"
+            )
         if self.max_speed * self.seconds_per_round > 1000 * max(self.width, self.height):
-            raise InputError("max_speed", self.max_speed, "a speed that crosses the area at most 1000 times a round")
+            raise InputError(
+                "max_speed",
+                self.max_speed,
+                "a speed that crosses the area at most 1000 times a round",
+            )
         object.__setattr__(self, "_latest", [])
 
     def links(self, t: int) -> Links:

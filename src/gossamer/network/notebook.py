@@ -30,13 +30,18 @@ def show(net: Network) -> str:
     most = _PICTURES if net.devices > _MANY else _ROUNDS
     looked_at = 1 if net.period == 1 else most if net.rounds is None else min(most, net.rounds)
     rounds = [net.links(t) for t in range(looked_at)]
-    degrees = np.concatenate([links.degrees for links in rounds]) if rounds else np.zeros(1, dtype=int)
+    degrees = (
+        np.concatenate([links.degrees for links in rounds]) if rounds else np.zeros(1, dtype=int)
+    )
     facts = [
         ("devices", f"{net.devices:,}"),
         ("links a round", f"{np.mean([len(links) for links in rounds] or [0]):.4g}"),
         ("neighbours of a device", f"{degrees.mean():.3g} ({degrees.min()} to {degrees.max()})"),
         ("devices alone", f"{(degrees == 0).mean():.0%}"),
-        ("looked at", "every round is the same" if net.period == 1 else f"the first {looked_at} rounds"),
+        (
+            "looked at",
+            "every round is the same" if net.period == 1 else f"the first {looked_at} rounds",
+        ),
     ]
     drawn = rounds[:_PICTURES] if net.devices <= _DEVICES else []
     return box(title(repr(net)), table(facts), f"<div>{_pictures(net, drawn)}</div>")
@@ -77,9 +82,7 @@ def _pictures(net: Network, rounds: Sequence[Links], size: int = 130) -> str:
             f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="{radius:.1f}" fill-opacity="{1 if here[i] else 0.25}"/>'
             for i in np.flatnonzero(~np.isnan(x))
         )
-        below = (
-            f'<text x="{size / 2:g}" y="{size + 13}" text-anchor="middle" font-size="11" fill="currentColor">round {t}</text>'
-        )
+        below = f'<text x="{size / 2:g}" y="{size + 13}" text-anchor="middle" font-size="11" fill="currentColor">round {t}</text>'
         drawn.append(
             f'<svg width="{size}" height="{size + 18}" role="img" aria-label="links of round {t}">'
             f'<path d="{lines}" stroke="{_BLUE}" stroke-opacity="0.7" fill="none"/>'
@@ -98,7 +101,9 @@ def box(*parts: str) -> str:
 
 def title(text: str, limit: int = 300) -> str:
     """A line in bold; a long one is cut."""
-    return f"<p><strong>{escape(text if len(text) <= limit else text[: limit - 1] + '…')}</strong></p>"
+    return (
+        f"<p><strong>{escape(text if len(text) <= limit else text[: limit - 1] + '…')}</strong></p>"
+    )
 
 
 def table(rows: Iterable[Sequence[str]], heading: Sequence[str] = ()) -> str:
@@ -108,9 +113,13 @@ def table(rows: Iterable[Sequence[str]], heading: Sequence[str] = ()) -> str:
         'style="text-align:right;padding:2px 8px;white-space:nowrap"',
     )
     side = right if heading else left
-    head = "".join(f"<th {right if k else left}>{_lines(cell)}</th>" for k, cell in enumerate(heading))
+    head = "".join(
+        f"<th {right if k else left}>{_lines(cell)}</th>" for k, cell in enumerate(heading)
+    )
     body = "".join(
-        f"<tr><th {left}>{escape(name)}</th>" + "".join(f"<td {side}>{escape(cell)}</td>" for cell in cells) + "</tr>"
+        f"<tr><th {left}>{escape(name)}</th>"
+        + "".join(f"<td {side}>{escape(cell)}</td>" for cell in cells)
+        + "</tr>"
         for name, *cells in rows
     )
     return f"<table>{f'<thead><tr>{head}</tr></thead>' if heading else ''}<tbody>{body}</tbody></table>"
@@ -132,4 +141,7 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     rough = span / about
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * k for k in (1, 2, 5, 10) if size * k >= rough * 0.999)
-    return [round(k * step, 12) for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    return [
+        round(k * step, 12)
+        for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    ]

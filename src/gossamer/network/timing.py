@@ -21,7 +21,10 @@ from gossamer.network.traces import Log
 from gossamer.network.weights import FloatArray, Weights
 
 Quantity = Literal["compute", "rate", "latency"]
-_VALUES = {"device": ("compute",), "a": ("rate", "latency")}  # what a trace of devices says, and one of links
+_VALUES = {
+    "device": ("compute",),
+    "a": ("rate", "latency"),
+}  # what a trace of devices says, and one of links
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,16 @@ class TimingTrace:
 
     path: str | Path
     default: float | None = None
-    columns: dict[str, FloatArray] = field(init=False, repr=False, compare=False)  # the values by name, sorted by _key
+    columns: dict[str, FloatArray] = field(
+        init=False, repr=False, compare=False
+    )  # the values by name, sorted by _key
     _codes: IntArray = field(init=False, repr=False, compare=False)  # the devices or links, sorted
-    _rounds: IntArray = field(init=False, repr=False, compare=False)  # the rounds in which something changes, sorted
-    _key: IntArray = field(init=False, repr=False, compare=False)  # (place in _codes, number of _rounds up to its own)
+    _rounds: IntArray = field(
+        init=False, repr=False, compare=False
+    )  # the rounds in which something changes, sorted
+    _key: IntArray = field(
+        init=False, repr=False, compare=False
+    )  # (place in _codes, number of _rounds up to its own)
 
     def __post_init__(self) -> None:
         log = Log(self.path)
@@ -76,24 +85,37 @@ class TimingTrace:
         given = [name for name in names if name in _VALUES[who[0]]]
         needed = [*who, *dict.fromkeys(given)]
         if not given or sorted(names) not in (sorted(needed), sorted([*needed, "round"])):
-            raise log.wrong(f"expected names of columns such as device,compute or a,b,round,rate, not {','.join(names)[:60]!r}")
+            raise log.wrong(
+                f"expected names of columns such as device,compute or a,b,round,rate, not {','.join(names)[:60]!r}"
+            )
         cells = array("d")
         for words in lines:
             if len(words) != len(names):
-                raise log.wrong(f"expected {len(names)} values ({','.join(names)}), not {' '.join(words)[:60]!r}")
+                raise log.wrong(
+                    f"expected {len(names)} values ({','.join(names)}), not {' '.join(words)[:60]!r}"
+                )
             cells.extend(_cell(log, name, word) for name, word in zip(names, words, strict=True))
         table = dict(zip(names, np.array(cells).reshape(-1, len(names)).T, strict=True))
         code = _code(*(table[name].astype(np.int64) for name in who))
         round_ = table["round"].astype(np.int64) if "round" in table else np.zeros_like(code)
-        (codes, place), (rounds, when) = (np.unique(part, return_inverse=True) for part in (code, round_))
+        (codes, place), (rounds, when) = (
+            np.unique(part, return_inverse=True) for part in (code, round_)
+        )
         key = place * (len(rounds) + 1) + when + 1
         order = np.argsort(key)
         key = key[order]
         twice = np.flatnonzero(key[1:] == key[:-1])
         if len(twice):
-            raise DataError(f"{self.path} has two values for {_name(code[order][twice[0]], who)} in one round; give one")
+            raise DataError(
+                f"{self.path} has two values for {_name(code[order][twice[0]], who)} in one round; give one"
+            )
         values = {name: table[name][order] for name in given}
-        for name, value in {"columns": values, "_codes": codes, "_rounds": rounds, "_key": key}.items():
+        for name, value in {
+            "columns": values,
+            "_codes": codes,
+            "_rounds": rounds,
+            "_key": key,
+        }.items():
             object.__setattr__(self, name, value)
 
     def at(self, name: Quantity, t: int, *who: IntArray) -> FloatArray:
@@ -105,7 +127,9 @@ class TimingTrace:
         listed[listed] = self._key[row[listed]] // size == place[listed]
         if self.default is None and not listed.all():
             missing = _name(code[np.argmin(listed)], ["device"] if len(who) == 1 else ["a", "b"])
-            raise DataError(f"{self.path} has no {name} for {missing} in round {t}; add a line, or give a default")
+            raise DataError(
+                f"{self.path} has no {name} for {missing} in round {t}; add a line, or give a default"
+            )
         value: FloatArray = np.full(len(code), 0.0 if self.default is None else self.default)
         value[listed] = self.columns[name][row[listed]]
         return value
@@ -118,7 +142,9 @@ def _cell(log: Log, name: str, word: str) -> float:
         if not 0 <= value < limit or value != int(value):
             raise log.wrong(f"the {name} {word} is not a whole number from 0 to {limit - 1}")
     elif value < 0 or (value == 0 and name == "rate"):
-        raise log.wrong(f"the {name} {word} is not a number {'above' if name == 'rate' else 'from'} 0")
+        raise log.wrong(
+            f"the {name} {word} is not a number {'above' if name == 'rate' else 'from'} 0"
+        )
     return value
 
 
@@ -130,7 +156,11 @@ def _code(*who: IntArray) -> IntArray:
 
 
 def _name(code: int, who: list[str]) -> str:
-    return f"device {code}" if len(who) == 1 else f"the link {code // check.MAX_DEVICES}–{code % check.MAX_DEVICES}"
+    return (
+        f"device {code}"
+        if len(who) == 1
+        else f"the link {code // check.MAX_DEVICES}–{code % check.MAX_DEVICES}"
+    )
 
 
 @dataclass(frozen=True)
@@ -166,8 +196,17 @@ class Timing:
         """The compute times of devices, or the rates or latencies of links (a, b), in round t."""
         value: float | LogUniform | TimingTrace = getattr(self, name)
         if isinstance(value, LogUniform):
-            return value.at(self.seed, f"timing/{name}", t, *((np.minimum(*who), np.maximum(*who)) if len(who) == 2 else who))
-        return value.at(name, t, *who) if isinstance(value, TimingTrace) else np.full(len(who[0]), float(value))
+            return value.at(
+                self.seed,
+                f"timing/{name}",
+                t,
+                *((np.minimum(*who), np.maximum(*who)) if len(who) == 2 else who),
+            )
+        return (
+            value.at(name, t, *who)
+            if isinstance(value, TimingTrace)
+            else np.full(len(who[0]), float(value))
+        )
 
     def carrying(self, t: int, a: IntArray, b: IntArray, size: float | FloatArray) -> FloatArray:
         """Seconds that `size` bytes take over each link."""
@@ -210,7 +249,10 @@ class Clock:
         a, b = weights.a, weights.b
         to_a, to_b = np.stack([self.now[b], self.now[a]]) + self.timing.carrying(t, a, b, size)
         if weights.back is not None:  # where nothing is sent, nothing is waited for
-            to_a, to_b = np.where(weights.value == 0, 0.0, to_a), np.where(weights.back == 0, 0.0, to_b)
+            to_a, to_b = (
+                np.where(weights.value == 0, 0.0, to_a),
+                np.where(weights.back == 0, 0.0, to_b),
+            )
         np.maximum.at(self.now, a, to_a)
         np.maximum.at(self.now, b, to_b)
 

@@ -28,7 +28,9 @@ _SNAP = 1e-9  # a time this close to the edge of a round is on it: 0.3 s is in r
 class Log:
     """A text file read line by line; every refusal names the file and the line."""
 
-    def __init__(self, path: str | Path, start: float = 0.0, seconds_per_round: float = 1.0) -> None:
+    def __init__(
+        self, path: str | Path, start: float = 0.0, seconds_per_round: float = 1.0
+    ) -> None:
         self.path, self.start, self.seconds = Path(path), start, seconds_per_round
         self.line = 0
         self.first_line: dict[str, int] = {}  # of each device's name
@@ -48,9 +50,13 @@ class Log:
                     if words:
                         yield words
         except OSError as error:
-            raise DataError(f"{self.path} cannot be read: {error.strerror or error}; give a text file") from error
+            raise DataError(
+                f"{self.path} cannot be read: {error.strerror or error}; give a text file"
+            ) from error
         except UnicodeDecodeError as error:
-            raise DataError(f"{self.path} is not UTF-8 text after line {self.line}; give a text file") from error
+            raise DataError(
+                f"{self.path} is not UTF-8 text after line {self.line}; give a text file"
+            ) from error
 
     def number_in(self, word: str, name: str) -> float:
         try:
@@ -65,7 +71,11 @@ class Log:
         """A time, in rounds since `start`."""
         value = self.number_in(word, "the time")
         if value < self.start:
-            raise self.wrong(f"the time {word} is negative" if self.start == 0 else f"the time {word} is before start")
+            raise self.wrong(
+                f"the time {word} is negative"
+                if self.start == 0
+                else f"the time {word} is before start"
+            )
         if (value - self.start) / self.seconds >= check.MAX_ROUNDS:
             raise self.wrong(
                 f"the time {word} is past {check.MAX_ROUNDS:,} rounds; set start to the time of round 0, "
@@ -96,7 +106,9 @@ class Log:
         if not any(plain):
             names = tuple(sorted(words))
             if devices not in (0, len(names)):
-                accepted = f"{len(names)}, the number of devices that {self.path} names, or leave it out"
+                accepted = (
+                    f"{len(names)}, the number of devices that {self.path} names, or leave it out"
+                )
                 raise InputError("devices", devices, accepted)
             place = {word: i for i, word in enumerate(names)}
             return names, np.array([place[word] for word in words])
@@ -104,10 +116,15 @@ class Log:
         for word, is_number in zip(words, plain, strict=True):
             if not is_number:
                 accepted = "devices must be all whole numbers or all words"
-                raise self.wrong(f"device {word!r} is a word and others are numbers; {accepted}", self.first_line[word])
+                raise self.wrong(
+                    f"device {word!r} is a word and others are numbers; {accepted}",
+                    self.first_line[word],
+                )
             if len(word) > 18 or int(word) >= limit:
                 accepted = f"devices are numbered 0 to {limit - 1}"
-                raise self.wrong(f"device {word} is out of range; {accepted}", self.first_line[word])
+                raise self.wrong(
+                    f"device {word} is out of range; {accepted}", self.first_line[word]
+                )
         number = np.array([int(word) for word in words])
         return tuple(map(str, range(devices or int(number.max()) + 1))), number
 
@@ -179,7 +196,9 @@ class ContactTrace(Recorded):
             if not line and self.format == "auto":
                 intervals = len(words) == 5
             if len(words) != (5 if intervals else 3) or (intervals and words[1].upper() != "CONN"):
-                raise log.wrong(f"expected {shape if intervals else 'lines `t a b`'}, not {' '.join(words)[:60]!r}")
+                raise log.wrong(
+                    f"expected {shape if intervals else 'lines `t a b`'}, not {' '.join(words)[:60]!r}"
+                )
             time = log.rounds_in(words[0])
             latest = max(latest, time)
             ends = words[2:4] if intervals else words[1:]
@@ -204,7 +223,9 @@ class ContactTrace(Recorded):
             else:
                 raise log.wrong(f"expected `up` or `down`, not {words[4]!r}")
         if intervals and self.symmetric == "require":
-            raise InputError("symmetric", "require", '"assume": intervals are listed once for both ways')
+            raise InputError(
+                "symmetric", "require", '"assume": intervals are listed once for both ways'
+            )
         first, stop = _first_round(np.array(begin)), np.array(end)
         still = np.isinf(stop)
         # A contact that ends on the edge of a round is not in that round; it is always in the one in which it began.
@@ -212,13 +233,19 @@ class ContactTrace(Recorded):
         last = np.maximum(first, np.where(still, math.floor(latest + _SNAP), last))
         return np.array(a), np.array(b), first, last if intervals else first, np.array(line)
 
-    def _require_both_ways(self, log: Log, a: IntArray, b: IntArray, round_: IntArray, line: IntArray) -> None:
+    def _require_both_ways(
+        self, log: Log, a: IntArray, b: IntArray, round_: IntArray, line: IntArray
+    ) -> None:
         listed = set(zip(round_.tolist(), a.tolist(), b.tolist(), strict=True))
         words = list(log.number)
-        for t, one, other, row in zip(round_.tolist(), a.tolist(), b.tolist(), line.tolist(), strict=True):
+        for t, one, other, row in zip(
+            round_.tolist(), a.tolist(), b.tolist(), line.tolist(), strict=True
+        ):
             if (t, other, one) not in listed:
                 link = f"{words[one]} {words[other]}"
-                raise log.wrong(f"the contact {link} of round {t} is not listed the other way round too", row)
+                raise log.wrong(
+                    f"the contact {link} of round {t} is not listed the other way round too", row
+                )
 
 
 @dataclass(frozen=True)
@@ -242,11 +269,17 @@ class PositionTrace(Recorded):
     beyond: str = "error"
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     recorded: int = field(init=False, compare=False)
-    _time: FloatArray = field(init=False, repr=False, compare=False)  # in rounds; fixes are sorted by device, then time
+    _time: FloatArray = field(
+        init=False, repr=False, compare=False
+    )  # in rounds; fixes are sorted by device, then time
     _place: FloatArray = field(init=False, repr=False, compare=False)
     _times: FloatArray = field(init=False, repr=False, compare=False)  # all that occur, once each
-    _key: IntArray = field(init=False, repr=False, compare=False)  # device and place in `_times` as one number
-    _ends: IntArray = field(init=False, repr=False, compare=False)  # for each device, one past its last fix
+    _key: IntArray = field(
+        init=False, repr=False, compare=False
+    )  # device and place in `_times` as one number
+    _ends: IntArray = field(
+        init=False, repr=False, compare=False
+    )  # for each device, one past its last fix
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -259,7 +292,9 @@ class PositionTrace(Recorded):
                 raise log.wrong(f"expected lines `t device x y`, not {' '.join(words)[:60]!r}")
             x, y = log.number_in(words[2], "the position"), log.number_in(words[3], "the position")
             if self.geographic and (abs(x) > 90 or abs(y) > 180):
-                raise log.wrong(f"latitude {x} or longitude {y} is out of range; give -90 to 90 and -180 to 180 degrees")
+                raise log.wrong(
+                    f"latitude {x} or longitude {y} is out of range; give -90 to 90 and -180 to 180 degrees"
+                )
             for column, value in zip(columns, (log.rounds_in(words[0]), x, y), strict=True):
                 column.append(value)
             device.append(log.device_in(words[1]))
@@ -269,7 +304,13 @@ class PositionTrace(Recorded):
         order = np.lexsort((time, who))
         times = np.unique(time)
         key = who * (len(times) + 1) + np.searchsorted(times, time)
-        _set(self, devices=len(names), names=names, recorded=int(_first_round(times[-1:])[0]) + 1, _times=times)
+        _set(
+            self,
+            devices=len(names),
+            names=names,
+            recorded=int(_first_round(times[-1:])[0]) + 1,
+            _times=times,
+        )
         _set(self, _time=time[order], _place=np.stack(place, axis=1)[order], _key=key[order])
         _set(self, _ends=np.cumsum(np.bincount(who, minlength=len(names))))
 
@@ -299,7 +340,10 @@ class PositionTrace(Recorded):
         who, points, radius = np.flatnonzero(here), place[here], self.radius
         if self.geographic:
             # The straight way through a sphere grows with the way along its surface, so a tree in space will do.
-            points, radius = _on_sphere(points), 2 * math.sin(min(radius / EARTH_RADIUS, math.pi) / 2)
+            points, radius = (
+                _on_sphere(points),
+                2 * math.sin(min(radius / EARTH_RADIUS, math.pi) / 2),
+            )
         a, b = within(points, radius)
         return Links(self.devices, who[a], who[b], active=here)
 

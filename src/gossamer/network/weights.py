@@ -45,7 +45,11 @@ class Weights:
     @property
     def messages(self) -> int:
         """How many vectors cross a link in the round."""
-        return 2 * len(self.value) if self.back is None else int((self.value != 0).sum() + (self.back != 0).sum())
+        return (
+            2 * len(self.value)
+            if self.back is None
+            else int((self.value != 0).sum() + (self.back != 0).sum())
+        )
 
     def new_since(self, before: Weights) -> BoolArray:
         """[2, links]: whether nothing was sent before, to a and to b."""
@@ -94,8 +98,12 @@ def metropolis(links: Links, t: int = 0, seed: int = 0) -> Weights:
     a, b = links.a, links.b
     size = links.degrees + 1
     value = 1.0 / np.maximum(size[a], size[b])
-    given = np.bincount(a, weights=value, minlength=links.devices) + np.bincount(b, value, links.devices)
-    return Weights(links.devices, a, b, value, (1.0 - given).astype(np.float64, copy=False), links.active)
+    given = np.bincount(a, weights=value, minlength=links.devices) + np.bincount(
+        b, value, links.devices
+    )
+    return Weights(
+        links.devices, a, b, value, (1.0 - given).astype(np.float64, copy=False), links.active
+    )
 
 
 def one_pair(links: Links, t: int, seed: int) -> Weights:
@@ -133,7 +141,9 @@ def _halves(links: Links, chosen: IntArray) -> Weights:
 
 def _symmetric(links: Links) -> None:
     if links.directed:
-        raise InputError("network", "directed", "a network with symmetric links, which these weights need")
+        raise InputError(
+            "network", "directed", "a network with symmetric links, which these weights need"
+        )
 
 
 # The same as rules that a spec can name, and more of them ----------------------------------------------------------------
@@ -165,7 +175,9 @@ class Laplacian:
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < math.inf:
-            raise InputError("alpha", self.alpha, "a number above 0, or 0 for 1/(1 + the largest degree)")
+            raise InputError(
+                "alpha", self.alpha, "a number above 0, or 0 for 1/(1 + the largest degree)"
+            )
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         return _laplacian(links, self.alpha or 1.0 / (1 + int(links.degrees.max(initial=0))))
@@ -185,7 +197,11 @@ class BestConstant:
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         if links.devices > 4000:
-            raise InputError("weights", "best-constant", "another rule for more than 4000 devices: it needs all eigenvalues")
+            raise InputError(
+                "weights",
+                "best-constant",
+                "another rule for more than 4000 devices: it needs all eigenvalues",
+            )
         if not len(links):
             return metropolis(links)
         unit = _laplacian(links, 1.0).dense()
@@ -300,11 +316,15 @@ def _messages(links: Links) -> tuple[IntArray, IntArray]:
     return np.concatenate([links.a, links.b]), np.concatenate([links.b, links.a])
 
 
-def _one_way(links: Links, sender: IntArray, receiver: IntArray, weight: FloatArray, own: FloatArray) -> Weights:
+def _one_way(
+    links: Links, sender: IntArray, receiver: IntArray, weight: FloatArray, own: FloatArray
+) -> Weights:
     """Weights from messages: each receiver takes `weight` of its sender."""
     low, high = np.minimum(sender, receiver), np.maximum(sender, receiver)
     code, place = np.unique(low * links.devices + high, return_inverse=True)
     value, back = np.zeros(len(code)), np.zeros(len(code))
     up = receiver < sender  # the lower one receives
     value[place[up]], back[place[~up]] = weight[up], weight[~up]
-    return Weights(links.devices, code // links.devices, code % links.devices, value, own, links.active, back)
+    return Weights(
+        links.devices, code // links.devices, code % links.devices, value, own, links.active, back
+    )

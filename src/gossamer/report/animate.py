@@ -69,10 +69,17 @@ def _draw(frames: list[_Frame], title: Callable[[int], str]) -> Iterator[Any]:
     figure, axis = plt.subplots(**_SIZE)
     low, high = extent([frame.places for frame in frames])
     margin = 0.05 * (high - low).max() or 1.0
-    axis.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin), aspect="equal")
+    axis.set(
+        xlim=(low[0] - margin, high[0] + margin),
+        ylim=(low[1] - margin, high[1] + margin),
+        aspect="equal",
+    )
     axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("0.8")
-    before, now = (LineCollection([], colors=COLOURS[0], linewidths=w, alpha=a) for w, a in ((0.8, 0.2), (1.3, 0.75)))
+    before, now = (
+        LineCollection([], colors=COLOURS[0], linewidths=w, alpha=a)
+        for w, a in ((0.8, 0.2), (1.3, 0.75))
+    )
     for lines in (before, now):
         axis.add_collection(lines)
     size = float(np.clip(1500 / len(frames[0].places), 8, 90))

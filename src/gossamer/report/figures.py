@@ -55,7 +55,9 @@ Y = {
     "distance": ("distance", "consensus distance ‖w − mean‖", 1.0),
 }
 X = {"rounds": "round", "bytes": "bytes", "seconds": "simulated_seconds"}
-Named = Mapping[str, Sequence[Mapping[str, Any]]]  # the measurements of each run, by the label of its method
+Named = Mapping[
+    str, Sequence[Mapping[str, Any]]
+]  # the measurements of each run, by the label of its method
 
 
 def curves(methods: Sequence[Method], path: Path, title: str) -> None:
@@ -72,7 +74,9 @@ def curves(methods: Sequence[Method], path: Path, title: str) -> None:
     _save(figure, path)
 
 
-def paper(named: Named, path: Path, x: str = "rounds", y: str = "accuracy", width: str = "column") -> None:
+def paper(
+    named: Named, path: Path, x: str = "rounds", y: str = "accuracy", width: str = "column"
+) -> None:
     """One figure for a paper, as wide as it will be printed: `width` is "column", "page", or as in "84mm" and "3.3in".
 
     Vector if the file's name ends in .pdf or .svg. Told apart without colour too: by dashes and markers.
@@ -104,13 +108,17 @@ def millimetres(width: str) -> float:
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(mm|cm|in)", width)
     size = float(match[1]) * {"mm": 1.0, "cm": 10.0, "in": 25.4}[match[2]] if match else 0.0
     if not 30 <= size <= 1000:
-        raise InputError("width", width, '"column", "page", or a width from 30mm to 1000mm, as in 84mm or 3.3in')
+        raise InputError(
+            "width", width, '"column", "page", or a width from 30mm to 1000mm, as in 84mm or 3.3in'
+        )
     return size
 
 
 def _has(named: Named, column: str) -> bool:
     """Whether all runs have measured this."""
-    return all(column in run and np.isfinite(run[column]).all() for runs in named.values() for run in runs)
+    return all(
+        column in run and np.isfinite(run[column]).all() for runs in named.values() for run in runs
+    )
 
 
 def _draw(axis: Any, named: Named, x: str, y: str, markers: bool = False) -> None:
@@ -122,15 +130,26 @@ def _draw(axis: Any, named: Named, x: str, y: str, markers: bool = False) -> Non
         along = np.mean([run[X[x]] for run in runs], axis=0) / size
         points = [interval(values) for values in zip(*(run[column] for run in runs), strict=True)]
         mean = np.array([point.mean for point in points]) * scale
-        style: dict[str, Any] = {"color": COLOURS[colour], "linestyle": DASHES[dash], "linewidth": 1.2 if markers else 1.6}
+        style: dict[str, Any] = {
+            "color": COLOURS[colour],
+            "linestyle": DASHES[dash],
+            "linewidth": 1.2 if markers else 1.6,
+        }
         if markers:  # a few each, not all at the same places
             every = max(1, len(along) // 7)
-            style |= {"marker": MARKERS[colour], "markersize": 3.5, "markeredgewidth": 0.8, "markerfacecolor": "white"}
+            style |= {
+                "marker": MARKERS[colour],
+                "markersize": 3.5,
+                "markeredgewidth": 0.8,
+                "markerfacecolor": "white",
+            }
             style |= {"markevery": (k * every // len(named), every)}
         axis.plot(along, mean, label=method, **style)
         if points[0].half is not None:
             half = np.array([point.half for point in points]) * scale
-            axis.fill_between(along, mean - half, mean + half, color=COLOURS[colour], alpha=0.15, linewidth=0)
+            axis.fill_between(
+                along, mean - half, mean + half, color=COLOURS[colour], alpha=0.15, linewidth=0
+            )
     axis.set(xlabel=unit, ylabel=label)
     if scale == 100:  # an interval may reach beyond, an accuracy cannot
         low, high = axis.get_ylim()
@@ -141,7 +160,10 @@ def _draw(axis: Any, named: Named, x: str, y: str, markers: bool = False) -> Non
 
 def _unit(x: str, largest: float) -> tuple[str, float]:
     if x == "bytes":
-        name, size = next(((n, s) for n, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if largest >= s), ("bytes", 1.0))
+        name, size = next(
+            ((n, s) for n, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if largest >= s),
+            ("bytes", 1.0),
+        )
         return f"sent by all devices, {name}", size
     return ("round" if x == "rounds" else "simulated time, s"), 1.0
 
@@ -151,7 +173,14 @@ def _legend_above(figure: Any, axis: Any) -> None:
     handles, names = axis.get_legend_handles_labels()
     for rows in range(1, len(names) + 1):
         columns = -(-len(names) // rows)
-        legend = figure.legend(handles, names, loc="outside upper center", ncols=columns, handlelength=3.2, columnspacing=1.2)
+        legend = figure.legend(
+            handles,
+            names,
+            loc="outside upper center",
+            ncols=columns,
+            handlelength=3.2,
+            columnspacing=1.2,
+        )
         if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
             return
         legend.remove()
@@ -175,12 +204,16 @@ def network(net: Network, rounds: int, path: Path, title: str) -> None:
     if len(pairs):
         share = met[tuple(pairs.T)] / rounds
         ends = np.stack([np.stack([x[end], y[end]], axis=-1) for end in pairs.T], axis=1)
-        lines = LineCollection(list(ends), colors=COLOURS[0], alpha=0.1 + 0.8 * share, linewidths=0.3 + 2 * share)
+        lines = LineCollection(
+            list(ends), colors=COLOURS[0], alpha=0.1 + 0.8 * share, linewidths=0.3 + 2 * share
+        )
         left.add_collection(lines)
     left.scatter(x, y, s=60 if shown <= 30 else 6, color=COLOURS[1], zorder=3)
     left.set_aspect("equal")
     left.axis("off")
-    left.set_title(f"who met whom (darker: more often){'' if shown == m else f', first {shown}'}", fontsize=9)
+    left.set_title(
+        f"who met whom (darker: more often){'' if shown == m else f', first {shown}'}", fontsize=9
+    )
     middle.plot(range(rounds), count, color=COLOURS[0], linewidth=1)
     middle.set(xlabel="round", ylabel="links", ylim=(0, 1.1 * max([*count, 1])))
     values, times = np.unique(np.concatenate(degrees), return_counts=True)
@@ -206,7 +239,9 @@ def _save(figure: Any, path: Path, dpi: int = 150) -> None:
     content, kind = io.BytesIO(), path.suffix[1:].lower() or "png"
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph")  # a name in a script that the font lacks is no reason to complain
+            warnings.filterwarnings(
+                "ignore", "Glyph"
+            )  # a name in a script that the font lacks is no reason to complain
             figure.savefig(content, dpi=dpi, format=kind, metadata=_UNDATED.get(kind))
     except ValueError as error:  # a format that matplotlib does not have; it says which it has
         raise DataError(f"cannot write {path}: {error}") from None

@@ -94,11 +94,19 @@ def folders(paths: Sequence[Path]) -> list[Path]:
         raise InputError("runs", [], "at least one run folder")
     found: dict[Path, Path] = {}
     for path in paths:
-        inside = [path] if (path / "spec.toml").is_file() else [file.parent for file in path.glob("*/spec.toml")]
+        inside = (
+            [path]
+            if (path / "spec.toml").is_file()
+            else [file.parent for file in path.glob("*/spec.toml")]
+        )
         inside.sort(key=natural)
         if not inside:
-            why = "holds no run: give a folder that `gossamer run` or `gossamer compare` has written"
-            raise DataError(f"{path} {why if path.is_dir() else 'is no folder: give one that `gossamer run` has written'}")
+            why = (
+                "holds no run: give a folder that `gossamer run` or `gossamer compare` has written"
+            )
+            raise DataError(
+                f"{path} {why if path.is_dir() else 'is no folder: give one that `gossamer run` has written'}"
+            )
         found |= {folder.resolve(): folder for folder in inside if folder.resolve() not in found}
     if len(found) > MAX_RUNS:
         raise InputError("runs", f"{len(found)} of them", f"at most {MAX_RUNS}")
@@ -119,15 +127,23 @@ def read(folder: Path, name: str = "spec.toml") -> Told:
     except (GossamerError, ValueError) as error:  # two studies are no run's spec
         why = str(error)
     metrics = run.metrics() if run.has("metrics.parquet") else {}
-    if metrics and ("round" not in metrics or any(values.dtype.kind not in "iuf" for values in metrics.values())):
-        raise DataError(f"{folder / 'metrics.parquet'} is not of a run: it needs a column round, and numbers in all columns")
+    if metrics and (
+        "round" not in metrics or any(values.dtype.kind not in "iuf" for values in metrics.values())
+    ):
+        raise DataError(
+            f"{folder / 'metrics.parquet'} is not of a run: it needs a column round, and numbers in all columns"
+        )
     return Told(_name(folder), folder, text, table, study, why, metrics, run.summary() or {})
 
 
 def _name(folder: Path) -> str:
     """A folder as the user knows it: not where it lies on this machine."""
     parts = folder.resolve().parts if folder.name in ("", ".", "..") else folder.parts
-    return "/".join(parts[-2:]) if len(parts) > 1 and parts[-2] not in ("/", "..", ".") else folder.resolve().name
+    return (
+        "/".join(parts[-2:])
+        if len(parts) > 1 and parts[-2] not in ("/", "..", ".")
+        else folder.resolve().name
+    )
 
 
 def grouped(runs: Sequence[Told]) -> tuple[list[Group], list[str]]:
@@ -138,7 +154,9 @@ def grouped(runs: Sequence[Told]) -> tuple[list[Group], list[str]]:
         own = next((group for group in groups if _same_but_for_the_seed(group[0], run)), None)
         twin = next((other for other in own or () if other.seed == run.seed), None)
         if twin:
-            notes.append(f"{run.name} is {twin.name} once more, with the same seed: it is left out, so that it counts once.")
+            notes.append(
+                f"{run.name} is {twin.name} once more, with the same seed: it is left out, so that it counts once."
+            )
         elif own:
             own.append(run)
         else:
@@ -185,8 +203,12 @@ def _labels(firsts: Sequence[Told]) -> list[str]:
             for key in dict.fromkeys(key for other in alike for key in other)
             if any(other.get(key) != flat[k].get(key) for other in alike)
         ]
-        named.append(f"{label} ({', '.join(own[:4])}{', …' if len(own) > 4 else ''})" if own else label)
-    return [label if named.count(label) == 1 else f"{label} #{k + 1}" for k, label in enumerate(named)]
+        named.append(
+            f"{label} ({', '.join(own[:4])}{', …' if len(own) > 4 else ''})" if own else label
+        )
+    return [
+        label if named.count(label) == 1 else f"{label} #{k + 1}" for k, label in enumerate(named)
+    ]
 
 
 def differences(runs: Sequence[Told]) -> list[str]:
@@ -208,7 +230,13 @@ def _flat(value: Any, path: str = "") -> Iterable[tuple[str, Any]]:
 def _word(value: Any) -> str:
     if value is None:
         return "not set"
-    text = f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+    text = (
+        f"{value:g}"
+        if isinstance(value, float)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+    )
     return text if len(text) <= 60 else text[:59] + "…"
 
 
@@ -220,7 +248,9 @@ Line = tuple[str, str]  # what it is, and what that means
 
 def words(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """What was run: a term, and a line or two about it; where the methods differ in it, with their names."""
-    terms: dict[str, Callable[[dict[str, Any]], list[Line]]] = {title: partial(_part, key) for key, title in _SECTIONS}
+    terms: dict[str, Callable[[dict[str, Any]], list[Line]]] = {
+        title: partial(_part, key) for key, title in _SECTIONS
+    }
     terms |= {"Rounds": _rounds, "Timing": _timing}
     facts = []
     for term, of in terms.items():
@@ -234,8 +264,15 @@ def words(groups: Sequence[Group]) -> list[dict[str, Any]]:
         ]
         facts += [{"term": term, "lines": lines}] if lines else []
     seeds = _ranges(sorted({run.seed for group in groups for run in group.runs}))
-    methods = [[f"{g.label}: {_settings(g.runs[0].table.get('algorithm', {}))}", _meaning(g.runs[0])] for g in groups]
-    return [*facts, {"term": "Seeds", "lines": [[seeds, ""]]}, {"term": "Methods", "lines": methods}]
+    methods = [
+        [f"{g.label}: {_settings(g.runs[0].table.get('algorithm', {}))}", _meaning(g.runs[0])]
+        for g in groups
+    ]
+    return [
+        *facts,
+        {"term": "Seeds", "lines": [[seeds, ""]]},
+        {"term": "Methods", "lines": methods},
+    ]
 
 
 def _part(section: str, table: dict[str, Any]) -> list[Line]:
@@ -244,15 +281,26 @@ def _part(section: str, table: dict[str, Any]) -> list[Line]:
 
 def _rounds(table: dict[str, Any]) -> list[Line]:
     measure = table.get("measure", {})
-    at = {"after_step": " after the step", "after_mix": " after the mix"}.get(measure.get("at", ""), "")
+    at = {"after_step": " after the step", "after_mix": " after the mix"}.get(
+        measure.get("at", ""), ""
+    )
     every = f"every {measure['every']} rounds" if measure.get("every") else "at the end"
     test = f"{measure['test']:,}" if measure.get("test") else "all"
     run = f"{table.get('rounds')} rounds with batches of {table.get('batch')}, in {table.get('dtype')}"
-    return [(run, f"measured {every.replace('every 1 rounds', 'every round')}{at}, on {test} test samples")]
+    return [
+        (
+            run,
+            f"measured {every.replace('every 1 rounds', 'every round')}{at}, on {test} test samples",
+        )
+    ]
 
 
 def _timing(table: dict[str, Any]) -> list[Line]:
-    return [(_settings(table["timing"]), "what simulated seconds are reckoned from")] if "timing" in table else []
+    return (
+        [(_settings(table["timing"]), "what simulated seconds are reckoned from")]
+        if "timing" in table
+        else []
+    )
 
 
 def _described(section: str, table: Any) -> list[Line]:
@@ -260,8 +308,15 @@ def _described(section: str, table: Any) -> list[Line]:
     if not isinstance(table, dict):
         return [(str(table), "")]
     kind = table.get("kind", "")
-    lines = [(f"{kind}: {_settings(table)}".removesuffix(": "), _first_sentence(KINDS.get(section, {}).get(kind)))]
-    return lines + [line for fault in table.get("faults", []) for line in _described("faults", fault)]
+    lines = [
+        (
+            f"{kind}: {_settings(table)}".removesuffix(": "),
+            _first_sentence(KINDS.get(section, {}).get(kind)),
+        )
+    ]
+    return lines + [
+        line for fault in table.get("faults", []) for line in _described("faults", fault)
+    ]
 
 
 def _meaning(run: Told) -> str:
@@ -282,7 +337,11 @@ def _settings(table: dict[str, Any]) -> str:
             inner = _settings(value)
             parts.append(f"{key} {value.get('kind', '')}{f' ({inner})' if inner else ''}")
         else:
-            shown = Path(value).name if key in ("path", "folder") and isinstance(value, str) else _word(value)
+            shown = (
+                Path(value).name
+                if key in ("path", "folder") and isinstance(value, str)
+                else _word(value)
+            )
             parts.append(f"{key} {shown}")
     return ", ".join(parts)
 
@@ -315,18 +374,48 @@ def results(groups: Sequence[Group]) -> dict[str, Any]:
     """One row a method: means over its seeds with 95 % intervals."""
     wanted = [
         (_column("accuracy", "%", "mean over the devices, at the end"), "accuracy", 2, 100.0),
-        (_column("worst device", "%", "the lowest accuracy of a device, at the end"), "accuracy_worst", 2, 100.0),
+        (
+            _column("worst device", "%", "the lowest accuracy of a device, at the end"),
+            "accuracy_worst",
+            2,
+            100.0,
+        ),
         (_column("loss", "", "mean test loss over the devices, at the end"), "loss", 3, 1.0),
-        (_column("worst loss", "", "the highest loss of a device, at the end"), "loss_worst", 3, 1.0),
-        (_column("distance to mean", "", "mean of ‖w − mean of all models‖ over the devices, at the end"), "distance", 3, 1.0),
-        (_column("sent", "MB", "by all devices together; 1 MB is a million bytes"), "bytes", 1, 1e-6),
-        (_column("time", "simulated s", "until the last device was through"), "simulated_seconds", 2, 1.0),
+        (
+            _column("worst loss", "", "the highest loss of a device, at the end"),
+            "loss_worst",
+            3,
+            1.0,
+        ),
+        (
+            _column(
+                "distance to mean",
+                "",
+                "mean of ‖w − mean of all models‖ over the devices, at the end",
+            ),
+            "distance",
+            3,
+            1.0,
+        ),
+        (
+            _column("sent", "MB", "by all devices together; 1 MB is a million bytes"),
+            "bytes",
+            1,
+            1e-6,
+        ),
+        (
+            _column("time", "simulated s", "until the last device was through"),
+            "simulated_seconds",
+            2,
+            1.0,
+        ),
     ]
     classifies = any(run.has("accuracy") for group in groups for run in group.shown)
     shown = [
         column
         for column in wanted
-        if any(run.has(column[1]) for group in groups for run in group.shown) and not (classifies and column[1] == "loss_worst")
+        if any(run.has(column[1]) for group in groups for run in group.shown)
+        and not (classifies and column[1] == "loss_worst")
     ]
     columns = [
         _column("method", number=False),
@@ -366,17 +455,27 @@ def targets(groups: Sequence[Group]) -> dict[str, Any] | None:
     """Rounds, bytes and simulated seconds until the mean accuracy or loss has reached a target; all seeds have to."""
     kinds: list[tuple[str, float, str]] = []
     for kind in ("accuracy", "loss"):
-        listed = {float(t) for g in groups for run in g.runs for t in run.table.get("measure", {}).get(f"{kind}_targets", [])}
+        listed = {
+            float(t)
+            for g in groups
+            for run in g.runs
+            for t in run.table.get("measure", {}).get(f"{kind}_targets", [])
+        }
         if any(run.has(kind) for g in groups for run in g.shown):
             falling = kind == "loss"
-            kinds += [(kind, t, f"loss {t:g}" if falling else f"{100 * t:g} %") for t in sorted(listed, reverse=falling)]
+            kinds += [
+                (kind, t, f"loss {t:g}" if falling else f"{100 * t:g} %")
+                for t in sorted(listed, reverse=falling)
+            ]
     if not kinds:
         return None
     units = [("rounds", "round", 0, 1.0, ""), ("sent", "bytes", 1, 1e-6, "MB")]
     if any(run.has("simulated_seconds") for g in groups for run in g.shown):
         units.append(("time", "simulated_seconds", 2, 1.0, "simulated s"))
     columns = [_column("method", number=False)]
-    columns += [_column(f"{what} to {text}", unit) for _, _, text in kinds for what, _, _, _, unit in units]
+    columns += [
+        _column(f"{what} to {text}", unit) for _, _, text in kinds for what, _, _, _, unit in units
+    ]
     rows = []
     for group in groups:
         cells = [_cell(group.label, group.label)]
@@ -385,10 +484,17 @@ def targets(groups: Sequence[Group]) -> dict[str, Any] | None:
             rows_at = [row for row in reached if row is not None]
             for _, name, digits, scale, _ in units:
                 if len(rows_at) < len(reached):
-                    share = f"{len(rows_at)} of {len(reached)} seeds" if len(reached) > 1 and rows_at else "not reached"
+                    share = (
+                        f"{len(rows_at)} of {len(reached)} seeds"
+                        if len(reached) > 1 and rows_at
+                        else "not reached"
+                    )
                     cells.append(_cell("–", None, share))
                 elif all(name in run.metrics for run in group.runs):
-                    values = [float(run.metrics[name][row]) for run, row in zip(group.runs, rows_at, strict=True)]
+                    values = [
+                        float(run.metrics[name][row])
+                        for run, row in zip(group.runs, rows_at, strict=True)
+                    ]
                     cells.append(_interval(interval(values), digits, scale))
                 else:
                     cells.append(_cell("–"))
@@ -400,7 +506,9 @@ def _reached(run: Told, kind: str, target: float) -> int | None:
     """The row of the measurement at which a target was reached first."""
     if not run.has(kind):
         return None
-    return rounds_to(range(len(run.metrics[kind])), run.metrics[kind], target, rising=kind == "accuracy")
+    return rounds_to(
+        range(len(run.metrics[kind])), run.metrics[kind], target, rising=kind == "accuracy"
+    )
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------------
@@ -413,10 +521,18 @@ def curves(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """For each method the mean over its seeds with the half-width of the 95 % interval; runs that ended early by themselves."""
     lines = []
     for k, group in enumerate(groups):
-        early = [run for run in group.runs if not any(run is other for other in group.shown) and run.metrics]
-        ended = "; ".join(f"seed {run.seed} {run.state}" for run in group.shown if run.state and not run.running)
+        early = [
+            run
+            for run in group.runs
+            if not any(run is other for other in group.shown) and run.metrics
+        ]
+        ended = "; ".join(
+            f"seed {run.seed} {run.state}" for run in group.shown if run.state and not run.running
+        )
         drawn = [
-            _line((run,), f"{group.label}, seed {run.seed}", k) | {"ended": "" if run.running else run.state} for run in early
+            _line((run,), f"{group.label}, seed {run.seed}", k)
+            | {"ended": "" if run.running else run.state}
+            for run in early
         ]
         lines.append(_line(group.shown, group.label, k) | {"ended": ended, "early": drawn})
     return lines
@@ -434,11 +550,16 @@ def _line(runs: Sequence[Told], label: str, k: int) -> dict[str, Any]:
     for name in (*AXES, *CURVES):
         if not all(run.has(name) for run in runs):
             continue
-        values = np.array([run.metrics[name][row] for run, row in zip(runs, rows, strict=True)], dtype=float)
+        values = np.array(
+            [run.metrics[name][row] for run, row in zip(runs, rows, strict=True)], dtype=float
+        )
         if name in AXES:
             line["x"][name] = _numbers(values.mean(0) * AXES[name])
         else:
-            line["y"][name] = {"mean": _numbers(values.mean(0)), "half": None if len(runs) == 1 else _numbers(_halves(values))}
+            line["y"][name] = {
+                "mean": _numbers(values.mean(0)),
+                "half": None if len(runs) == 1 else _numbers(_halves(values)),
+            }
     return line
 
 
@@ -481,15 +602,29 @@ def run_facts(run: Told, label: str) -> dict[str, Any]:
 
 def data(run: Told, devices: bool = True) -> tuple[list[dict[str, Any]], str]:
     """A run's exact measurements, packed: what columns there are, and their values."""
-    return pack.table({name: values for name, values in run.metrics.items() if devices or values.ndim == 1})
+    return pack.table(
+        {name: values for name, values in run.metrics.items() if devices or values.ndim == 1}
+    )
 
 
 def command(words: str) -> str:
     """A command as it was given, without where Python lies on this machine."""
     first, _, rest = str(words).partition(" ")
-    return f"gossamer {rest}".strip() if Path(first).name in ("gossamer", "__main__.py") else str(words)
+    return (
+        f"gossamer {rest}".strip()
+        if Path(first).name in ("gossamer", "__main__.py")
+        else str(words)
+    )
 
 
 def exact_devices(runs: Sequence[Told]) -> bool:
     """Whether there is room for every device's measurements."""
-    return sum(int(values.size) * 4 for run in runs for values in run.metrics.values() if values.ndim > 1) <= _EXACT_BYTES
+    return (
+        sum(
+            int(values.size) * 4
+            for run in runs
+            for values in run.metrics.values()
+            if values.ndim > 1
+        )
+        <= _EXACT_BYTES
+    )

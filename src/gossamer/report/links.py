@@ -28,7 +28,11 @@ class Drawn:
         self._shown = pack.evenly(network.devices, MAX_DRAWN)
         self._moving = positions_of(network)
         self._kept: dict[int, tuple[bytes, bytes, bool, NDArray[np.float64]]] = {}
-        seen = [links for t in looked_at if (links := self._used(t)) is not None] if self._moving is None else []
+        seen = (
+            [links for t in looked_at if (links := self._used(t)) is not None]
+            if self._moving is None
+            else []
+        )
         self._still = _layout(network.devices, self._shown, seen)
 
     def frames(self, rounds: Sequence[int]) -> dict[str, Any]:
@@ -63,7 +67,11 @@ class Drawn:
             active = np.ones(len(self._shown), dtype=bool)
             if links is not None and links.active is not None:
                 active = links.active[self._shown]
-            places = self._moving.positions(max(0, self._last(t)))[self._shown] if self._moving else self._still
+            places = (
+                self._moving.positions(max(0, self._last(t)))[self._shown]
+                if self._moving
+                else self._still
+            )
             bits = flags(links, self._shown, self.network.directed)
             self._kept[t] = bits, pack.bits(active), not active.all(), places
         return self._kept[t]
@@ -71,7 +79,10 @@ class Drawn:
     def _upright(self, places: NDArray[np.float64]) -> NDArray[np.float64]:
         if not getattr(self._moving, "geographic", False):
             return places
-        return places[..., ::-1] * (np.cos(np.radians(np.nanmean(places[..., 0]))), 1)  # latitude is upwards
+        return places[..., ::-1] * (
+            np.cos(np.radians(np.nanmean(places[..., 0]))),
+            1,
+        )  # latitude is upwards
 
 
 def flags(links: Links | None, shown: NDArray[np.int64], directed: bool) -> bytes:

@@ -88,7 +88,11 @@ class RunFollower:
             self._records = []
         self._records += [line["record"] for line in lines if isinstance(line.get("record"), dict)]
         self._last = lines[-1] if lines else self._last
-        now = {"round": self._last.get("round", 0), "rounds": self._told.table.get("rounds"), "left": self._last.get("left")}
+        now = {
+            "round": self._last.get("round", 0),
+            "rounds": self._told.table.get("rounds"),
+            "left": self._last.get("left"),
+        }
         now["silent"] = time.time() - (self._folder / LIVE).stat().st_mtime
         return replace(self._told, metrics=_columns(self._records), summary={}, running=now)
 
@@ -110,7 +114,9 @@ def _columns(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
         if name.startswith("device_"):
             devices = max(len(v) for v in values if v is not None)
             values = [v if v is not None else [None] * devices for v in values]
-        columns[name] = np.array(values, dtype=np.int64 if name in ("round", "messages", "bytes") else np.float64)
+        columns[name] = np.array(
+            values, dtype=np.int64 if name in ("round", "messages", "bytes") else np.float64
+        )
     return columns
 
 
@@ -129,7 +135,9 @@ class FleetFollower:
         if self._base.study is not None:
             network = Callback(len(self._devices), lambda t: sorted(self._met.get(t + 1, ())))
             self._base = replace(self._base, study=replace(self._base.study, network=network))
-        links = {"network": f"{len(self._devices)} devices, linked as they met"}  # in its study all could meet
+        links = {
+            "network": f"{len(self._devices)} devices, linked as they met"
+        }  # in its study all could meet
         self._base = replace(self._base, table=self._base.table | links)
 
     def told(self) -> Told:
@@ -140,12 +148,16 @@ class FleetFollower:
         statuses = self._statuses()
         rounds = int(self._base.table.get("rounds", 0))
         done = [int(status.get("round", 0)) for status in statuses]
-        over = bool(statuses) and all(status.get("doing") in ("done", "stopped", "diverged") for status in statuses)
+        over = bool(statuses) and all(
+            status.get("doing") in ("done", "stopped", "diverged") for status in statuses
+        )
         first = self._devices[0]
         left = max(0.0, first.started() + rounds * first.fleet.slot - time.time())
         now = {"round": max(done, default=0), "rounds": rounds, "left": left, "silent": 0.0}
         summary = {"finished": over and min(done) >= rounds, "rounds": max(done, default=0)}
-        return replace(self._base, metrics=self._metrics(), summary=summary, running=None if over else now)
+        return replace(
+            self._base, metrics=self._metrics(), summary=summary, running=None if over else now
+        )
 
     def _take(self, i: int, line: dict[str, Any]) -> None:
         t = line.get("round")
@@ -164,7 +176,9 @@ class FleetFollower:
         rounds = sorted({t for scores in self._scores for t in scores})
         if not rounds:
             return {}
-        scores = np.stack([_held(own, rounds, 2) for own in self._scores], axis=1)  # [rounds, devices, 2]
+        scores = np.stack(
+            [_held(own, rounds, 2) for own in self._scores], axis=1
+        )  # [rounds, devices, 2]
         sent = np.stack([_held(own, rounds, 2) for own in self._sent], axis=1)
         accuracy, loss = scores[..., 0], scores[..., 1]
         with np.errstate(all="ignore"):
@@ -191,7 +205,10 @@ class FleetFollower:
     def rows(self) -> dict[str, Any]:
         """How every device is, as a table."""
         headings = ("device", "doing", "round", "accuracy", "loss", "sees", "sent", "last word")
-        columns = [{"label": label, "unit": "", "number": label not in ("device", "doing")} for label in headings]
+        columns = [
+            {"label": label, "unit": "", "number": label not in ("device", "doing")}
+            for label in headings
+        ]
         columns[3]["unit"], columns[6]["unit"], columns[7]["unit"] = "%", "MB", "ago"
         rows = []
         for status in self._statuses():
@@ -205,9 +222,15 @@ class FleetFollower:
                     {"text": f"n{number}", "value": number},
                     {"text": str(status.get("doing", "")), "value": str(status.get("doing", ""))},
                     {"text": str(status.get("round", 0)), "value": status.get("round", 0)},
-                    {"text": "–" if accuracy is None else f"{100 * accuracy:.2f}", "value": accuracy},
+                    {
+                        "text": "–" if accuracy is None else f"{100 * accuracy:.2f}",
+                        "value": accuracy,
+                    },
                     {"text": "–" if loss is None else f"{loss:.3f}", "value": loss},
-                    {"text": str(len(status.get("near", ()))), "value": len(status.get("near", ()))},
+                    {
+                        "text": str(len(status.get("near", ()))),
+                        "value": len(status.get("near", ())),
+                    },
                     {"text": f"{last:.1f}", "value": last},
                     {"text": f"{ago:.0f} s", "value": round(ago)},
                 ]
@@ -215,7 +238,9 @@ class FleetFollower:
         return {"columns": columns, "rows": rows}
 
 
-def _held(known: dict[int, tuple[float, ...]] | dict[int, Any], rounds: Sequence[int], width: int) -> Any:
+def _held(
+    known: dict[int, tuple[float, ...]] | dict[int, Any], rounds: Sequence[int], width: int
+) -> Any:
     """What was known last at each of the rounds; not a number before the first."""
     times = sorted(known)
     table = np.array([known[t] for t in times], dtype=float).reshape(-1, width)
@@ -264,7 +289,9 @@ class Watch:
                 return None
             run = self._runs[k]
         columns, block = gather.data(run)
-        return json.dumps({"columns": columns, "rows": len(run.metrics.get("round", ())), "block": block}).encode()
+        return json.dumps(
+            {"columns": columns, "rows": len(run.metrics.get("round", ())), "block": block}
+        ).encode()
 
     def _look(self) -> dict[str, Any]:
         told = [follower.told() for follower in self._all()]
@@ -277,7 +304,13 @@ class Watch:
             if drawn:
                 networks[key] = drawn
             place = list(networks).index(key) if drawn else None
-            more.append({"network": place, "why": run.why or "nothing has been measured yet", "progress": _progress(run)})
+            more.append(
+                {
+                    "network": place,
+                    "why": run.why or "nothing has been measured yet",
+                    "progress": _progress(run),
+                }
+            )
         content = contents(groups, notes, more, list(networks.values()))
         fleets = [f.rows() for f in self._followers.values() if isinstance(f, FleetFollower)]
         return content | {"fleet": fleets[0] if fleets else None}
@@ -298,34 +331,55 @@ class Watch:
             return "", None
         halfway = measured_halfway(run.study)
         key = json.dumps([run.table.get("network"), halfway, run.name], sort_keys=True, default=str)
-        column = next((run.metrics[name] for name in run.metrics if name.startswith("device_")), None)
+        column = next(
+            (run.metrics[name] for name in run.metrics if name.startswith("device_")), None
+        )
         if column is None:
             return key, None
         known = run.metrics["round"][np.isfinite(column).any(axis=1)].tolist()
         with suppress(GossamerError):  # a network that cannot be drawn is no reason to stop
             if key not in self._drawn:
-                rounds = 0 if isinstance(run.study.network, Callback) else run.study.rounds  # of a fleet nobody knows them yet
-                self._drawn[key] = Drawn(run.study.network, pack.evenly(rounds, _LOOKED_AT).tolist(), halfway)
+                rounds = (
+                    0 if isinstance(run.study.network, Callback) else run.study.rounds
+                )  # of a fleet nobody knows them yet
+                self._drawn[key] = Drawn(
+                    run.study.network, pack.evenly(rounds, _LOOKED_AT).tolist(), halfway
+                )
             follower = self._followers.get(self._folder)
             if isinstance(follower, FleetFollower):
                 for t in follower.changed:
                     self._drawn[key].forget(t)
                 follower.changed.clear()
-            return key, self._drawn[key].frames(shown_rounds(run.study.network, known, 1)) if known else None
+            return key, self._drawn[key].frames(
+                shown_rounds(run.study.network, known, 1)
+            ) if known else None
         return key, None
 
 
 def _progress(run: Told) -> dict[str, Any]:
     total = run.table.get("rounds") or 0
     done = run.running["round"] if run.running else run.summary.get("rounds", 0)
-    facts = {"done": done, "of": total, "left": None, "silent": None, "going": run.running is not None}
+    facts = {
+        "done": done,
+        "of": total,
+        "left": None,
+        "silent": None,
+        "going": run.running is not None,
+    }
     if run.running:
         left, silent = run.running["left"], run.running["silent"]
-        facts |= {"left": None if left is None else round(left), "silent": round(silent) if silent > _SILENT else None}
+        facts |= {
+            "left": None if left is None else round(left),
+            "silent": round(silent) if silent > _SILENT else None,
+        }
     newest = {}
     for name in ("accuracy", "loss", "distance"):
         if run.has(name):
-            newest[name] = float(f"{run.metrics[name][-1]:.4g}") if np.isfinite(run.metrics[name][-1]) else None
+            newest[name] = (
+                float(f"{run.metrics[name][-1]:.4g}")
+                if np.isfinite(run.metrics[name][-1])
+                else None
+            )
     return facts | newest
 
 
@@ -348,7 +402,9 @@ class Server(ThreadingHTTPServer):
             super().__init__((host, port), _Handler)
         except (OSError, OverflowError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            raise InputError("port", f"{host}:{port}", f"an address of this machine that is free ({reason})") from None
+            raise InputError(
+                "port", f"{host}:{port}", f"an address of this machine that is free ({reason})"
+            ) from None
         self._anywhere = host in ("", "0.0.0.0", "::")
         self._names = {"localhost", "127.0.0.1", "::1", host.lower(), socket.gethostname().lower()}
 
@@ -394,7 +450,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if not self.server.is_meant(self.headers.get("Host")):
-            self._answer(HTTPStatus.MISDIRECTED_REQUEST, b"this server is not known by that name\n", "text/plain")
+            self._answer(
+                HTTPStatus.MISDIRECTED_REQUEST,
+                b"this server is not known by that name\n",
+                "text/plain",
+            )
             return
         try:
             self._find()
@@ -410,7 +470,12 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/content.json":
             body, tag = self.server.watch.content()
             same = self.headers.get("If-None-Match") == tag
-            self._answer(HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK, b"" if same else body, "application/json", tag)
+            self._answer(
+                HTTPStatus.NOT_MODIFIED if same else HTTPStatus.OK,
+                b"" if same else body,
+                "application/json",
+                tag,
+            )
         elif data and (found := self.server.watch.data(int(data[1]))) is not None:
             self._answer(HTTPStatus.OK, found, "application/json")
         else:

@@ -36,13 +36,16 @@ def table(columns: Mapping[str, Any]) -> tuple[list[dict[str, Any]], str]:
         array = np.asarray(values)
         array = _narrow(array) if array.dtype.kind == "f" else array.astype("<i8")
         flat = np.ascontiguousarray(array.T).reshape(-1)
-        bits = flat.view(f"<u{array.dtype.itemsize}")  # by their bits: -0 is not 0, and NaN is itself
+        bits = flat.view(
+            f"<u{array.dtype.itemsize}"
+        )  # by their bits: -0 is not 0, and NaN is itself
         distinct, which = np.unique(bits, return_inverse=True)
         listed = len(distinct) <= min(1 << 16, len(flat) // 8)
         content += [_planes(distinct), _planes(which.astype("<u2"))] if listed else [_planes(bits)]
         devices = array.shape[1] if array.ndim == 2 else 0
         described.append(
-            {"name": name, "type": array.dtype.str[1:], "devices": devices} | ({"listed": len(distinct)} if listed else {})
+            {"name": name, "type": array.dtype.str[1:], "devices": devices}
+            | ({"listed": len(distinct)} if listed else {})
         )
     return described, text(b"".join(content))
 
@@ -56,7 +59,9 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
     """In four bytes where that loses nothing: devices' numbers are measured in float32."""
     with np.errstate(over="ignore"):
         short = array.astype("<f4")
-    return short if np.array_equal(short.astype("<f8"), array, equal_nan=True) else array.astype("<f8")
+    return (
+        short if np.array_equal(short.astype("<f8"), array, equal_nan=True) else array.astype("<f8")
+    )
 
 
 def bits(flags: NDArray[np.bool_]) -> bytes:

@@ -40,24 +40,35 @@ def gathered(runs: Sequence[Told]) -> tuple[dict[str, Any], list[str]]:
     kept = [run for group in groups for run in group.runs]
     devices = gather.exact_devices(kept)
     if not devices:
-        notes.append("There are too many devices and measurements for one page: each device's own are left in the run folders.")
+        notes.append(
+            "There are too many devices and measurements for one page: each device's own are left in the run folders."
+        )
     data = [gather.data(run, devices) for run in kept]
     drawn, of_run = networks(kept)
-    more = [{"columns": columns} | network for (columns, _), network in zip(data, of_run, strict=True)]
+    more = [
+        {"columns": columns} | network for (columns, _), network in zip(data, of_run, strict=True)
+    ]
     return contents(groups, notes, more, drawn), [block for _, block in data]
 
 
 def contents(
-    groups: Sequence[Group], notes: Sequence[str], more: Sequence[dict[str, Any]], networks: Sequence[dict[str, Any]]
+    groups: Sequence[Group],
+    notes: Sequence[str],
+    more: Sequence[dict[str, Any]],
+    networks: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
     """All that a page says; `more` is about each run."""
     kept = [(run, group) for group in groups for run in group.runs]
     differ = gather.differences([group.runs[0] for group in groups])
     said = f"The runs differ in more than their method: {'; '.join(differ[:8])}{'; …' if len(differ) > 8 else ''}."
     ended = [
-        f"{run.name} ({group.label}, seed {run.seed}) {run.state}." for run, group in kept if run.state and not run.running
+        f"{run.name} ({group.label}, seed {run.seed}) {run.state}."
+        for run, group in kept
+        if run.state and not run.running
     ]
-    names = dict.fromkeys(str(run.summary.get("name") or run.table.get("name", "study")) for run, _ in kept)
+    names = dict.fromkeys(
+        str(run.summary.get("name") or run.table.get("name", "study")) for run, _ in kept
+    )
     measures = [run.table.get("measure", {}) for run, _ in kept]
     return {
         "title": ", ".join(names),
@@ -66,10 +77,17 @@ def contents(
         "words": gather.words(groups),
         "results": gather.results(groups),
         "targets": gather.targets(groups),
-        "accuracy_targets": sorted({t for measure in measures for t in measure.get("accuracy_targets", [])}),
-        "loss_targets": sorted({t for measure in measures for t in measure.get("loss_targets", [])}),
+        "accuracy_targets": sorted(
+            {t for measure in measures for t in measure.get("accuracy_targets", [])}
+        ),
+        "loss_targets": sorted(
+            {t for measure in measures for t in measure.get("loss_targets", [])}
+        ),
         "curves": gather.curves(groups),
-        "runs": [gather.run_facts(run, group.label) | facts for (run, group), facts in zip(kept, more, strict=True)],
+        "runs": [
+            gather.run_facts(run, group.label) | facts
+            for (run, group), facts in zip(kept, more, strict=True)
+        ],
         "networks": list(networks),
     }
 
@@ -84,7 +102,9 @@ def networks(runs: Sequence[Told]) -> tuple[list[dict[str, Any]], list[dict[str,
             continue
         halfway = measured_halfway(run.study)
         key = json.dumps([run.table["network"], halfway], sort_keys=True, default=str)
-        wanted.setdefault(key, (run.study.network, halfway, set()))[2].update(run.metrics["round"].tolist())
+        wanted.setdefault(key, (run.study.network, halfway, set()))[2].update(
+            run.metrics["round"].tolist()
+        )
         keys.append(key)
     drawn: dict[str, dict[str, Any]] = {}
     refused: dict[str, str] = {}
@@ -140,18 +160,25 @@ def style() -> str:
     return (_WEB / "style.css").read_text(encoding="utf-8")
 
 
-def assemble(main: str, title: str, content: Any, blocks: Sequence[str] = (), connect: str = "'none'") -> str:
+def assemble(
+    main: str, title: str, content: Any, blocks: Sequence[str] = (), connect: str = "'none'"
+) -> str:
     """The page: only its own script and style may run in it, and it may `connect` nowhere."""
     policy = (
         f"default-src 'none'; script-src '{_hash(script(main))}'; style-src '{_hash(style())}'; "
         f"img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
     )
-    data = [f'<script type="application/octet-stream" id="data-{k}">{block}</script>' for k, block in enumerate(blocks)]
+    data = [
+        f'<script type="application/octet-stream" id="data-{k}">{block}</script>'
+        for k, block in enumerate(blocks)
+    ]
     values = {
         "policy": policy,
         "title": html.escape(title),
         "style": style(),
-        "content": json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+        "content": json.dumps(content, separators=(",", ":"), allow_nan=False).replace(
+            "<", "\\u003c"
+        ),
         "data": "\n".join(data),
         "script": script(main),
     }

@@ -6,9 +6,25 @@ the seventh the dashes are moved on by one, so that no two of the first 49 metho
 
 from __future__ import annotations
 
-COLOURS: tuple[str, ...] = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS: tuple[str, ...] = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+)
 # Lengths of dashes and gaps, in widths of the line; an empty one is a solid line.
-DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (6, 2, 1, 2), (1, 2), (10, 2), (4, 1, 1, 1, 1, 1), (2, 1))
+DASHES: tuple[tuple[float, ...], ...] = (
+    (),
+    (6, 2),
+    (6, 2, 1, 2),
+    (1, 2),
+    (10, 2),
+    (4, 1, 1, 1, 1, 1),
+    (2, 1),
+)
 MARKERS: tuple[str, ...] = ("o", "s", "^", "D", "v", "P", "X")  # as matplotlib names them
 
 

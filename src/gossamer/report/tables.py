@@ -13,7 +13,13 @@ from gossamer.study import Comparison, Method
 def comparison(methods: Sequence[Method], title: str) -> Table:
     """One row a method: accuracy, loss, rounds (and simulated seconds) to each target, consensus distance, bytes sent."""
     headings, rows = Comparison(methods).table()
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, collapse_padding=True)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+    )
     for k, heading in enumerate(headings):
         table.add_column(heading, justify="right" if k else "left", no_wrap=not k)
     for row in rows:

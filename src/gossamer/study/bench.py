@@ -149,7 +149,11 @@ def measure(
     """
     if not 0 < seconds < math.inf:
         raise InputError("seconds", seconds, "a number above 0")
-    threads, middle, cores = torch.get_num_threads(), devices[len(devices) // 2], os.cpu_count() or 1
+    threads, middle, cores = (
+        torch.get_num_threads(),
+        devices[len(devices) // 2],
+        os.cpu_count() or 1,
+    )
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     turns = _Turns(seconds, len(devices) * (len(MODELS) + (cores > 1)) + 3, progress)
     data = _data(samples, tests)
@@ -204,8 +208,16 @@ def advice(bench: Bench) -> list[Advice]:
 def _on_threads(bench: Bench) -> list[Advice]:
     cores, rows = bench.cores, bench.threads
     if cores == 1:
-        return [Advice("threads", 0, "There is one core here: leave threads = 0, there is nothing to choose.")]
-    wrong = [row for row in rows if (row.gain > _WORTH if row.chosen == 1 else row.gain < 1 / _WORTH)]
+        return [
+            Advice(
+                "threads",
+                0,
+                "There is one core here: leave threads = 0, there is nothing to choose.",
+            )
+        ]
+    wrong = [
+        row for row in rows if (row.gain > _WORTH if row.chosen == 1 else row.gain < 1 / _WORTH)
+    ]
     if wrong:
         return [_other_threads(row, cores) for row in wrong]
     first = gains_from(rows)
@@ -221,7 +233,9 @@ def _other_threads(row: Threads, cores: int) -> Advice:
     if row.chosen == 1:
         why = f"{cores} threads are {row.gain:.1f} times as fast as the one that threads = 0 takes"
         return Advice("threads", cores, f"At {row.devices} devices set threads = {cores}: {why}.")
-    why = f"one thread is {1 / row.gain:.1f} times as fast as the {row.chosen} that threads = 0 takes"
+    why = (
+        f"one thread is {1 / row.gain:.1f} times as fast as the {row.chosen} that threads = 0 takes"
+    )
     return Advice("threads", 1, f"At {row.devices} devices set threads = 1: {why}.")
 
 
@@ -258,7 +272,11 @@ class _Turns:
     """Lets what is compared run in turn, and shares the time among the comparisons."""
 
     def __init__(self, seconds: float, comparisons: int, progress: Progress) -> None:
-        self._end, self._comparisons, self._progress = time.perf_counter() + seconds, comparisons, progress
+        self._end, self._comparisons, self._progress = (
+            time.perf_counter() + seconds,
+            comparisons,
+            progress,
+        )
         self._done, self._began = 0, time.perf_counter()
 
     def begin(self) -> None:
@@ -303,11 +321,24 @@ def _data(samples: int, tests: int) -> Data:
 
 
 def _plan(
-    data: Data, m: int, model: str = "softmax", p: int = 1, dtype: Literal["float32", "float64"] = "float32", test: int = 0
+    data: Data,
+    m: int,
+    model: str = "softmax",
+    p: int = 1,
+    dtype: Literal["float32", "float64"] = "float32",
+    test: int = 0,
 ) -> Plan:
     network = ErdosRenyi(m, probability=min(1.0, NEIGHBOURS / (m - 1)))
     measured = Measure(every=0, test=test)
-    return Study(WPM.robust(p), network, data, model=MODELS[model], batch=BATCH, dtype=dtype, measure=measured).plan()
+    return Study(
+        WPM.robust(p),
+        network,
+        data,
+        model=MODELS[model],
+        batch=BATCH,
+        dtype=dtype,
+        measure=measured,
+    ).plan()
 
 
 def _rounds(simulator: Simulator, threads: int = 0) -> Rounds:
@@ -325,7 +356,10 @@ def _speeds(turns: _Turns, data: Data, m: int, model: str) -> tuple[list[Speed],
     turns.begin()
     plans = {p: _plan(data, m, model, p) for p in POWERS}
     taken = turns.take({p: _rounds(Simulator(plan)) for p, plan in plans.items()})
-    speeds = [Speed(m, model, p, plans[p].threads_to_use(), float(np.median(times)), len(times)) for p, times in taken.items()]
+    speeds = [
+        Speed(m, model, p, plans[p].threads_to_use(), float(np.median(times)), len(times))
+        for p, times in taken.items()
+    ]
     return speeds, PowerCost(m, model, _ratio(taken[POWERS[-1]], taken[POWERS[0]]))
 
 
@@ -338,7 +372,9 @@ def _threads(turns: _Turns, data: Data, m: int, cores: int) -> Threads:
 
 def _float64(turns: _Turns, data: Data, m: int) -> float:
     turns.begin()
-    taken = turns.take({dtype: _rounds(Simulator(_plan(data, m, dtype=dtype))) for dtype in ("float32", "float64")})
+    taken = turns.take(
+        {dtype: _rounds(Simulator(_plan(data, m, dtype=dtype))) for dtype in ("float32", "float64")}
+    )
     return _ratio(taken["float64"], taken["float32"])
 
 
@@ -366,7 +402,11 @@ def _parts(turns: _Turns, data: Data, m: int) -> tuple[Parts, ...]:
     found = []
     for p, watch in watches.items():
         counted = watch.blocks[-len(blocks[p]) :]  # those before were to warm up
-        found.append(Parts(m, p, {part: float(np.median([block[part] for block in counted])) for part in PARTS}))
+        found.append(
+            Parts(
+                m, p, {part: float(np.median([block[part] for block in counted])) for part in PARTS}
+            )
+        )
     return tuple(found)
 
 
@@ -390,7 +430,10 @@ class _Watch:
         simulator._mix = self._timed("links and weights", mix)  # type: ignore[method-assign]
         worker.gradient = self._timed("batches and gradient", worker.gradient)  # type: ignore[method-assign]
         network = simulator.plan.network
-        simulator.plan = replace(simulator.plan, network=_Watched(network, self._timed("links and weights", network.links)))
+        simulator.plan = replace(
+            simulator.plan,
+            network=_Watched(network, self._timed("links and weights", network.links)),
+        )
 
         def block(rounds: int) -> None:
             self._seconds, self._since = dict.fromkeys(PARTS, 0.0), time.perf_counter()

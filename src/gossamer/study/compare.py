@@ -40,7 +40,11 @@ def compare(
     if seeds < 1:
         raise InputError("seeds", seeds, "a whole number of at least 1")
     if pool is not None and callbacks:
-        raise InputError("callbacks", [type(c).__name__ for c in callbacks], "none where the runs are in other processes")
+        raise InputError(
+            "callbacks",
+            [type(c).__name__ for c in callbacks],
+            "none where the runs are in other processes",
+        )
     _same_but_for_the_method(studies)
     names = labels(studies)
     if pool is not None and out is not None:
@@ -49,7 +53,9 @@ def compare(
             for study, label in zip(studies, names, strict=True)
             for seed in range(study.seed, study.seed + seeds)
         }
-        run_all(cells, pool, share, keep_models=True)  # one that diverged says so when it is looked at again, below
+        run_all(
+            cells, pool, share, keep_models=True
+        )  # one that diverged says so when it is looked at again, below
     data: dict[Any, Any] = {}
     methods = Comparison()
     for study, label in zip(studies, names, strict=True):
@@ -61,7 +67,16 @@ def compare(
             folder = _folder(out, label, seed) if out is not None else None
             with _named(label, seed):
                 shown, loaded = progress(label, seed), data[seeded.data]
-                runs.append(run(seeded, folder, resume=True, progress=shown, data=loaded, callbacks=callbacks))
+                runs.append(
+                    run(
+                        seeded,
+                        folder,
+                        resume=True,
+                        progress=shown,
+                        data=loaded,
+                        callbacks=callbacks,
+                    )
+                )
         methods.append(Method(label, tuple(runs)))
     return methods
 
@@ -76,21 +91,35 @@ def _named(label: str, seed: int) -> Iterator[None]:
     try:
         yield
     except (Diverged, Interrupted) as error:
-        error.args = (f"{label}, seed {seed}: {str(error).replace('--resume', 'the same command')}",)
+        error.args = (
+            f"{label}, seed {seed}: {str(error).replace('--resume', 'the same command')}",
+        )
         raise
 
 
 def labels(studies: Sequence[Study]) -> list[str]:
     """A name for each method in a table; methods that share one are told apart by what differs in them."""
     plain = [study.algorithm.label for study in studies]
-    named = [label if plain.count(label) == 1 else f"{label} ({_difference(studies, k)})" for k, label in enumerate(plain)]
-    return [label if named.count(label) == 1 else f"{label} #{k + 1}" for k, label in enumerate(named)]
+    named = [
+        label if plain.count(label) == 1 else f"{label} ({_difference(studies, k)})"
+        for k, label in enumerate(plain)
+    ]
+    return [
+        label if named.count(label) == 1 else f"{label} #{k + 1}" for k, label in enumerate(named)
+    ]
 
 
 def _difference(studies: Sequence[Study], k: int) -> str:
     own = vars(studies[k].algorithm)
     others = [vars(s.algorithm) for s in studies if s.algorithm.label == studies[k].algorithm.label]
-    return ", ".join(f"{name}={value}" for name, value in own.items() if any(o.get(name) != value for o in others)) or "same"
+    return (
+        ", ".join(
+            f"{name}={value}"
+            for name, value in own.items()
+            if any(o.get(name) != value for o in others)
+        )
+        or "same"
+    )
 
 
 def slug(label: str) -> str:
@@ -108,5 +137,13 @@ def _same_but_for_the_method(studies: Sequence[Study]) -> None:
         for name, value in vars(alike).items():
             if value != getattr(first, name):
                 wanted, given = (spec.to_table(study).get(name) for study in (first, alike))
-                field, wanted, given = spec.difference(wanted, given, name) or (name, getattr(first, name), value)
-                raise InputError(field, given, f"{wanted!r} as in the first study, so that the comparison is fair")
+                field, wanted, given = spec.difference(wanted, given, name) or (
+                    name,
+                    getattr(first, name),
+                    value,
+                )
+                raise InputError(
+                    field,
+                    given,
+                    f"{wanted!r} as in the first study, so that the comparison is fair",
+                )

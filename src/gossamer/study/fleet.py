@@ -44,7 +44,13 @@ from gossamer.tasks.task import test_subset
 if TYPE_CHECKING:
     from gossamer.engines.peer.zenoh import Zenoh
 
-STUDY, SAMPLES, AUTHORITY, OBSERVER, LINKS = "study.toml", "data.safetensors", "authority", "observer", "links.parquet"
+STUDY, SAMPLES, AUTHORITY, OBSERVER, LINKS = (
+    "study.toml",
+    "data.safetensors",
+    "authority",
+    "observer",
+    "links.parquet",
+)
 _PORT = 7447
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
 _YEARS = 3650.0  # days for which an authority signs
@@ -77,7 +83,9 @@ def init(
         raise InputError("devices", devices, "at least 2")
     ends = endpoints(hosts)
     if hosts and len(set(ends)) != devices:
-        raise InputError("hosts", ",".join(hosts), f"{devices} different host[:port], one for each device")
+        raise InputError(
+            "hosts", ",".join(hosts), f"{devices} different host[:port], one for each device"
+        )
     if folder.exists() and any(folder.iterdir()):
         raise DataError(f"{folder} is there already and not empty: give another name by --out")
     plan = study.plan()
@@ -90,20 +98,31 @@ def init(
 
 
 def _make(
-    study: Study, plan: Plan, fleet: Fleet, folder: Path, start: datetime, ends: list[str], days: float, samples: bool
+    study: Study,
+    plan: Plan,
+    fleet: Fleet,
+    folder: Path,
+    start: datetime,
+    ends: list[str],
+    days: float,
+    samples: bool,
 ) -> list[Path]:
     devices = study.network.devices
     names, run = tuple(f"n{i}" for i in range(devices)), secrets.token_hex(16)
     write_atomically(folder / STUDY, spec.dumps(replace(study, network=Full(devices))).encode())
     if not fleet.insecure:
-        keys.make_authority(folder / AUTHORITY, study.name, max(days, _YEARS))  # so that certificates can be renewed
+        keys.make_authority(
+            folder / AUTHORITY, study.name, max(days, _YEARS)
+        )  # so that certificates can be renewed
         keys.make_certificate(folder / OBSERVER, folder / AUTHORITY, OBSERVER, days)
     files = []
     for i, name in enumerate(names):
         (folder / name).mkdir()
         host, _, port = ends[i].rpartition(":") if ends else ("", "", str(_PORT))
         if not fleet.insecure:
-            keys.make_certificate(folder / name, folder / AUTHORITY, name, days, [host.strip("[]")] if host else [])
+            keys.make_certificate(
+                folder / name, folder / AUTHORITY, name, days, [host.strip("[]")] if host else []
+            )
         if samples:
             _write_samples(plan, i, folder / name / SAMPLES)
         device = Device(
@@ -132,18 +151,20 @@ def endpoints(hosts: Sequence[str], field: str = "hosts") -> list[str]:
     found = [_HOST.fullmatch(host) for host in hosts]
     for host, match in zip(hosts, found, strict=True):
         if not match:
-            raise InputError(field, host, "host or host:port, such as 10.0.0.2:7447 or [fe80::2]:7447")
+            raise InputError(
+                field, host, "host or host:port, such as 10.0.0.2:7447 or [fe80::2]:7447"
+            )
     return [f"{match[1]}:{match[2] or _PORT}" for match in found if match]
 
 
 def write_device(path: Path, device: Device) -> None:
     """Write a device's file."""
     table = {
-        key: str(value) if isinstance(value, Path) else value for key, value in asdict(device).items() if value is not None
+        key: str(value) if isinstance(value, Path) else value
+        for key, value in asdict(device).items()
+        if value is not None
     }
-    about = (
-        f"# {device.name}: `gossamer node {path.name}` runs it, with {device.folder}/ and {device.study} beside this file.\n"
-    )
+    about = f"# {device.name}: `gossamer node {path.name}` runs it, with {device.folder}/ and {device.study} beside this file.\n"
     write_atomically(path, (about + tomli_w.dumps(table)).encode())
 
 
@@ -153,14 +174,18 @@ def read_device(path: Path) -> Device:
         raise DataError(f"there is no device's file {path}: `gossamer fleet init` makes them")
     table = spec.read(path)
     if "names" not in table:
-        raise DataError(f"{path} is not the file of a device: `gossamer fleet init` makes them, one for each")
+        raise DataError(
+            f"{path} is not the file of a device: `gossamer fleet init` makes them, one for each"
+        )
     device = spec.device(table)
     return replace(device, study=path.parent / device.study)
 
 
 def relative(device: Device, **changes: Any) -> Device:
     """A device as it stands in its file, whose folder and study are beside it."""
-    return replace(device, folder=Path(device.folder.name), study=Path(device.study.name), **changes)
+    return replace(
+        device, folder=Path(device.folder.name), study=Path(device.study.name), **changes
+    )
 
 
 def _write_samples(plan: Plan, device: int, path: Path) -> None:
@@ -169,7 +194,12 @@ def _write_samples(plan: Plan, device: int, path: Path) -> None:
 
     data, own = plan.task.data, torch.from_numpy(plan.task.split.of(device))
     test = test_subset(len(data.x_test), plan.measure.test)
-    tensors = {"x": data.x[own], "y": data.y[own], "x_test": data.x_test[test], "y_test": data.y_test[test]}
+    tensors = {
+        "x": data.x[own],
+        "y": data.y[own],
+        "x_test": data.x_test[test],
+        "y_test": data.y_test[test],
+    }
     write_atomically(path, to_bytes({name: x.contiguous() for name, x in tensors.items()}))
 
 
@@ -179,24 +209,47 @@ def _write_samples(plan: Plan, device: int, path: Path) -> None:
 def plan_of(device: Device, study: Study | None = None) -> Plan:
     """What a device does: the study's method on its own samples."""
     study = study or _study_of(device)
-    own = next((path for path in (device.folder / SAMPLES, device.folder / "data.npz") if path.exists()), None)
+    own = next(
+        (path for path in (device.folder / SAMPLES, device.folder / "data.npz") if path.exists()),
+        None,
+    )
     if own is None:
-        raise DataError(f"{device.folder / SAMPLES} is missing: put the device's own x, y, x_test and y_test there")
+        raise DataError(
+            f"{device.folder / SAMPLES} is missing: put the device's own x, y, x_test and y_test there"
+        )
     data = Arrays(own).load()
     if device.shape and data.shape != device.shape:
-        raise DataError(f"{own} has samples of shape {data.shape}; those of the fleet have {device.shape}")
+        raise DataError(
+            f"{own} has samples of shape {data.shape}; those of the fleet have {device.shape}"
+        )
     if (data.classes is None) != (device.classes is None):
-        has, want = ("labels", "floating targets") if device.classes is None else ("floating targets", "labels")
+        has, want = (
+            ("labels", "floating targets")
+            if device.classes is None
+            else ("floating targets", "labels")
+        )
         raise DataError(f"{own} has {has} as y; the fleet has {want}")
     if data.classes is not None and device.classes is not None:
         if data.classes > device.classes:
-            raise DataError(f"{own} has labels up to {data.classes - 1}; those of the fleet are 0 to {device.classes - 1}")
+            raise DataError(
+                f"{own} has labels up to {data.classes - 1}; those of the fleet are 0 to {device.classes - 1}"
+            )
         data = replace(data, classes=device.classes)
     devices = len(device.names)
     offsets = np.where(np.arange(devices + 1) > device.device, data.samples, 0)
     task = Task(data, Split(np.arange(data.samples), offsets), study.model, study.batch)
     measure = replace(study.measure, test=0)  # what is here is what is wanted
-    return Plan(task, Full(devices), study.algorithm, study.rounds, study.seed, measure, study.dtype, "cpu", study.threads or 1)
+    return Plan(
+        task,
+        Full(devices),
+        study.algorithm,
+        study.rounds,
+        study.seed,
+        measure,
+        study.dtype,
+        "cpu",
+        study.threads or 1,
+    )
 
 
 def _study_of(device: Device) -> Study:
@@ -228,7 +281,9 @@ def live(
         raise MissingExtra("peer", "the runtime for devices") from None
     plan, fleet = plan_of(device, study), device.fleet
     worker = node.worker_of(plan, device.device)
-    plan = replace(plan, task=_forgotten(plan.task))  # the worker has the samples: once is enough for a small device
+    plan = replace(
+        plan, task=_forgotten(plan.task)
+    )  # the worker has the samples: once is enough for a small device
     settings = Settings(
         run=device.run,
         names=device.names,
@@ -242,9 +297,15 @@ def live(
         largest=max(1 << 16, 8 * plan.task.learner.parameters + 4096),
     )
     ends = device.started() + plan.rounds * fleet.slot
-    if started is None and time.time() + device.clock >= ends and not (device.folder / node.LOG).exists():
+    if (
+        started is None
+        and time.time() + device.clock >= ends
+        and not (device.folder / node.LOG).exists()
+    ):
         when = f"{datetime.fromtimestamp(ends, UTC):%Y-%m-%d %H:%M:%S} UTC"
-        raise DataError(f"the last round of this fleet ended at {when}, and {device.name} was in none of them")
+        raise DataError(
+            f"the last round of this fleet ended at {when}, and {device.name} was in none of them"
+        )
     with closing(Zenoh(device.device, settings)) as transport, closing(_Voice(transport)) as voice:
 
         def tell(status: dict[str, Any]) -> None:
@@ -253,7 +314,9 @@ def live(
 
         start = device.started() if started is None else started()
         run = bytes.fromhex(device.run)
-        alive = node.Node(plan, transport, device.folder, run, fleet, start, device.clock, tell, worker)
+        alive = node.Node(
+            plan, transport, device.folder, run, fleet, start, device.clock, tell, worker
+        )
         return alive.live(stopped)
 
 
@@ -261,7 +324,9 @@ def _forgotten(task: Task) -> Task:
     """A task that has lost all samples but one, which says what they are like."""
     names = ("x", "y", "x_test", "y_test")
     data = replace(task.data, **{name: getattr(task.data, name)[:1].clone() for name in names})
-    return replace(task, data=data, split=Split(np.zeros(1, np.int64), np.minimum(task.split.offsets, 1)))
+    return replace(
+        task, data=data, split=Split(np.zeros(1, np.int64), np.minimum(task.split.offsets, 1))
+    )
 
 
 class _Voice:
@@ -286,12 +351,17 @@ class _Voice:
         while not self._ended.wait(_AGAIN):
             with self._saying:
                 if self._status:
-                    self._tell(self._status | {"near": sorted(self._transport.neighbours()), "time": time.time()})
+                    self._tell(
+                        self._status
+                        | {"near": sorted(self._transport.neighbours()), "time": time.time()}
+                    )
 
     def _tell(self, status: dict[str, Any]) -> None:
         data = json.dumps(status).encode()
         if len(data) > STATUS_BYTES:  # hundreds of neighbours
-            data = json.dumps(status | {"near": status["near"][:_LISTED], "met": status.get("met", [])[:_LISTED]}).encode()
+            data = json.dumps(
+                status | {"near": status["near"][:_LISTED], "met": status.get("met", [])[:_LISTED]}
+            ).encode()
         self._transport.tell(data)
 
 
@@ -333,7 +403,9 @@ def collect(folder: Path, out: Path, study: Study | None = None) -> Collected:
     here = [d for d in devices if logs[d.device] and (d.folder / node.MODEL).exists()]
     missing = [d.name for d in devices if d not in here]
     if not here:
-        raise DataError(f"no device in {folder} has come to its end: copy their folders back, or wait for them")
+        raise DataError(
+            f"no device in {folder} has come to its end: copy their folders back, or wait for them"
+        )
     study = study or _study_of(devices[0])
     records = _records([logs[d.device] for d in here], [d.folder for d in here], study)
     if out.exists() and any(out.iterdir()):
@@ -342,7 +414,9 @@ def collect(folder: Path, out: Path, study: Study | None = None) -> Collected:
     out.mkdir(parents=True, exist_ok=True)
     save(_links(len(devices), logs), out / LINKS, study.rounds)
     at: Any = f"after_{study.algorithm.ends_with}"
-    study = replace(study, network=LinkFile(out / LINKS, beyond="empty"), measure=replace(study.measure, at=at))
+    study = replace(
+        study, network=LinkFile(out / LINKS, beyond="empty"), measure=replace(study.measure, at=at)
+    )
     run.create(spec.dumps(study))
     run.write_metrics(columns(records))
     parts = [node.models(d.folder / node.MODEL) for d in here]
@@ -396,11 +470,27 @@ def _records(logs: list[list[dict[str, Any]]], folders: list[Path], study: Study
     records = []
     for t in rounds:
         last = [[line for line in log if line["round"] <= t] for log in logs]
-        measured: list[dict[str, Any]] = [next((line for line in reversed(lines) if "loss" in line), {}) for lines in last]
-        accuracy, loss = (_filled([line.get(key, np.nan) for line in measured]) for key in ("accuracy", "loss"))
+        measured: list[dict[str, Any]] = [
+            next((line for line in reversed(lines) if "loss" in line), {}) for lines in last
+        ]
+        accuracy, loss = (
+            _filled([line.get(key, np.nan) for line in measured]) for key in ("accuracy", "loss")
+        )
         sent = [(lines[-1]["messages"], lines[-1]["bytes"]) if lines else (0, 0) for lines in last]
-        distance, to_power = _distances([line.get("round", -1) for line in measured], folders, study.algorithm.p_at(t))
-        records.append(Record(t, accuracy, loss, distance, to_power, sum(m for m, _ in sent), sum(b for _, b in sent)))
+        distance, to_power = _distances(
+            [line.get("round", -1) for line in measured], folders, study.algorithm.p_at(t)
+        )
+        records.append(
+            Record(
+                t,
+                accuracy,
+                loss,
+                distance,
+                to_power,
+                sum(m for m, _ in sent),
+                sum(b for _, b in sent),
+            )
+        )
     return records
 
 
@@ -415,10 +505,15 @@ def _distances(rounds: list[int], folders: list[Path], p: float) -> tuple[Any, A
     """From the mean, and from the power mean, where every device has kept its model."""
     from gossamer.mirror import power_mean
 
-    paths = [folder / node.HISTORY / f"{t:06}.safetensors" for t, folder in zip(rounds, folders, strict=True)]
+    paths = [
+        folder / node.HISTORY / f"{t:06}.safetensors"
+        for t, folder in zip(rounds, folders, strict=True)
+    ]
     if not all(path.exists() for path in paths):
         return (np.full(len(folders), np.nan),) * 2
-    w = torch.stack([torch.cat([x.flatten() for x in node.models(path).values()]) for path in paths]).double()
+    w = torch.stack(
+        [torch.cat([x.flatten() for x in node.models(path).values()]) for path in paths]
+    ).double()
     even = torch.full((len(w),), 1 / len(w), dtype=torch.float64)
     distance = (w - w.mean(0)).norm(dim=1).numpy()
     return distance, distance if p == 1 else (w - power_mean(w, even, p)).norm(dim=1).numpy()

@@ -120,4 +120,7 @@ KINDS: dict[str, dict[str, type]] = {
 }
 
 # A WPM table may start from one of its two named forms: preset = "paper" or "robust".
-PRESETS: dict[str, Callable[..., algorithms.WPM]] = {"paper": algorithms.WPM.paper, "robust": algorithms.WPM.robust}
+PRESETS: dict[str, Callable[..., algorithms.WPM]] = {
+    "paper": algorithms.WPM.paper,
+    "robust": algorithms.WPM.robust,
+}

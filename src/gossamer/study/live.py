@@ -66,7 +66,10 @@ class Live(Callback):
         self._path.unlink(missing_ok=True)
 
     def _write(self, round: int, seconds: float) -> None:
-        lines = [self._line(row["round"], at, row, row is self._waiting[-1][1]) for at, row in self._waiting]
+        lines = [
+            self._line(row["round"], at, row, row is self._waiting[-1][1])
+            for at, row in self._waiting
+        ]
         if not self._waiting or self._waiting[-1][1]["round"] < round:
             lines.append(self._line(round, seconds))
         self._waiting.clear()
@@ -76,24 +79,41 @@ class Live(Callback):
         if size > LIMIT:
             self._thin_out()
 
-    def _line(self, round: int, seconds: float, row: Row | None = None, newest: bool = False) -> str:
+    def _line(
+        self, round: int, seconds: float, row: Row | None = None, newest: bool = False
+    ) -> str:
         done = round - self._first
         left = seconds / done * (self._rounds - round) if done > 0 else None
-        line: dict[str, Any] = {"round": round, "rounds": self._rounds, "seconds": _short(seconds), "left": _short(left)}
+        line: dict[str, Any] = {
+            "round": round,
+            "rounds": self._rounds,
+            "seconds": _short(seconds),
+            "left": _short(left),
+        }
         if row is not None:
             wanted = ("device_accuracy", "device_distance") if newest else ()
-            line["record"] = {name: _short(x) for name, x in row.items() if name in wanted or not name.startswith("device_")}
+            line["record"] = {
+                name: _short(x)
+                for name, x in row.items()
+                if name in wanted or not name.startswith("device_")
+            }
         return json.dumps(line, separators=(",", ":")) + "\n"
 
     def _thin_out(self) -> None:
         """Keep as many records as fit in half of the limit, evenly spaced over the rounds, the newest among them."""
-        records = [line for line in self._path.read_bytes().splitlines(keepends=True) if b'"record"' in line]
+        records = [
+            line
+            for line in self._path.read_bytes().splitlines(keepends=True)
+            if b'"record"' in line
+        ]
         rounds = np.array([json.loads(line)["round"] for line in records])
         kept, wanted = np.arange(len(records)), len(records)
         while len(kept) > 1 and sum(len(records[k]) for k in kept) > LIMIT // 2:
             wanted //= 2
             kept = np.unique(np.searchsorted(rounds, np.linspace(rounds[-1], rounds[0], wanted)))
-        part = self._path.with_name(f".{NAME}.part")  # a name that is swept away if it is left behind
+        part = self._path.with_name(
+            f".{NAME}.part"
+        )  # a name that is swept away if it is left behind
         part.write_bytes(b"".join(records[k] for k in kept))
         os.replace(part, self._path)
 

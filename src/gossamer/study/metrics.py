@@ -12,7 +12,9 @@ import numpy as np
 from gossamer.engines import Measure
 
 
-def rounds_to(rounds: Sequence[int], values: Sequence[float], target: float, rising: bool = True) -> int | None:
+def rounds_to(
+    rounds: Sequence[int], values: Sequence[float], target: float, rising: bool = True
+) -> int | None:
     """The first measured round at which the value has reached the target, or None.
 
     >>> rounds_to([0, 10, 20], [0.1, 0.7, 0.9], 0.8)
@@ -31,12 +33,15 @@ def summarise(table: dict[str, Any], measure: Measure) -> dict[str, Any]:
         ("loss", measure.loss_targets, False),
     ):
         summary[f"rounds_to_{name}"] = {
-            f"{target:g}": rounds_to(table["round"], table[name], target, rising) for target in targets
+            f"{target:g}": rounds_to(table["round"], table[name], target, rising)
+            for target in targets
         }
         for unit, column in (("bytes", "bytes"), ("seconds", "simulated_seconds")):
             if column in table:
                 summary[f"{unit}_to_{name}"] = {
-                    key: None if t is None else _number(table[column][list(table["round"]).index(t)])
+                    key: None
+                    if t is None
+                    else _number(table[column][list(table["round"]).index(t)])
                     for key, t in summary[f"rounds_to_{name}"].items()
                 }
     return summary
@@ -73,4 +78,6 @@ def interval(values: Sequence[float]) -> Interval:
         return Interval(float(array.mean()), None, n)
     from scipy.special import stdtrit
 
-    return Interval(float(array.mean()), float(stdtrit(n - 1, 0.975) * array.std(ddof=1) / math.sqrt(n)), n)
+    return Interval(
+        float(array.mean()), float(stdtrit(n - 1, 0.975) * array.std(ddof=1) / math.sqrt(n)), n
+    )

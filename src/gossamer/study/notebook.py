@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 # Those of report/palette.py, which this layer does not know; black is whatever the page writes in.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "currentColor")
-DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (6, 2, 1, 2), (1, 2), (10, 2), (4, 1, 1, 1, 1, 1), (2, 1))
+DASHES: tuple[tuple[float, ...], ...] = (
+    (),
+    (6, 2),
+    (6, 2, 1, 2),
+    (1, 2),
+    (10, 2),
+    (4, 1, 1, 1, 1, 1),
+    (2, 1),
+)
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 520, 240, 52, 38, 10
 _LINE, _POINTS = 1.8, 400
 
@@ -25,30 +33,49 @@ _LINE, _POINTS = 1.8, 400
 def show_study(study: Study) -> str:
     """The parts of a study, as Python would write them."""
     parts = vars(study).items()
-    return box(title(f"Study {study.name}"), table((name, _cut(repr(value))) for name, value in parts if name != "name"))
+    return box(
+        title(f"Study {study.name}"),
+        table((name, _cut(repr(value))) for name, value in parts if name != "name"),
+    )
 
 
-def show_methods(methods: Sequence[Method], heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def show_methods(
+    methods: Sequence[Method], heading: Sequence[str], rows: Sequence[Sequence[str]]
+) -> str:
     """The table of some methods with its curves: mean accuracy (or loss) by round, with the 95 % interval of the seeds."""
     if not methods:
         return box(title("no methods"))
     study, seeds = methods[0].runs[0].study, len(methods[0].runs)
     what = f"{study.name}: {study.network.devices} devices, {study.rounds} rounds{f', {seeds} seeds' if seeds > 1 else ''}"
-    folders = [str(run.folder) for method in methods for run in method.runs if run.folder is not None]
-    where = f"<p>{escape(folders[0])}{f' and {len(folders) - 1} more' if folders[1:] else ''}</p>" if folders else ""
+    folders = [
+        str(run.folder) for method in methods for run in method.runs if run.folder is not None
+    ]
+    where = (
+        f"<p>{escape(folders[0])}{f' and {len(folders) - 1} more' if folders[1:] else ''}</p>"
+        if folders
+        else ""
+    )
     return box(title(what), table(rows, heading), _curves(methods), where)
 
 
 def _curves(methods: Sequence[Method]) -> str:
     classifies = methods[0].runs[0].summary["accuracy"] is not None
-    column, label, scale = ("accuracy", "mean test accuracy, %", 100.0) if classifies else ("loss", "mean test loss", 1.0)
+    column, label, scale = (
+        ("accuracy", "mean test accuracy, %", 100.0)
+        if classifies
+        else ("loss", "mean test loss", 1.0)
+    )
     lines = [_line(method, column, scale) for method in methods]
     across = np.concatenate([line[0] for line in lines])
     up = np.concatenate([np.concatenate(line[1:]) for line in lines])
     up = up[np.isfinite(up)]
     if not len(up):
         return ""
-    low, high = (max(0.0, float(up.min())), min(100.0, float(up.max()))) if classifies else (float(up.min()), float(up.max()))
+    low, high = (
+        (max(0.0, float(up.min())), min(100.0, float(up.max())))
+        if classifies
+        else (float(up.min()), float(up.max()))
+    )
     low, high, far = low, max(high, low + 1e-9), max(1.0, float(across.max()))
     height = _HEIGHT - _BOTTOM - _TOP
 
@@ -83,10 +110,16 @@ def _axes(x: Any, y: Any, low: float, high: float, far: float, label: str) -> st
     text = 'font-size="11" fill="currentColor"'
     parts = []
     for value in ticks(low, high):
-        parts.append(f'<path d="M{_LEFT} {y(value):.1f}H{_WIDTH - 12}" stroke="currentColor" stroke-opacity="0.15"/>')
-        parts.append(f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end" {text}>{value:g}</text>')
+        parts.append(
+            f'<path d="M{_LEFT} {y(value):.1f}H{_WIDTH - 12}" stroke="currentColor" stroke-opacity="0.15"/>'
+        )
+        parts.append(
+            f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end" {text}>{value:g}</text>'
+        )
     for value in ticks(0, far):
-        parts.append(f'<text x="{x(value):.1f}" y="{_HEIGHT - _BOTTOM + 15}" text-anchor="middle" {text}>{value:g}</text>')
+        parts.append(
+            f'<text x="{x(value):.1f}" y="{_HEIGHT - _BOTTOM + 15}" text-anchor="middle" {text}>{value:g}</text>'
+        )
     base = f'<path d="M{_LEFT} {_TOP}V{_HEIGHT - _BOTTOM}H{_WIDTH - 12}" stroke="currentColor" fill="none"/>'
     across = f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 6}" text-anchor="middle" {text}>round</text>'
     middle = (_HEIGHT - _BOTTOM + _TOP) / 2
@@ -98,7 +131,9 @@ def _legend(methods: Sequence[Method]) -> str:
     items = []
     for k, method in enumerate(methods):
         sample = f'<svg width="36" height="10" aria-hidden="true"><path d="M0 5H36" {_stroke(k)[1]}/></svg>'
-        items.append(f'<span style="white-space:nowrap;margin-right:1.5em">{sample} {escape(method.label)}</span>')
+        items.append(
+            f'<span style="white-space:nowrap;margin-right:1.5em">{sample} {escape(method.label)}</span>'
+        )
     return f'<div style="font-size:90%">{" ".join(items)}</div>'
 
 
@@ -106,7 +141,10 @@ def _stroke(k: int) -> tuple[str, str]:
     """The colour of method k, and how its line is drawn, as in the figures."""
     colour, lengths = COLOURS[k % len(COLOURS)], DASHES[(k + k // len(COLOURS)) % len(DASHES)]
     dashes = " ".join(f"{length * _LINE:g}" for length in lengths) or "none"
-    return colour, f'stroke="{colour}" stroke-dasharray="{dashes}" stroke-width="{_LINE}" fill="none"'
+    return (
+        colour,
+        f'stroke="{colour}" stroke-dasharray="{dashes}" stroke-width="{_LINE}" fill="none"',
+    )
 
 
 def _points(x: Any, y: Any) -> str:

@@ -45,12 +45,18 @@ class Processes:
     def each(self, cells: Cells, keep_models: bool = False) -> Iterator[tuple[Path, str | None]]:
         context = multiprocessing.get_context("spawn")  # a forked torch may hang
         with ProcessPoolExecutor(
-            self.workers or os.cpu_count() or 1, context, initializer=_worker, initargs=(os.getpid(),)
+            self.workers or os.cpu_count() or 1,
+            context,
+            initializer=_worker,
+            initargs=(os.getpid(),),
         ) as pool:
             running: dict[Future[str | None], Path] = {}
             try:
                 with interrupts.held():  # the processes start here
-                    running |= {pool.submit(_run_cell, spec.dumps(study), path, keep_models): path for path, study in cells}
+                    running |= {
+                        pool.submit(_run_cell, spec.dumps(study), path, keep_models): path
+                        for path, study in cells
+                    }
                 while running:
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         yield running.pop(future), future.result()
@@ -79,7 +85,10 @@ class RayTasks:
                 if study.data not in data:  # goes to each machine once
                     data[study.data] = ray.put(load(study.data))
             # in a list, a reference is not fetched before it is wanted: most processes have the data already
-            running = {task.remote(spec.dumps(study), [data[study.data]], keep_models): path for path, study in cells}
+            running = {
+                task.remote(spec.dumps(study), [data[study.data]], keep_models): path
+                for path, study in cells
+            }
             while running:
                 for done in ray.wait(list(running))[0]:
                     path = running.pop(done)
@@ -90,7 +99,9 @@ class RayTasks:
                         continue
                     if files:
                         path.mkdir(parents=True, exist_ok=True)
-                    for name in sorted(files, key=lambda name: name == "summary.json"):  # which says that it is all there
+                    for name in sorted(
+                        files, key=lambda name: name == "summary.json"
+                    ):  # which says that it is all there
                         write_atomically(path / name, files[name])
                     yield path, failed
         finally:
@@ -159,12 +170,16 @@ def _run_cell(text: str, path: Path, keep_models: bool) -> str | None:
         raise KeyboardInterrupt from error
 
 
-def _files_of(text: str, reference: list[Any], keep_models: bool) -> tuple[dict[str, bytes], str | None]:
+def _files_of(
+    text: str, reference: list[Any], keep_models: bool
+) -> tuple[dict[str, bytes], str | None]:
     """A run's files, made in a folder that is then gone: the machine of a task shares no disk with the one that asked."""
     (study,) = spec.studies(spec.parse(text))
     with tempfile.TemporaryDirectory(prefix="gossamer-") as folder:
         failed = _run(study, Path(folder) / "cell", _fetched(reference[0]), keep_models)
-        return {} if failed else {file.name: file.read_bytes() for file in (Path(folder) / "cell").iterdir()}, failed
+        return {} if failed else {
+            file.name: file.read_bytes() for file in (Path(folder) / "cell").iterdir()
+        }, failed
 
 
 def _run(study: Study, path: Path, data: Data, keep_models: bool) -> str | None:

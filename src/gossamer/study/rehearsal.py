@@ -55,15 +55,28 @@ class Rehearsal:
     """
 
     def __init__(
-        self, study: Study, fleet: Fleet, folder: Path, trace: Network | None = None, clocks: dict[int, float] | None = None
+        self,
+        study: Study,
+        fleet: Fleet,
+        folder: Path,
+        trace: Network | None = None,
+        clocks: dict[int, float] | None = None,
     ) -> None:
         self.study, self.fleet, self.folder = study, fleet, folder
         self.trace = trace or study.network
         self.devices = study.network.devices
         if self.trace.devices != self.devices:
-            raise InputError("links", f"{self.trace.devices} devices", f"links of {self.devices} devices, as the study has")
+            raise InputError(
+                "links",
+                f"{self.trace.devices} devices",
+                f"links of {self.devices} devices, as the study has",
+            )
         if self.trace.rounds is not None and self.trace.rounds < study.rounds:
-            raise InputError("rounds", study.rounds, f"at most {self.trace.rounds}, the rounds that the links have")
+            raise InputError(
+                "rounds",
+                study.rounds,
+                f"at most {self.trace.rounds}, the rounds that the links have",
+            )
         self.start = 0.0  # when round 0 begins
         self._clocks = clocks or {}
         self._ground = Ground(self.devices, f"gossamer-{os.getpid()}-{next(_NUMBERS)}-")
@@ -79,13 +92,23 @@ class Rehearsal:
                 device = fleets.read_device(path)
                 near = self._ever_linked(device.device)
                 dialled = tuple(end for j, end in enumerate(device.connect) if j in near)
-                fleets.write_device(path, fleets.relative(device, connect=dialled, clock=self._clocks.get(device.device, 0.0)))
+                fleets.write_device(
+                    path,
+                    fleets.relative(
+                        device, connect=dialled, clock=self._clocks.get(device.device, 0.0)
+                    ),
+                )
         except BaseException:
             self._ground.__exit__(None, None, None)
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         for device in list(self._running):
             self.kill(device)
         self._ground.__exit__(kind, error, trace)
@@ -103,7 +126,9 @@ class Rehearsal:
                 self._launch(i)
         until = time.monotonic() + _READY
         for i, (process, connection) in self._running.items():
-            if not connection.poll(max(0.0, until - time.monotonic())) or not self._says_ready(connection):
+            if not connection.poll(max(0.0, until - time.monotonic())) or not self._says_ready(
+                connection
+            ):
                 raise GossamerError(
                     f"device {i} is not ready ({_last_words(self.folder / f'n{i}' / LOG)}), exit code {_exit_code(process)}"
                 )
@@ -116,9 +141,13 @@ class Rehearsal:
         for _, connection in self._running.values():
             connection.send(self.start)
 
-    def play(self, each: Callable[[int], None] = lambda t: None, events: Iterable[Event] = ()) -> None:
+    def play(
+        self, each: Callable[[int], None] = lambda t: None, events: Iterable[Event] = ()
+    ) -> None:
         """Follow the trace to its end; `each` is called in the middle of every round, and what else happens, in its time."""
-        turns: list[Event] = [(t + _SWITCH, partial(self._turn, t, each)) for t in range(self.study.rounds)]
+        turns: list[Event] = [
+            (t + _SWITCH, partial(self._turn, t, each)) for t in range(self.study.rounds)
+        ]
         for when, do in sorted([*turns, *events], key=itemgetter(0)):
             self.sleep_until(when)
             do()
@@ -133,7 +162,10 @@ class Rehearsal:
         """Wait for the devices to end, which they do by the clock."""
         ends = self.start + (self.study.rounds + 2) * self.fleet.slot + 30
         while self._running and time.time() < ends:
-            wait([process.sentinel for process, _ in self._running.values()], max(0.0, ends - time.time()))
+            wait(
+                [process.sentinel for process, _ in self._running.values()],
+                max(0.0, ends - time.time()),
+            )
             self._check()
             for i, (process, connection) in list(self._running.items()):
                 if _exit_code(process) is not None:
@@ -149,7 +181,9 @@ class Rehearsal:
     def stop(self, device: int) -> None:
         """Tell a device to leave, and wait until it has."""
         if code := self._end(device, signal.SIGTERM):
-            raise Lost(f"device {device} ended with exit code {code}: {_last_words(self.folder / f'n{device}' / LOG)}")
+            raise Lost(
+                f"device {device} ended with exit code {code}: {_last_words(self.folder / f'n{device}' / LOG)}"
+            )
 
     def _end(self, device: int, by: signal.Signals) -> int | None:
         with suppress(ProcessLookupError):
@@ -180,10 +214,14 @@ class Rehearsal:
 
     def _launch(self, device: int) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["gossamer.study.fleet", "gossamer.engines.peer.zenoh", "zenoh"])
+        context.set_forkserver_preload(
+            ["gossamer.study.fleet", "gossamer.engines.peer.zenoh", "zenoh"]
+        )
         ours, theirs = context.Pipe()
         words = (str(self.folder / f"n{device}.toml"), self._ground.name(device), theirs)
-        process = context.Process(target=_device, args=words, name=f"gossamer-n{device}", daemon=True)
+        process = context.Process(
+            target=_device, args=words, name=f"gossamer-n{device}", daemon=True
+        )
         with _processes:
             process.start()
         theirs.close()
@@ -203,7 +241,9 @@ class Rehearsal:
         self._up = wanted
 
     def _ever_linked(self, device: int) -> set[int]:
-        pairs = {(int(a), int(b)) for t in range(self.study.rounds) for a, b in self.trace.links(t).pairs}
+        pairs = {
+            (int(a), int(b)) for t in range(self.study.rounds) for a, b in self.trace.links(t).pairs
+        }
         return {a + b - device for a, b in pairs if device in (a, b)}
 
     def sleep_until(self, round: float) -> None:
@@ -214,7 +254,9 @@ class Rehearsal:
     def _check(self) -> None:
         for i, (process, _) in self._running.items():
             if code := _exit_code(process):
-                raise Lost(f"device {i} ended with exit code {code}: {_last_words(self.folder / f'n{i}' / LOG)}")
+                raise Lost(
+                    f"device {i} ended with exit code {code}: {_last_words(self.folder / f'n{i}' / LOG)}"
+                )
 
 
 def _exit_code(process: BaseProcess) -> int | None:
@@ -235,7 +277,9 @@ def _device(path: str, namespace: str, connection: Connection) -> None:
     for stream in (1, 2):
         os.dup2(log, stream)
     stopped = threading.Event()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; whoever started us ends us
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole group; whoever started us ends us
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.set())
     enter(namespace)
 
@@ -264,4 +308,6 @@ def enter(namespace: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     with open(f"/run/netns/{namespace}") as file:
         if libc.setns(file.fileno(), _CLONE_NEWNET):
-            raise GossamerError(f"cannot enter the network {namespace}: {os.strerror(ctypes.get_errno())}")
+            raise GossamerError(
+                f"cannot enter the network {namespace}: {os.strerror(ctypes.get_errno())}"
+            )

@@ -48,15 +48,30 @@ class Comparison(list[Method]):
         classifies = first["accuracy"] is not None
         accuracies = ["accuracy\n%", "worst\ndevice %"] if classifies else []
         units = ["rounds", *(["seconds"] if "seconds_to_accuracy" in first else [])]
-        targets = [(unit, "accuracy", t) for t in first["rounds_to_accuracy"] for unit in units if classifies]
+        targets = [
+            (unit, "accuracy", t)
+            for t in first["rounds_to_accuracy"]
+            for unit in units
+            if classifies
+        ]
         targets += [(unit, "loss", t) for t in first["rounds_to_loss"] for unit in units]
-        to = [f"{u}\nto {float(t) * 100:g} %" if kind == "accuracy" else f"{u} to\nloss {t}" for u, kind, t in targets]
+        to = [
+            f"{u}\nto {float(t) * 100:g} %" if kind == "accuracy" else f"{u} to\nloss {t}"
+            for u, kind, t in targets
+        ]
         rows = []
         for method in self:
-            cells = [method.value(name).format(2, 100) for name in ("accuracy", "accuracy_worst") if classifies]
+            cells = [
+                method.value(name).format(2, 100)
+                for name in ("accuracy", "accuracy_worst")
+                if classifies
+            ]
             cells.append(method.value("loss").format(3))
             cells += [_count(method.to(*target), target[0]) for target in targets]
-            cells += [method.value("distance").format(3), f"{method.value('bytes').mean * 1e-6:.1f}"]
+            cells += [
+                method.value("distance").format(3),
+                f"{method.value('bytes').mean * 1e-6:.1f}",
+            ]
             rows.append([method.label, *cells])
         return ["\nmethod", *accuracies, "loss", *to, "distance\nto mean", "MB\nsent"], rows
 
@@ -67,4 +82,6 @@ class Comparison(list[Method]):
 
 
 def _count(value: Interval | None, unit: str) -> str:
-    return "–" if value is None else value.format(2 if unit == "seconds" and value.mean < 100 else 0)
+    return (
+        "–" if value is None else value.format(2 if unit == "seconds" and value.mean < 100 else 0)
+    )

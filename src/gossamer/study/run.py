@@ -29,7 +29,9 @@ from gossamer.study.study import Study
 from gossamer.study.track import Callback, Callbacks, Row
 from gossamer.tasks import Data
 
-Progress = Callable[[int, int, Record | None], None]  # rounds done, rounds in all, the newest measurement
+Progress = Callable[
+    [int, int, Record | None], None
+]  # rounds done, rounds in all, the newest measurement
 _CHECKPOINT_SECONDS = 20.0
 _SPARED = 20  # the state is not kept again for so many times as long as that took
 _REPORT_SECONDS = 0.2
@@ -99,14 +101,22 @@ def run(
     plan = study.plan(data)
     snapshot = folder.snapshot() if folder and resumed else None
     with closing(engine.start(plan, snapshot)) as running:
-        measured = _Measurements(_up_to(folder.metrics(), running.round) if folder and snapshot else {})
+        measured = _Measurements(
+            _up_to(folder.metrics(), running.round) if folder and snapshot else {}
+        )
         if folder and not resumed:  # only now: what cannot be run leaves nothing behind
             folder.create(spec.dumps(study))
         told = Callbacks([*([Live()] if folder else []), *callbacks])
         try:
             return _to_the_end(study, running, measured, folder, progress, say, keep_models, told)
         except BaseException as error:
-            told.ended({"finished": False, "rounds": running.round, "failed": str(error) or type(error).__name__})
+            told.ended(
+                {
+                    "finished": False,
+                    "rounds": running.round,
+                    "failed": str(error) or type(error).__name__,
+                }
+            )
             if folder and not resumed and running.round == 0:  # not even one round could be run
                 folder.discard()
             raise
@@ -205,14 +215,29 @@ def _to_the_end(
     summary = finish()
     if folder:
         folder.drop_snapshot()
-    return Run(study, {k: np.array(v) for k, v in measured.table().items()}, summary, models, folder.path if folder else None)
+    return Run(
+        study,
+        {k: np.array(v) for k, v in measured.table().items()},
+        summary,
+        models,
+        folder.path if folder else None,
+    )
 
 
 def versions() -> dict[str, str]:
     """What the numbers depend on."""
     packages = {name: version(name) for name in ("gossamer", "torch", "numpy")}
-    made = "compiled" if kernels.library else "none: gossamer was installed without GCC, or for a processor without AVX2"
-    return {**packages, "python": platform.python_version(), "machine": platform.machine(), "kernels": made}
+    made = (
+        "compiled"
+        if kernels.library
+        else "none: gossamer was installed without GCC, or for a processor without AVX2"
+    )
+    return {
+        **packages,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "kernels": made,
+    }
 
 
 def _goes_on(folder: RunFolder, study: Study, resume: bool) -> bool:
@@ -221,8 +246,12 @@ def _goes_on(folder: RunFolder, study: Study, resume: bool) -> bool:
         folder.check_new()
         return False
     then = spec.read(folder.path / "spec.toml")
-    with suppress(GossamerError):  # what was made in Python, in part, is compared as it was written down
-        then = spec.to_table(spec.studies(then)[0])  # with the defaults of options that are newer than the folder
+    with suppress(
+        GossamerError
+    ):  # what was made in Python, in part, is compared as it was written down
+        then = spec.to_table(
+            spec.studies(then)[0]
+        )  # with the defaults of options that are newer than the folder
     changed = spec.difference(then, spec.to_table(study))
     if changed:
         name, old, new = changed
@@ -253,7 +282,10 @@ class _Measurements:
         return {name: value for name, (value,) in new.items()}
 
     def rows(self) -> list[Row]:
-        return [dict(zip(self._rows, values, strict=True)) for values in zip(*self._rows.values(), strict=True)]
+        return [
+            dict(zip(self._rows, values, strict=True))
+            for values in zip(*self._rows.values(), strict=True)
+        ]
 
     def table(self) -> dict[str, Any]:
         return self._rows

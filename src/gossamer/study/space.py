@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from gossamer.algorithms import DPSGD, WPM, Algorithm, Matched, SwarmSGD, Switch
-from gossamer.algorithms.recipes import gain_control, gain_quasi_global, gain_tracking, koloskova, quasi_global, tracking
+from gossamer.algorithms.recipes import (
+    gain_control,
+    gain_quasi_global,
+    gain_tracking,
+    koloskova,
+    quasi_global,
+    tracking,
+)
 
 _NAMES = {"eta": "η", "beta": "β"}
 
@@ -79,7 +86,11 @@ class Recipe:
         """The setting of this number; number 0 is the middle of every range."""
         place = dict(zip(self.ranges, point(number, len(self.ranges)), strict=True))
         values = {key: range_.at(place[key]) for key, range_ in self.ranges.items()}
-        edges = (key for key, range_ in self.ranges.items() if isinstance(range_, Log) and not 0.05 < place[key] < 0.95)
+        edges = (
+            key
+            for key, range_ in self.ranges.items()
+            if isinstance(range_, Log) and not 0.05 < place[key] < 0.95
+        )
         return Candidate(self.name, tuple(values.items()), self.make(**values), tuple(edges))
 
 
@@ -111,7 +122,11 @@ BASELINE = Recipe("D-PSGD", lambda eta: DPSGD(eta), {"eta": RATE})
 
 RECIPES: tuple[Recipe, ...] = (
     BASELINE,
-    Recipe("WPM matched", lambda eta, p, floor: WPM(p, eta, Matched(floor)), {"eta": RATE, "p": P, "floor": FLOOR}),
+    Recipe(
+        "WPM matched",
+        lambda eta, p, floor: WPM(p, eta, Matched(floor)),
+        {"eta": RATE, "p": P, "floor": FLOOR},
+    ),
     Recipe("WPM robust", lambda eta, p: WPM.robust(p, eta), {"eta": RATE, "p": P}),
     Recipe("WPM falling", lambda eta, p: WPM.robust(Switch(p, 20), eta), {"eta": RATE, "p": P}),
     Recipe("Gain control", gain_control, {"eta": RATE, "gain": GAIN}),
@@ -119,8 +134,16 @@ RECIPES: tuple[Recipe, ...] = (
     Recipe("QG, gain", gain_quasi_global, {"eta": RATE}),
     Recipe("Tracking", tracking, {"eta": RATE}),
     Recipe("Tracking, gain", gain_tracking, {"eta": RATE}),
-    Recipe("WPM QG falling", lambda eta, beta, p: quasi_global(eta, beta, Switch(p, 20)), {"eta": RATE, "beta": BETA, "p": P}),
-    Recipe("WPM tracking falling", lambda eta, p: tracking(eta, Switch(p, 20)), {"eta": RATE, "p": P}),
+    Recipe(
+        "WPM QG falling",
+        lambda eta, beta, p: quasi_global(eta, beta, Switch(p, 20)),
+        {"eta": RATE, "beta": BETA, "p": P},
+    ),
+    Recipe(
+        "WPM tracking falling", lambda eta, p: tracking(eta, Switch(p, 20)), {"eta": RATE, "p": P}
+    ),
     Recipe("Local steps", koloskova, {"eta": RATE, "local_steps": Choice((2, 4, 8))}),
-    Recipe("SwarmSGD", lambda eta, pairs: SwarmSGD(eta, pairs=pairs), {"eta": RATE, "pairs": PAIRS}),
+    Recipe(
+        "SwarmSGD", lambda eta, pairs: SwarmSGD(eta, pairs=pairs), {"eta": RATE, "pairs": PAIRS}
+    ),
 )

@@ -30,9 +30,22 @@ from gossamer.study.study import Study
 
 Table = dict[str, Any]
 
-_FILES = ("path", "folder")  # keys whose values are relative to the file, or the folder, that they are given in
+_FILES = (
+    "path",
+    "folder",
+)  # keys whose values are relative to the file, or the folder, that they are given in
 _PLAIN = ("batch", "rounds", "seed", "dtype", "device", "threads", "name")
-_SECTIONS = ("data", "split", "model", "network", "algorithm", "measure", "timing", "engine", "fleet")
+_SECTIONS = (
+    "data",
+    "split",
+    "model",
+    "network",
+    "algorithm",
+    "measure",
+    "timing",
+    "engine",
+    "fleet",
+)
 _SCHEDULED = dict.fromkeys(("eta", "p", "gain"), "schedule")
 _QUANTITIES = ("compute", "rate", "latency")  # of a timing: each a number, or a table with a kind
 _DEFAULTS: Table = {
@@ -54,7 +67,9 @@ def read(path: Path) -> Table:
         with path.open("rb") as file:
             return _beside(path.absolute().parent, tomllib.load(file))  # type: ignore[no-any-return]
     except FileNotFoundError:
-        raise SpecError(f"there is no spec {path}; `gossamer new {path}` writes one to start from") from None
+        raise SpecError(
+            f"there is no spec {path}; `gossamer new {path}` writes one to start from"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SpecError(f"{path} is not TOML: {error}") from None
     except OSError as error:
@@ -72,7 +87,8 @@ def _beside(folder: Path, value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        key: _absolute(folder, v) if key in _FILES and isinstance(v, str) else _beside(folder, v) for key, v in value.items()
+        key: _absolute(folder, v) if key in _FILES and isinstance(v, str) else _beside(folder, v)
+        for key, v in value.items()
     }
 
 
@@ -97,7 +113,9 @@ def with_settings(table: Table, settings: list[str]) -> Table:
         key, equals, text = setting.partition("=")
         key = key.strip()
         if not equals or not all(key.split(".")):
-            raise SpecError(f"--set {setting!r} is not accepted: give key=value, for example algorithm.p=15")
+            raise SpecError(
+                f"--set {setting!r} is not accepted: give key=value, for example algorithm.p=15"
+            )
         try:
             value = tomllib.loads(f"v = {text}")["v"]
         except tomllib.TOMLDecodeError:
@@ -118,8 +136,16 @@ def _keys_of(section: str, kind: Any) -> list[str]:
     kinds = KINDS.get(short.get(section, section), {})
     if not isinstance(kind, str) or kind not in kinds:
         return []
-    extra = {"network": ["faults"], "networks": ["faults"], "algorithm": ["preset"] if kind == "wpm" else []}
-    return ["kind", *(f.name for f in dataclasses.fields(kinds[kind]) if f.init), *extra.get(section, [])]
+    extra = {
+        "network": ["faults"],
+        "networks": ["faults"],
+        "algorithm": ["preset"] if kind == "wpm" else [],
+    }
+    return [
+        "kind",
+        *(f.name for f in dataclasses.fields(kinds[kind]) if f.init),
+        *extra.get(section, []),
+    ]
 
 
 def _places(table: Table, path: list[str], key: str) -> list[Table]:
@@ -135,7 +161,9 @@ def _places(table: Table, path: list[str], key: str) -> list[Table]:
                 inner = place[name] = {"kind": inner}
             listed = inner if isinstance(inner, list) else [inner]
             if number is not None and int(number) >= len(listed):
-                raise SpecError(f"--set {key}: there is no {step}; {name} has {len(listed)}, counted from 0")
+                raise SpecError(
+                    f"--set {key}: there is no {step}; {name} has {len(listed)}, counted from 0"
+                )
             following += listed if number is None else [listed[int(number)]]
         if not all(isinstance(place, dict) for place in following):
             raise SpecError(f"--set {key}: {step} is a plain value and has no keys")
@@ -155,12 +183,16 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
     ['D-PSGD', 'SwarmSGD']
     """
     _known_keys(table, (*_PLAIN, *_SECTIONS), "")
-    plain = {"name": name} | {key: _typed(Study, key, table[key], key) for key in _PLAIN if key in table}
+    plain = {"name": name} | {
+        key: _typed(Study, key, table[key], key) for key in _PLAIN if key in table
+    }
     number = {"seed": plain.get("seed", 0)}
     net = _build("network", table.get("network", _DEFAULTS["network"]), "network", number)
     data_table = table.get("data", _DEFAULTS["data"])
     is_synthetic = _kind_of(data_table) in ("least-squares", "logistic")
-    data = _build("data", data_table, "data", {"devices": net.devices} | number if is_synthetic else {})
+    data = _build(
+        "data", data_table, "data", {"devices": net.devices} | number if is_synthetic else {}
+    )
     if is_synthetic and "split" in table:
         raise SpecError(
             f"split is not accepted: data.kind = {_kind_of(data_table)!r} gives every device its own samples; leave it out"
@@ -169,16 +201,27 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
         "network": net,
         "data": data,
         "split": _build("split", table.get("split", _DEFAULTS["split"]), "split"),
-        "model": _build("model", table.get("model", _kind_of(data_table) if is_synthetic else "softmax"), "model"),
+        "model": _build(
+            "model",
+            table.get("model", _kind_of(data_table) if is_synthetic else "softmax"),
+            "model",
+        ),
         "measure": _dataclass(Measure, table.get("measure", {}), "measure"),
-        "timing": _dataclass(network.Timing, table["timing"], "timing", number) if "timing" in table else None,
+        "timing": _dataclass(network.Timing, table["timing"], "timing", number)
+        if "timing" in table
+        else None,
         **plain,
     }
     tables = table.get("algorithm", _DEFAULTS["algorithm"])
     listed = tables if isinstance(tables, list) else [tables]
     if not listed:
-        raise SpecError("algorithm = [] is not accepted: give one [algorithm] or several [[algorithm]]")
-    made = [Study(algorithm=_algorithm(one, _numbered("algorithm", listed, k)), **shared) for k, one in enumerate(listed)]
+        raise SpecError(
+            "algorithm = [] is not accepted: give one [algorithm] or several [[algorithm]]"
+        )
+    made = [
+        Study(algorithm=_algorithm(one, _numbered("algorithm", listed, k)), **shared)
+        for k, one in enumerate(listed)
+    ]
     return made if seed is None else [study.with_seed(seed) for study in made]
 
 
@@ -204,12 +247,20 @@ def device(table: Table) -> engines.Device:
 
 def to_table(study: Study, defaults: bool = True) -> Table:
     """A study as tables: with every default written out, or with what it says besides alone."""
-    table: Table = {key: getattr(study, key) for key in ("name", *(k for k in _PLAIN if k != "name"))}
+    table: Table = {
+        key: getattr(study, key) for key in ("name", *(k for k in _PLAIN if k != "name"))
+    }
     table["measure"] = dataclasses.asdict(study.measure)
     if not defaults:
         table = {key: table[key] for key in table if key in _PLAIN and key in _told(study)}
         table["measure"] = {name: getattr(study.measure, name) for name in _told(study.measure)}
-    parts = ["data", *([] if hasattr(study.data, "split") else ["split"]), "model", "algorithm", "network"]
+    parts = [
+        "data",
+        *([] if hasattr(study.data, "split") else ["split"]),
+        "model",
+        "algorithm",
+        "network",
+    ]
     if study.timing is not None:
         table["timing"] = _fields(study.timing, defaults)
     written: Table = _plain(table)
@@ -236,9 +287,17 @@ def _told(part: Any) -> list[str]:
     """The fields of a dataclass that are not at their default."""
 
     def default(field: dataclasses.Field[Any]) -> Any:
-        return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        return (
+            field.default
+            if field.default_factory is dataclasses.MISSING
+            else field.default_factory()
+        )
 
-    return [field.name for field in dataclasses.fields(part) if field.init and getattr(part, field.name) != default(field)]
+    return [
+        field.name
+        for field in dataclasses.fields(part)
+        if field.init and getattr(part, field.name) != default(field)
+    ]
 
 
 def dumps(study: Study) -> str:
@@ -253,9 +312,13 @@ def difference(old: Any, new: Any, path: str = "") -> tuple[str, Any, Any] | Non
     ('network.density', 0.1, 0.2)
     """
     if isinstance(old, dict) and isinstance(new, dict):
-        parts = [(f"{path}.{key}" if path else key, old.get(key), new.get(key)) for key in old | new]
+        parts = [
+            (f"{path}.{key}" if path else key, old.get(key), new.get(key)) for key in old | new
+        ]
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
-        parts = [(_numbered(path, old, k), a, b) for k, (a, b) in enumerate(zip(old, new, strict=True))]
+        parts = [
+            (_numbered(path, old, k), a, b) for k, (a, b) in enumerate(zip(old, new, strict=True))
+        ]
     else:
         return None if old == new else (path, old, new)
     return next((found for key, a, b in parts if (found := difference(a, b, key))), None)
@@ -268,7 +331,11 @@ def _as_table(section: str, part: Any, defaults: bool = True) -> Table:
         part = part.network
     kind = next((name for name, cls in KINDS[section].items() if type(part) is cls), None)
     # What was made in Python can be described, not rebuilt; where it lies in memory is another matter in every process.
-    table: Table = {"kind": kind} if kind else {"kind": "python", "is": re.sub(r" at 0x[0-9a-f]+", "", repr(part))[:1000]}
+    table: Table = (
+        {"kind": kind}
+        if kind
+        else {"kind": "python", "is": re.sub(r" at 0x[0-9a-f]+", "", repr(part))[:1000]}
+    )
     fields = _fields(part, defaults) if kind else {}
     return _plain(table | fields | ({"faults": faults} if faults else {}))  # type: ignore[no-any-return]
 
@@ -276,7 +343,11 @@ def _as_table(section: str, part: Any, defaults: bool = True) -> Table:
 def _fields(part: Any, defaults: bool) -> Table:
     """The fields of a part by name: all, or those that are not at their default."""
     table: Table = {}
-    for name in [field.name for field in dataclasses.fields(part) if field.init] if defaults else _told(part):
+    for name in (
+        [field.name for field in dataclasses.fields(part) if field.init]
+        if defaults
+        else _told(part)
+    ):
         value = getattr(part, name)
         nested = _nested_section(type(part), name)
         if nested and isinstance(value, tuple):
@@ -302,7 +373,14 @@ def _plain(value: Any) -> Any:
 # -- building the parts ------------------------------------------------------------------------------------------------
 
 
-_OF_ALGORITHMS = ("step", "direction", "weights", "compress", "rule", "algorithm")  # fields that have kinds of their own
+_OF_ALGORITHMS = (
+    "step",
+    "direction",
+    "weights",
+    "compress",
+    "rule",
+    "algorithm",
+)  # fields that have kinds of their own
 
 
 def _nested_section(cls: type, field: str) -> str | None:
@@ -326,19 +404,31 @@ def _build(section: str, table: Any, path: str, given: Table | None = None) -> A
     if isinstance(table, str):
         table = {"kind": table}
     if not isinstance(table, dict):
-        raise InputError(path, table, f"a table with a kind, such as {path} = {{ kind = {next(iter(kinds))!r} }}")
+        raise InputError(
+            path, table, f"a table with a kind, such as {path} = {{ kind = {next(iter(kinds))!r} }}"
+        )
     if "kind" not in table:
         if misspelt := next((key for key in table if nearest(key, ["kind"])), None):
             _known_keys({misspelt: None}, ["kind"], path)
-        raise SpecError(f"{path} has no kind: give {path}.kind = one of {', '.join(map(repr, kinds))}")
+        raise SpecError(
+            f"{path} has no kind: give {path}.kind = one of {', '.join(map(repr, kinds))}"
+        )
     kind = table["kind"]
     if kind == "python":
-        raise SpecError(f"{path} was made in Python ({table.get('is', '?')}): go on with it from Python")
+        raise SpecError(
+            f"{path} was made in Python ({table.get('is', '?')}): go on with it from Python"
+        )
     if not isinstance(kind, str) or kind not in kinds:
-        raise InputError(f"{path}.kind", kind, f"one of {', '.join(map(repr, kinds))}{nearest(str(kind), kinds)}")
+        raise InputError(
+            f"{path}.kind", kind, f"one of {', '.join(map(repr, kinds))}{nearest(str(kind), kinds)}"
+        )
     known = _keys_of(section, kind)
     _known_keys(table, known, path)
-    rest = {key: value for key, value in (given | table).items() if key in known and key not in ("kind", "faults", "preset")}
+    rest = {
+        key: value
+        for key, value in (given | table).items()
+        if key in known and key not in ("kind", "faults", "preset")
+    }
     part = _dataclass(kinds[kind], rest, path, given)
     faults = table.get("faults", [])
     listed = faults if isinstance(faults, list) else [faults]
@@ -352,15 +442,21 @@ def _dataclass(cls: type, table: Any, path: str, given: Table | None = None) -> 
         raise InputError(path, table, "a table")
     fields = [f for f in dataclasses.fields(cls) if f.init]
     _known_keys(table, [f.name for f in fields], path)
-    values: Table = {key: value for key, value in (given or {}).items() if key in [f.name for f in fields]}
+    values: Table = {
+        key: value for key, value in (given or {}).items() if key in [f.name for f in fields]
+    }
     for key, value in table.items():
         nested, here = _nested_section(cls, key), f"{path}.{key}"
         if nested == "network":
             if not isinstance(value, list):
                 raise InputError(here, value, "a list of networks, each a table with a kind")
-            values[key] = tuple(_build(nested, v, _numbered(here, value, k), given) for k, v in enumerate(value))
+            values[key] = tuple(
+                _build(nested, v, _numbered(here, value, k), given) for k, v in enumerate(value)
+            )
         elif nested and (isinstance(value, dict) or nested in (*_OF_ALGORITHMS, "data")):
-            values[key] = _algorithm(value, here) if nested == "algorithm" else _build(nested, value, here)
+            values[key] = (
+                _algorithm(value, here) if nested == "algorithm" else _build(nested, value, here)
+            )
         else:
             values[key] = _typed(cls, key, value, here)
     for f in fields:
@@ -369,7 +465,9 @@ def _dataclass(cls: type, table: Any, path: str, given: Table | None = None) -> 
     try:
         return cls(**values)
     except InputError as error:  # named and shown as the user wrote it
-        raise InputError(f"{path}.{error.field}", table.get(error.field, error.value), error.accepted) from None
+        raise InputError(
+            f"{path}.{error.field}", table.get(error.field, error.value), error.accepted
+        ) from None
 
 
 def _numbered(path: str, listed: list[Any], k: int) -> str:
@@ -381,9 +479,17 @@ def _algorithm(table: Any, path: str) -> algorithms.Algorithm:
         return _build("algorithm", table, path)  # type: ignore[no-any-return]
     preset = table["preset"]
     if table.get("kind", "wpm") != "wpm":
-        raise InputError(f"{path}.preset", preset, f'no preset with kind = {table["kind"]!r}: only "wpm" has them')
+        raise InputError(
+            f"{path}.preset",
+            preset,
+            f'no preset with kind = {table["kind"]!r}: only "wpm" has them',
+        )
     if not isinstance(preset, str) or preset not in PRESETS:
-        raise InputError(f"{path}.preset", preset, f"one of {', '.join(map(repr, PRESETS))}{nearest(str(preset), PRESETS)}")
+        raise InputError(
+            f"{path}.preset",
+            preset,
+            f"one of {', '.join(map(repr, PRESETS))}{nearest(str(preset), PRESETS)}",
+        )
     # The preset's own choices, then what the table says besides.
     base = _as_table("algorithm", PRESETS[preset](p=3))
     return _build("algorithm", base | table | {"kind": "wpm"}, path)  # type: ignore[no-any-return]
@@ -393,7 +499,9 @@ def _known_keys(table: Table, known: tuple[str, ...] | list[str], path: str) -> 
     for key in table:
         if key not in known:
             where = f"{path}.{key}" if path else key
-            raise SpecError(f"{where} is not a key that is known{nearest(key, known)}; the keys here are {', '.join(known)}")
+            raise SpecError(
+                f"{where} is not a key that is known{nearest(key, known)}; the keys here are {', '.join(known)}"
+            )
 
 
 @cache
@@ -404,9 +512,15 @@ def _hints(cls: type) -> dict[str, Any]:
 @cache
 def _adapter(cls: type, field: str) -> pydantic.TypeAdapter[Any]:
     hint = _hints(cls)[field]
-    if typing.get_origin(hint) in _UNIONS:  # what has a kind is a table or a callable, never a plain value
+    if (
+        typing.get_origin(hint) in _UNIONS
+    ):  # what has a kind is a table or a callable, never a plain value
         others = typing.get_args(hint)
-        plain = tuple(p for p in others if typing.get_origin(p) is not Callable and not dataclasses.is_dataclass(p))
+        plain = tuple(
+            p
+            for p in others
+            if typing.get_origin(p) is not Callable and not dataclasses.is_dataclass(p)
+        )
         hint = typing.Union[plain]  # noqa: UP007
     return pydantic.TypeAdapter(hint)
 
@@ -443,5 +557,7 @@ def _wanted(hint: Any) -> str:
         count = "" if parts[-1] is ... else f"{len(parts)} "
         return f"a list of {count}{_WORDS.get(parts[0], 'value')}s"
     if origin in _UNIONS:
-        return " or ".join(dict.fromkeys(_wanted(part) for part in parts if part not in (str, type(None))))
+        return " or ".join(
+            dict.fromkeys(_wanted(part) for part in parts if part not in (str, type(None)))
+        )
     return "a table with a kind"

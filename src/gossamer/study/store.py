@@ -68,7 +68,9 @@ class RunFolder:
     def check_new(self) -> None:
         """Refuse a folder that has something in it (more than a killed process may have left there half-written)."""
         if self.has("spec.toml"):
-            raise DataError(f"{self.path} exists: go on with it by --resume, or give another name by --out")
+            raise DataError(
+                f"{self.path} exists: go on with it by --resume, or give another name by --out"
+            )
         with _said("read", self.path):
             if self.has("") and any(file.suffix != _PART for file in self.path.iterdir()):
                 raise DataError(f"{self.path} exists and holds no run: give another name by --out")
@@ -116,13 +118,19 @@ class RunFolder:
         try:
             table = pq.read_table(path, page_checksum_verification=True)
         except FileNotFoundError:
-            raise DataError(f"{path} is missing: the run cannot be read or go on; start it again with another --out") from None
+            raise DataError(
+                f"{path} is missing: the run cannot be read or go on; start it again with another --out"
+            ) from None
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{path} is not a whole Parquet file: {str(error).splitlines()[0]}") from None
+            raise DataError(
+                f"{path} is not a whole Parquet file: {str(error).splitlines()[0]}"
+            ) from None
         return {name: np.array(table[name].to_pylist()) for name in table.column_names}
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        text = json.dumps(summary, indent=2, default=lambda number: number.item())  # a seed may be one of NumPy's
+        text = json.dumps(
+            summary, indent=2, default=lambda number: number.item()
+        )  # a seed may be one of NumPy's
         write_atomically(self.path / "summary.json", f"{text}\n".encode())
 
     def summary(self) -> dict[str, Any] | None:
@@ -136,7 +144,9 @@ class RunFolder:
         except (ValueError, RecursionError):
             loaded = None
         if not isinstance(loaded, dict):
-            raise DataError(f"{path} is not a summary in JSON: delete it, and --resume goes on from the last checkpoint")
+            raise DataError(
+                f"{path} is not a summary in JSON: delete it, and --resume goes on from the last checkpoint"
+            )
         return loaded
 
     # -- state -----------------------------------------------------------------------------------------------------
@@ -145,7 +155,9 @@ class RunFolder:
         from safetensors.torch import save
 
         counted = {"round": snapshot.round, "messages": snapshot.messages, "bytes": snapshot.bytes}
-        metadata = {key: str(value) for key, value in counted.items()} | {"checksum": _checksum(snapshot)}
+        metadata = {key: str(value) for key, value in counted.items()} | {
+            "checksum": _checksum(snapshot)
+        }
         write_atomically(self.path / "checkpoint.safetensors", save(snapshot.tensors, metadata))
 
     def snapshot(self) -> Snapshot | None:
@@ -166,7 +178,9 @@ class RunFolder:
             return snapshot
         except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
             why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            raise DataError(f"{path} is not a whole checkpoint ({why}): delete it, and --resume begins again") from None
+            raise DataError(
+                f"{path} is not a whole checkpoint ({why}): delete it, and --resume begins again"
+            ) from None
 
     def drop_snapshot(self) -> None:
         with _said("remove", self.path / "checkpoint.safetensors"):
@@ -192,7 +206,9 @@ class RunFolder:
 
 def _checksum(snapshot: Snapshot) -> str:
     """Of everything in a checkpoint: a single wrong bit would go on as a run of its own."""
-    digest = hashlib.blake2b(f"{snapshot.round} {snapshot.messages} {snapshot.bytes}".encode(), digest_size=16)
+    digest = hashlib.blake2b(
+        f"{snapshot.round} {snapshot.messages} {snapshot.bytes}".encode(), digest_size=16
+    )
     for name, x in sorted(snapshot.tensors.items()):
         digest.update(f"{name} {x.dtype} {list(x.shape)}".encode())
         digest.update(x.contiguous().reshape(-1).view(torch.uint8).numpy().data)
@@ -206,13 +222,21 @@ def columns(records: list[Record]) -> dict[str, Any]:
         values = [getattr(r, name) for r in records]
         table[name] = [float(v.mean()) for v in values]
         if name in ("accuracy", "loss"):
-            table[f"{name}_worst"] = [float(v.min() if name == "accuracy" else v.max()) for v in values]
-            table[f"{name}_best"] = [float(v.max() if name == "accuracy" else v.min()) for v in values]
+            table[f"{name}_worst"] = [
+                float(v.min() if name == "accuracy" else v.max()) for v in values
+            ]
+            table[f"{name}_best"] = [
+                float(v.max() if name == "accuracy" else v.min()) for v in values
+            ]
     table["messages"] = [r.messages for r in records]
     table["bytes"] = [r.bytes for r in records]
-    if records and records[0].seconds is not None:  # not "seconds": those are the computer's own, in the summary
+    if (
+        records and records[0].seconds is not None
+    ):  # not "seconds": those are the computer's own, in the summary
         table["simulated_seconds"] = [r.seconds for r in records]
     if records and len(records[0].accuracy) <= _PER_DEVICE_LIMIT:
         for name in ("accuracy", "loss", "distance"):
-            table[f"device_{name}"] = [getattr(r, name).astype(np.float32).tolist() for r in records]
+            table[f"device_{name}"] = [
+                getattr(r, name).astype(np.float32).tolist() for r in records
+            ]
     return table

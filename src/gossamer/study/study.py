@@ -40,8 +40,17 @@ class Study:
     timing: Timing | None = None
 
     def __post_init__(self) -> None:
-        if not self.name or "/" in self.name or self.name.startswith(".") or not self.name.isprintable():
-            raise InputError("name", self.name, "a name that can be a folder's, of characters that can be printed")
+        if (
+            not self.name
+            or "/" in self.name
+            or self.name.startswith(".")
+            or not self.name.isprintable()
+        ):
+            raise InputError(
+                "name",
+                self.name,
+                "a name that can be a folder's, of characters that can be printed",
+            )
         if self.dtype not in ("float32", "float64"):
             raise InputError("dtype", self.dtype, '"float32" or "float64"')
 
@@ -56,8 +65,12 @@ class Study:
         shift = seed - self.seed
         data = _shifted(self.data, shift) if hasattr(self.data, "split") else self.data
         network, timing = _shifted(self.network, shift), _shifted(self.timing, shift)
-        algorithm = _shifted(self.algorithm, shift)  # random places of a compressor, numbers of mini-batches
-        return replace(self, seed=seed, algorithm=algorithm, network=network, timing=timing, data=data)
+        algorithm = _shifted(
+            self.algorithm, shift
+        )  # random places of a compressor, numbers of mini-batches
+        return replace(
+            self, seed=seed, algorithm=algorithm, network=network, timing=timing, data=data
+        )
 
     def plan(self, data: Data | None = None) -> Plan:
         """What an engine needs. `data`: already loaded, so that many runs share one copy."""

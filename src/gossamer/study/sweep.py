@@ -47,7 +47,10 @@ def sweep(
     cells = [replace(study, threads=1) for study in studies]
     paths = {cell_path(folder, cell): cell for cell in cells}
     run_all(paths, pool, progress)
-    return [read_cell(cell_path(folder, cell), study) for study, cell in zip(studies, cells, strict=True)]
+    return [
+        read_cell(cell_path(folder, cell), study)
+        for study, cell in zip(studies, cells, strict=True)
+    ]
 
 
 def run_all(
@@ -80,7 +83,10 @@ def run_all(
 
 def cell_path(folder: Path, study: Study) -> Path:
     """Where a study's cell is kept: named by its method and by a digest of all that it says."""
-    return folder / f"{type(study.algorithm).__name__.lower()}-{study.network.devices}-{spec.digest(study)}"
+    return (
+        folder
+        / f"{type(study.algorithm).__name__.lower()}-{study.network.devices}-{spec.digest(study)}"
+    )
 
 
 def read_cell(path: Path, study: Study) -> Cell:

@@ -73,7 +73,11 @@ class Callbacks:
                 self._left.remove(callback)
                 name = f"{type(callback).__qualname__}.{what}"
                 reason = f"{type(error).__name__}: {error}"
-                warnings.warn(f"{name} failed and is left out; the run goes on ({reason})", RuntimeWarning, stacklevel=4)
+                warnings.warn(
+                    f"{name} failed and is left out; the run goes on ({reason})",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
 
 
 def trackers(name: str | None) -> list[Callback]:
@@ -112,7 +116,9 @@ class TensorBoard(Callback):
 
         if folder is None:
             raise InputError("out", None, "a folder, which is where TensorBoard's files go")
-        self._writer: Any = self._open(str(folder / "tensorboard"), purge_step=0 if rows else None, flush_secs=5)
+        self._writer: Any = self._open(
+            str(folder / "tensorboard"), purge_step=0 if rows else None, flush_secs=5
+        )
         self._writer.add_text("spec", f"```toml\n{spec.dumps(study)}```")
         named = {"method": study.algorithm.label} | dict(settings(spec.to_table(study)))
         # add_hparams would make a folder of its own, and so a run of its own, of them

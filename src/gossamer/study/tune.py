@@ -43,7 +43,9 @@ FRESH_SEEDS = 5
 _TUNING_SEEDS = 1000  # how far from the study's own seeds those of the tuning begin
 _MOST = 100_000
 
-Progress = Callable[[float, str], None]  # the share of the budget's work that is done, and what is being done
+Progress = Callable[
+    [float, str], None
+]  # the share of the budget's work that is done, and what is being done
 
 
 # -- how the budget is spent -------------------------------------------------------------------------------------------
@@ -91,13 +93,19 @@ def course(study: Study, budget: int, recipes: Sequence[Recipe] = RECIPES) -> Co
     least = math.ceil(_course(study, budget, others, low).cost)
     if not least <= budget <= _MOST:
         what = f"{len(others) + 1} methods" if others else f"{RATES} rates"
-        raise InputError("budget", budget, f"a whole number from {least}, which {what} need, to {_MOST}")
+        raise InputError(
+            "budget", budget, f"a whole number from {least}, which {what} need, to {_MOST}"
+        )
     high = low + 1  # the largest number that fits, by doubling and halving
     while _course(study, budget, others, high).cost <= budget:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if _course(study, budget, others, middle).cost <= budget else (low, middle)
+        low, high = (
+            (middle, high)
+            if _course(study, budget, others, middle).cost <= budget
+            else (low, middle)
+        )
     return _course(study, budget, others, low)
 
 
@@ -109,11 +117,18 @@ def _course(study: Study, budget: int, others: Sequence[Recipe], count: int) -> 
         settings *= bool(others)
         rounds = math.ceil(full / KEEP ** (RUNGS - 1 - depth))
         seeds = tuple(study.seed + _TUNING_SEEDS + k for k in range(depth + 1))
-        rungs.append(Rung(baseline, settings, rounds, seeds, baseline * full + settings * rounds * len(seeds)))
+        rungs.append(
+            Rung(
+                baseline, settings, rounds, seeds, baseline * full + settings * rounds * len(seeds)
+            )
+        )
     # About a third of the budget is for the confirmation; a winner, a second and the baseline are the least.
     finalists = min(max(2, budget // (3 * FRESH_SEEDS) - 1), 5, rungs[-1].others)
     baseline, fresh = 1 if others else 2, tuple(study.seed + k for k in range(FRESH_SEEDS))
-    return Course(tuple(rungs), Rung(baseline, finalists, full, fresh, (baseline + finalists) * full * len(fresh)))
+    return Course(
+        tuple(rungs),
+        Rung(baseline, finalists, full, fresh, (baseline + finalists) * full * len(fresh)),
+    )
 
 
 def candidates(recipes: Sequence[Recipe], count: int) -> list[Candidate]:
@@ -125,7 +140,9 @@ def candidates(recipes: Sequence[Recipe], count: int) -> list[Candidate]:
     numbers = {recipe.name: itertools.count() for recipe in recipes}
     dealt = itertools.islice(itertools.cycle(turns), count)
     settings = (recipe.candidate(next(numbers[recipe.name])) for recipe in dealt)
-    return list({(candidate.recipe, candidate.settings): candidate for candidate in settings}.values())
+    return list(
+        {(candidate.recipe, candidate.settings): candidate for candidate in settings}.values()
+    )
 
 
 # -- scores ------------------------------------------------------------------------------------------------------------
@@ -147,9 +164,17 @@ class Score:
         """What each seed took to the target; None where it was not reached."""
         taken: list[float | None] = []
         for curve in self.curves:
-            reached = None if curve is None or target is None else rounds_to(curve["round"], curve["accuracy"], target)
-            place = None if curve is None or reached is None else list(curve["round"]).index(reached)
-            taken.append(None if curve is None or place is None else float(curve[_COLUMNS[goal]][place]))
+            reached = (
+                None
+                if curve is None or target is None
+                else rounds_to(curve["round"], curve["accuracy"], target)
+            )
+            place = (
+                None if curve is None or reached is None else list(curve["round"]).index(reached)
+            )
+            taken.append(
+                None if curve is None or place is None else float(curve[_COLUMNS[goal]][place])
+            )
         return taken
 
     def mean_to_target(self, goal: Goal, target: float | None) -> Interval | None:
@@ -178,7 +203,10 @@ def ranked(scores: Sequence[Score], goal: Goal, target: float | None) -> list[Sc
 
 def reachable(scores: Sequence[Score], targets: Sequence[float]) -> float | None:
     """The highest target that any of them reaches on all its seeds."""
-    return max((t for t in targets if any(None not in score.to_target("rounds", t) for score in scores)), default=None)
+    return max(
+        (t for t in targets if any(None not in score.to_target("rounds", t) for score in scores)),
+        default=None,
+    )
 
 
 @dataclass(frozen=True)
@@ -197,17 +225,27 @@ class Lead:
     @property
     def sure(self) -> bool:
         """Whether the 95 % interval is above zero (or the other never reaches the target)."""
-        return self.missed == len(self.of.curves) or (self.ahead.half is not None and self.ahead.mean > self.ahead.half)
+        return self.missed == len(self.of.curves) or (
+            self.ahead.half is not None and self.ahead.mean > self.ahead.half
+        )
 
 
 def lead(first: Score, other: Score, goal: Goal, target: float | None) -> Lead:
     """Pair by pair, since both met the same links, batches and start. Seeds that the other misses can only speak against it."""
     pairs = list(zip(first.to_target(goal, target), other.to_target(goal, target), strict=True))
-    missed = 0 if any(ours is None for ours, _ in pairs) else sum(theirs is None for _, theirs in pairs)
+    missed = (
+        0 if any(ours is None for ours, _ in pairs) else sum(theirs is None for _, theirs in pairs)
+    )
     both = [(ours, theirs) for ours, theirs in pairs if ours is not None and theirs is not None]
     if len(both) + missed == len(pairs) and len(both) > 1:
         ahead = interval([theirs - ours for ours, theirs in both])
-        return Lead(other, goal, ahead, ahead.mean / max(float(np.mean([theirs for _, theirs in both])), 1e-12), missed)
+        return Lead(
+            other,
+            goal,
+            ahead,
+            ahead.mean / max(float(np.mean([theirs for _, theirs in both])), 1e-12),
+            missed,
+        )
     ahead = interval(np.subtract(first.last("accuracy"), other.last("accuracy")).tolist())
     return Lead(other, "accuracy", ahead, 0.0, missed)
 
@@ -245,16 +283,23 @@ class Tuned:
         """Whether the winner was already the first of the finalists on the tuning seeds: then no seed was used twice."""
         last = [*self.baselines[-1], *self.others[-1]]
         finalists = [score.candidate for score in self.confirmed]
-        before = ranked([score for score in last if score.candidate in finalists], self.goal, self.target)
+        before = ranked(
+            [score for score in last if score.candidate in finalists], self.goal, self.target
+        )
         return before[0].candidate == self.winner.candidate
 
     @property
     def spec(self) -> Study:
         """The study to run: the winner on the spec's own data and seed."""
-        targets = {*self.study.measure.accuracy_targets, *([] if self.target is None else [self.target])}
+        targets = {
+            *self.study.measure.accuracy_targets,
+            *([] if self.target is None else [self.target]),
+        }
         measure = replace(self.study.measure, accuracy_targets=tuple(sorted(targets)))
         name = f"{self.study.name}-tuned"
-        return replace(self.study, algorithm=self.winner.candidate.algorithm, measure=measure, name=name)
+        return replace(
+            self.study, algorithm=self.winner.candidate.algorithm, measure=measure, name=name
+        )
 
     def lead_over(self, other: Score) -> Lead:
         return lead(self.winner, other, self.goal, self.target)
@@ -285,12 +330,20 @@ def tune(
     targets = study.measure.accuracy_targets if target is None else (target,)
     done = 0
 
-    def scores(part: Study, rung: Rung, base: list[Candidate], others: list[Candidate], stage: str) -> list[list[Score]]:
+    def scores(
+        part: Study, rung: Rung, base: list[Candidate], others: list[Candidate], stage: str
+    ) -> list[list[Score]]:
         """What these candidates do, the baseline's rates and the others."""
         nonlocal done
-        chosen = [(candidate, study.rounds) for candidate in base] + [(candidate, rung.rounds) for candidate in others]
+        chosen = [(candidate, study.rounds) for candidate in base] + [
+            (candidate, rung.rounds) for candidate in others
+        ]
         cells = sweep(
-            [_cell(part, candidate, rounds, seed) for candidate, rounds in chosen for seed in rung.seeds],
+            [
+                _cell(part, candidate, rounds, seed)
+                for candidate, rounds in chosen
+                for seed in rung.seeds
+            ],
             folder,
             pool,
             lambda share: progress((done + share * rung.work) / whole.work, stage),
@@ -298,28 +351,59 @@ def tune(
         done += rung.work
         found, each = [], len(rung.seeds)
         for k, (candidate, _) in enumerate(chosen):
-            found.append(Score(candidate, tuple(_curve(cell) for cell in cells[k * each : (k + 1) * each])))
+            found.append(
+                Score(candidate, tuple(_curve(cell) for cell in cells[k * each : (k + 1) * each]))
+            )
         return [found[: len(base)], found[len(base) :]]
 
     base = candidates([BASELINE], whole.rungs[0].baseline)
-    others = candidates([recipe for recipe in recipes if recipe is not BASELINE], whole.rungs[0].others)
+    others = candidates(
+        [recipe for recipe in recipes if recipe is not BASELINE], whole.rungs[0].others
+    )
     history = []
     for number, rung in enumerate(whole.rungs, 1):
-        stage = f"rung {number} of {len(whole.rungs)}: {len(others)} settings for {rung.rounds} rounds"
-        groups = scores(tuning, rung, base, others, stage if others else f"rung {number} of {len(whole.rungs)}")
+        stage = (
+            f"rung {number} of {len(whole.rungs)}: {len(others)} settings for {rung.rounds} rounds"
+        )
+        groups = scores(
+            tuning, rung, base, others, stage if others else f"rung {number} of {len(whole.rungs)}"
+        )
         # The baseline's runs are longer than the others', so that each has its own target in reach, until all are whole.
         together = reachable([score for group in groups for score in group], targets)
-        aims = [together if rung.rounds == study.rounds else reachable(group, targets) for group in groups]
+        aims = [
+            together if rung.rounds == study.rounds else reachable(group, targets)
+            for group in groups
+        ]
         history.append([ranked(group, goal, aim) for group, aim in zip(groups, aims, strict=True)])
         following = whole.rungs[number] if number < len(whole.rungs) else whole.final
         base, others = ([score.candidate for score in group] for group in history[-1])
         base = base[: following.baseline]
         others = (others if following is not whole.final else _varied(others))[: following.others]
-    groups = scores(study, whole.final, base, others, f"confirming {len(base) + len(others)} on {FRESH_SEEDS} fresh seeds")
+    groups = scores(
+        study,
+        whole.final,
+        base,
+        others,
+        f"confirming {len(base) + len(others)} on {FRESH_SEEDS} fresh seeds",
+    )
     found = [score for group in groups for score in group]
-    aim = target if target is not None else reachable(found, [t for t in targets if together is None or t <= together])
+    aim = (
+        target
+        if target is not None
+        else reachable(found, [t for t in targets if together is None or t <= together])
+    )
     baselines, others_ = (tuple(tuple(groups[k]) for groups in history) for k in (0, 1))
-    return Tuned(study, tuning, whole, goal, aim, baselines, others_, tuple(ranked(found, goal, aim)), left_out)
+    return Tuned(
+        study,
+        tuning,
+        whole,
+        goal,
+        aim,
+        baselines,
+        others_,
+        tuple(ranked(found, goal, aim)),
+        left_out,
+    )
 
 
 def choose(names: Sequence[str], recipes: Sequence[Recipe] = RECIPES) -> list[Recipe]:
@@ -331,7 +415,9 @@ def choose(names: Sequence[str], recipes: Sequence[Recipe] = RECIPES) -> list[Re
     known = {_plain(recipe.name): recipe for recipe in recipes}
     for name in names:
         if _plain(name) not in known:
-            raise InputError("methods", name, f"some of {', '.join(known)}{nearest(_plain(name), known)}")
+            raise InputError(
+                "methods", name, f"some of {', '.join(known)}{nearest(_plain(name), known)}"
+            )
     chosen = set(map(_plain, names))
     return [recipe for key, recipe in known.items() if recipe is BASELINE or key in chosen]
 
@@ -363,12 +449,16 @@ def _fitting(study: Study, recipes: Sequence[Recipe]) -> tuple[list[Recipe], dic
     data = load(study.data)
     if data.classes is None:
         raise InputError("data", data.name, "data with labels: methods are compared by accuracy")
-    held_out(replace(study, algorithm=BASELINE.candidate(0).algorithm)).plan()  # a study that cannot be run is refused here
+    held_out(
+        replace(study, algorithm=BASELINE.candidate(0).algorithm)
+    ).plan()  # a study that cannot be run is refused here
     fit, left_out = [BASELINE], {}
     for recipe in recipes:
         if recipe is not BASELINE:
             try:  # one round: some refuse the network, others the model once they see it
-                Simulator(replace(study, algorithm=recipe.candidate(0).algorithm).plan(data)).advance(1)
+                Simulator(
+                    replace(study, algorithm=recipe.candidate(0).algorithm).plan(data)
+                ).advance(1)
                 fit.append(recipe)
             except InputError as error:
                 left_out[recipe.name] = str(error)
@@ -380,7 +470,11 @@ def _cell(study: Study, candidate: Candidate, rounds: int, seed: int) -> Study:
 
 
 def _curve(cell: Cell) -> dict[str, Any] | None:
-    return None if cell.diverged else {name: cell.metrics[name] for name in _MEASURED if name in cell.metrics}
+    return (
+        None
+        if cell.diverged
+        else {name: cell.metrics[name] for name in _MEASURED if name in cell.metrics}
+    )
 
 
 def _varied(order: Sequence[Candidate]) -> list[Candidate]:

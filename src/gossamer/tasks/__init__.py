@@ -1,10 +1,30 @@
 """What is learned: data, how it is split among devices, and a model. Knows nothing of networks."""
 
-from gossamer.tasks.data import Arrays, Cifar10, Data, Digits, FashionMnist, Mnist, Validation, from_arrays, from_dataset
+from gossamer.tasks.data import (
+    Arrays,
+    Cifar10,
+    Data,
+    Digits,
+    FashionMnist,
+    Mnist,
+    Validation,
+    from_arrays,
+    from_dataset,
+)
 from gossamer.tasks.learner import Learner, Scores
 from gossamer.tasks.linear import LinearRegression, LogisticRegression, Softmax, Svm
 from gossamer.tasks.modules import Cnn, Mlp, Module
-from gossamer.tasks.splits import Dirichlet, Drawn, Iid, Labels, Lists, OneLabel, Split, Uneven, from_lists
+from gossamer.tasks.splits import (
+    Dirichlet,
+    Drawn,
+    Iid,
+    Labels,
+    Lists,
+    OneLabel,
+    Split,
+    Uneven,
+    from_lists,
+)
 from gossamer.tasks.task import Model, Task, Worker
 
 __all__ = [

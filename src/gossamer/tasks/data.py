@@ -99,7 +99,11 @@ class Digits:
 def _digits() -> tuple[NDArray[Any], NDArray[np.int64]]:
     """scikit-learn's digits, from its file: to import it for that takes longer than all else at the start of a run."""
     found = find_spec("sklearn")
-    file = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz" if found and found.origin else None
+    file = (
+        Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
+        if found and found.origin
+        else None
+    )
     if file is None or not file.exists():  # another version may keep it elsewhere
         from sklearn.datasets import load_digits
 
@@ -158,7 +162,9 @@ class Cifar10:
         test = "test_batch.bin"
         train = [file for file in images if file != test]
         return Data(
-            x=torch.from_numpy(_scaled(np.concatenate([images[file] for file in train]), 255, mean, std)),
+            x=torch.from_numpy(
+                _scaled(np.concatenate([images[file] for file in train]), 255, mean, std)
+            ),
             y=torch.from_numpy(np.concatenate([labels[file] for file in train]).astype(np.int64)),
             x_test=torch.from_numpy(_scaled(images[test], 255, mean, std)),
             y_test=torch.from_numpy(labels[test].astype(np.int64)),
@@ -191,7 +197,9 @@ class Arrays:
         path = Path(self.path).expanduser()
         if path.suffix not in (".npz", ".safetensors"):
             raise InputError("path", str(path), "a file that ends in .npz or .safetensors")
-        arrays = read_npz(path, _NAMES) if path.suffix == ".npz" else _read_safetensors(path, _NAMES)
+        arrays = (
+            read_npz(path, _NAMES) if path.suffix == ".npz" else _read_safetensors(path, _NAMES)
+        )
         try:
             return from_arrays(**arrays, name=path.stem)
         except InputError as error:
@@ -217,17 +225,27 @@ class Validation:
         if not 0 < self.share < 1:
             raise InputError("share", self.share, "a number above 0 and below 1")
         if hasattr(self.data, "split"):
-            raise InputError("data", type(self.data).__name__, "data that are not synthetic: those have no test samples")
+            raise InputError(
+                "data",
+                type(self.data).__name__,
+                "data that are not synthetic: those have no test samples",
+            )
 
     def load(self) -> Data:
         whole = self.data.load()
         held = math.ceil(self.share * whole.samples)
         if held >= whole.samples:
-            raise InputError("share", self.share, f"a share that leaves some of the {whole.samples} samples to train on")
+            raise InputError(
+                "share",
+                self.share,
+                f"a share that leaves some of the {whole.samples} samples to train on",
+            )
         order = torch.from_numpy(draws.permutation(whole.samples, self.seed, "validation"))
         # in their own order: a split by rule then deals them out much as it would the whole
         test, train = order[:held].sort().values, order[held:].sort().values
-        return Data(whole.x[train], whole.y[train], whole.x[test], whole.y[test], whole.name, whole.classes)
+        return Data(
+            whole.x[train], whole.y[train], whole.x[test], whole.y[test], whole.name, whole.classes
+        )
 
 
 def from_arrays(
@@ -250,7 +268,9 @@ def from_arrays(
             raise InputError(targets, f"{len(tensors[targets])} targets", accepted)
     for train, test in (("x", "x_test"), ("y", "y_test")):
         if tensors[train].shape[1:] != tensors[test].shape[1:]:
-            accepted = f"the shape that {train} has, {list(tensors[train].shape[1:])}, for each sample"
+            accepted = (
+                f"the shape that {train} has, {list(tensors[train].shape[1:])}, for each sample"
+            )
             raise InputError(test, list(tensors[test].shape[1:]), accepted)
         if tensors[train].dtype != tensors[test].dtype:
             raise InputError(test, str(tensors[test].dtype), f"the same kind of targets as {train}")
@@ -281,7 +301,15 @@ def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
                     _check_header(path, name, stream, sizes[f"{name}.npy"])
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names}
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, RuntimeError, NotImplementedError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        ValueError,
+        OSError,
+        RuntimeError,
+        NotImplementedError,
+    ) as error:
         raise DataError(f"{path} is damaged or not an .npz file: {error}") from error
 
 
@@ -290,12 +318,18 @@ def _check_header(path: Path, name: str, stream: Any, size: int) -> None:
     version = np.lib.format.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise DataError(f"{path}: the array {name} has an unknown format, version {version}")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
     shape, _, dtype = read(stream)
     if dtype.hasobject:
         raise DataError(f"{path}: the array {name} holds Python objects; give an array of numbers")
     if stream.tell() + math.prod(shape) * dtype.itemsize != size:
-        raise DataError(f"{path}: the array {name} is truncated: its header promises the shape {shape}")
+        raise DataError(
+            f"{path}: the array {name} is truncated: its header promises the shape {shape}"
+        )
 
 
 def _read_safetensors(path: Path, names: tuple[str, ...]) -> dict[str, torch.Tensor]:
@@ -319,7 +353,9 @@ def _check_size(path: Path) -> None:
 
 def _check_names(path: Path, found: set[str], names: tuple[str, ...]) -> None:
     if missing := [name for name in names if name not in found]:
-        raise DataError(f"{path} has no array {' and no '.join(missing)}; it must hold {', '.join(names)}")
+        raise DataError(
+            f"{path} has no array {' and no '.join(missing)}; it must hold {', '.join(names)}"
+        )
 
 
 def _array(field: str, value: ArrayLike | torch.Tensor, kinds: str) -> NDArray[Any]:
@@ -351,7 +387,9 @@ def _targets(field: str, value: ArrayLike | torch.Tensor) -> torch.Tensor:
     if array.ndim != 1:
         raise InputError(field, list(array.shape), "labels as an array [samples]")
     if (low := array.min()) < 0 or (high := array.max()) >= MAX_CLASSES:
-        raise InputError(field, int(low if low < 0 else high), f"labels from 0 to C-1, C at most {MAX_CLASSES}")
+        raise InputError(
+            field, int(low if low < 0 else high), f"labels from 0 to C-1, C at most {MAX_CLASSES}"
+        )
     return torch.from_numpy(array.astype(np.int64))
 
 
@@ -360,13 +398,19 @@ def _finite(field: str, array: NDArray[Any]) -> torch.Tensor:
         copy = np.array(array, dtype=np.float32, order="C")
     finite = np.isfinite(copy).reshape(len(copy), -1).all(axis=1)
     if not finite.all():
-        raise InputError(field, f"NaN or infinity in sample {int(np.argmin(finite))}", "finite numbers within float32")
+        raise InputError(
+            field,
+            f"NaN or infinity in sample {int(np.argmin(finite))}",
+            "finite numbers within float32",
+        )
     return torch.from_numpy(copy)
 
 
 def _stacked(field: str, dataset: Any) -> tuple[torch.Tensor, torch.Tensor]:
     # A map-style dataset need not raise IndexError at its end, so it is not iterated but counted.
-    pairs = (dataset[i] for i in range(len(dataset))) if hasattr(dataset, "__len__") else iter(dataset)
+    pairs = (
+        (dataset[i] for i in range(len(dataset))) if hasattr(dataset, "__len__") else iter(dataset)
+    )
     xs, ys = [], []
     for x, y in pairs:
         xs.append(torch.as_tensor(np.asarray(x) if not isinstance(x, torch.Tensor) else x))
@@ -374,7 +418,9 @@ def _stacked(field: str, dataset: Any) -> tuple[torch.Tensor, torch.Tensor]:
     try:
         return torch.stack(xs), torch.stack(ys)
     except RuntimeError as error:  # no samples, or unequal shapes
-        raise InputError(field, f"a dataset of {len(xs)} samples", "samples of one shape, at least one") from error
+        raise InputError(
+            field, f"a dataset of {len(xs)} samples", "samples of one shape, at least one"
+        ) from error
 
 
 def _scaled(pixels: NDArray[Any], top: float, mean: Any, std: Any) -> NDArray[np.float32]:
@@ -423,7 +469,11 @@ def _idx(where: str, content: bytes) -> NDArray[np.uint8]:
     """An idx file of bytes: 0, 0, 8, the number of axes, their lengths (big-endian), then the values."""
     axes = content[3] if content[:3] == b"\0\0\x08" and len(content) >= 4 else 0
     start = 4 + 4 * axes
-    shape = np.frombuffer(content[4:start], dtype=">u4").tolist() if axes and len(content) >= start else []
+    shape = (
+        np.frombuffer(content[4:start], dtype=">u4").tolist()
+        if axes and len(content) >= start
+        else []
+    )
     if not shape or start + math.prod(shape) != len(content):
         raise DataError(f"{where} is not an idx file of bytes, or not a whole one")
     return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape)

@@ -68,13 +68,15 @@ ORIGINALS: dict[str, Original] = {
     "mnist": Original(
         files={
             "train-images-idx3-ubyte": Stamp(
-                47040016, _SHA256 + "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"
+                47040016,
+                _SHA256 + "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
             ),
             "train-labels-idx1-ubyte": Stamp(
                 60008, _SHA256 + "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5"
             ),
             "t10k-images-idx3-ubyte": Stamp(
-                7840016, _SHA256 + "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7"
+                7840016,
+                _SHA256 + "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
             ),
             "t10k-labels-idx1-ubyte": Stamp(
                 10008, _SHA256 + "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"
@@ -107,7 +109,8 @@ ORIGINALS: dict[str, Original] = {
         files={name: Stamp(30730000, _SHA256 + digest) for name, digest in _CIFAR10.items()},
         packed={
             "cifar-10-binary.tar.gz": Stamp(
-                170052171, _SHA256 + "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"
+                170052171,
+                _SHA256 + "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
             )
         },
         folders=("cifar-10-batches-bin", "cifar10", "cifar-10"),
@@ -147,7 +150,9 @@ def get(
         if source_dir is not None:
             source = Path(source_dir).expanduser()
             if not source.is_dir():
-                raise DataError(f"{name}: {source} is not a folder; give the folder that holds the data set's files")
+                raise DataError(
+                    f"{name}: {source} is not a folder; give the folder that holds the data set's files"
+                )
             _write(contents(name, source), target)
         else:
             root.mkdir(parents=True, exist_ok=True)
@@ -223,7 +228,9 @@ def _check(name: str, path: Path, stamp: Stamp) -> None:
     try:
         status = path.stat()
         if status.st_size != stamp.size:
-            raise _not_the_original(name, str(path), f"{status.st_size:,} bytes", f"{stamp.size:,} bytes")
+            raise _not_the_original(
+                name, str(path), f"{status.st_size:,} bytes", f"{stamp.size:,} bytes"
+            )
         found = _digest(path, status.st_size, status.st_mtime_ns, stamp.hash.partition(":")[0])
     except OSError as error:
         raise DataError(f"{name}: cannot read {path}: {error.strerror or error}") from error
@@ -299,9 +306,14 @@ def _fetch(name: str, file: str, folder: Path, progress: Progress | None) -> Non
         bar = _Bar(file, stamp.size, progress) if progress else False
         downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=30)
         try:
-            pooch.retrieve(mirror + file, stamp.hash, fname=file, path=folder, downloader=downloader)
+            pooch.retrieve(
+                mirror + file, stamp.hash, fname=file, path=folder, downloader=downloader
+            )
             return
-        except (OSError, ValueError) as error:  # no connection, an HTTP error; a file with another hash
+        except (
+            OSError,
+            ValueError,
+        ) as error:  # no connection, an HTTP error; a file with another hash
             if getattr(error, "errno", None) is not None:  # our own disk, not the network
                 raise
             failures.append(f"{mirror} ({_reason(error)})")

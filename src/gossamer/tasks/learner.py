@@ -57,13 +57,17 @@ class Learner(ABC):
         return {}
 
     @abstractmethod
-    def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor) -> None:
+    def gradient(
+        self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor
+    ) -> None:
         """Write the gradient of each device's mean loss over its batch x [devices, batch, …] to `out`.
 
         `keys` [devices] are 64 named random bits a device, for what is random in the model itself (dropout).
         """
 
-    def gradient_of_rows(self, w: Tensor, rows: Rows, y: Tensor, index: Tensor, out: Tensor) -> bool:
+    def gradient_of_rows(
+        self, w: Tensor, rows: Rows, y: Tensor, index: Tensor, out: Tensor
+    ) -> bool:
         """The same from all samples and targets y, of the rows index [devices, batch]; False: gather the batches first."""
         return False
 
@@ -74,7 +78,11 @@ class Learner(ABC):
     def conjugate(self, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Where the gradient of each device's mean loss over x [devices, samples, …] is z; few models have it."""
         name = type(self).__name__.strip("_").removesuffix("Learner")
-        raise InputError("model", name, '"least-squares", the one model whose loss has a conjugate in closed form')
+        raise InputError(
+            "model",
+            name,
+            '"least-squares", the one model whose loss has a conjugate in closed form',
+        )
 
     @abstractmethod
     def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:

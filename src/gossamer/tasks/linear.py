@@ -20,7 +20,9 @@ from gossamer.kernels import Rows
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores, uniform_start
 
-_OUTPUTS_AT_ONCE = 3 << 19  # that an evaluation holds: few enough to stay in cache, enough for a fast product
+_OUTPUTS_AT_ONCE = (
+    3 << 19
+)  # that an evaluation holds: few enough to stay in cache, enough for a fast product
 
 
 class LinearLearner(Learner):
@@ -49,13 +51,21 @@ class LinearLearner(Learner):
 
     def unstack(self, row: Tensor) -> dict[str, Tensor]:
         weight = super().unstack(row)["weight"]
-        return {"weight": weight[..., :-1], "bias": weight[..., -1]} if self.bias else {"weight": weight}
+        return (
+            {"weight": weight[..., :-1], "bias": weight[..., -1]}
+            if self.bias
+            else {"weight": weight}
+        )
 
     def _out(self, name: str, like: Tensor, *shape: int) -> Tensor:
         """A part of memory taken once and used in every round: fresh memory costs more than the arithmetic."""
         room: Tensor | None = getattr(self._own, name, None)  # of this thread
         size = math.prod(shape)
-        if room is None or len(room) < size or (room.dtype, room.device) != (like.dtype, like.device):
+        if (
+            room is None
+            or len(room) < size
+            or (room.dtype, room.device) != (like.dtype, like.device)
+        ):
             room = like.new_empty(size)
             setattr(self._own, name, room)
         return room[:size].view(shape)
@@ -68,11 +78,15 @@ class LinearLearner(Learner):
             return torch.bmm(weight, across, out=out)
         return torch.baddbmm(weight[..., -1:], weight[..., :-1], across, out=out)
 
-    def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor) -> None:
+    def gradient(
+        self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor
+    ) -> None:
         slope = self._slope(self._outputs(w, x), y).mul_(1 / x.shape[1])
         gradient = out.view(len(w), self.outputs, -1)
         if self.bias:  # by way of memory of its own: a product into a part of a row is five times slower with two threads
-            product = torch.bmm(slope, x, out=self._out("product", w, len(w), self.outputs, self.columns))
+            product = torch.bmm(
+                slope, x, out=self._out("product", w, len(w), self.outputs, self.columns)
+            )
             gradient[..., :-1] = product
             torch.sum(slope, 2, out=gradient[..., -1])
         else:
@@ -87,7 +101,10 @@ class LinearLearner(Learner):
         losses, accuracies = [], []
         for some in w.split(max(1, _OUTPUTS_AT_ONCE // (len(x) * self.outputs))):
             k = len(some)
-            weight, room = some.view(k * self.outputs, -1), self._out("scores", w, k * self.outputs, len(x))
+            weight, room = (
+                some.view(k * self.outputs, -1),
+                self._out("scores", w, k * self.outputs, len(x)),
+            )
             if self.bias:
                 torch.addmm(weight[:, -1:], weight[:, :-1], x.T, out=room)
             else:
@@ -107,7 +124,9 @@ class LinearLearner(Learner):
 
 
 class _SoftmaxLearner(LinearLearner):
-    def gradient_of_rows(self, w: Tensor, rows: Rows, y: Tensor, index: Tensor, out: Tensor) -> bool:
+    def gradient_of_rows(
+        self, w: Tensor, rows: Rows, y: Tensor, index: Tensor, out: Tensor
+    ) -> bool:
         if not kernels.softmax_gradient(w, rows, y, index, self.outputs, out):
             return False
         if self.l2:
@@ -116,7 +135,9 @@ class _SoftmaxLearner(LinearLearner):
 
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
         # A softmax that stops at e⁻⁷⁰: below, shares would be denormal numbers, which cost a product three times its time
-        share = torch.softmax(torch.maximum(outputs, outputs.amax(1, keepdim=True).sub_(70), out=outputs), 1)
+        share = torch.softmax(
+            torch.maximum(outputs, outputs.amax(1, keepdim=True).sub_(70), out=outputs), 1
+        )
         minus_one = outputs.new_full((1, 1, 1), -1.0).expand(len(y), 1, y.shape[1])
         return share.scatter_add_(1, y[:, None, :], minus_one)
 
@@ -128,7 +149,9 @@ class _SoftmaxLearner(LinearLearner):
             return super()._judged(outputs, y)
         own, others, rival = _rivals(outputs, y)
         right = _first(own, others, rival, y)
-        return softplus(others.sub_(rival[:, None]).exp_().sum(1).log_().add_(rival).sub_(own)), right
+        return softplus(
+            others.sub_(rival[:, None]).exp_().sum(1).log_().add_(rival).sub_(own)
+        ), right
 
 
 def _rivals(outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -136,7 +159,11 @@ def _rivals(outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     at = y[:, None, :]
     own = outputs.gather(1, at).squeeze(1)
     others = outputs.scatter_(1, at, -math.inf)
-    return own, others, others.amax(1).clamp_min_(torch.finfo(outputs.dtype).min)  # finite where there is but one class
+    return (
+        own,
+        others,
+        others.amax(1).clamp_min_(torch.finfo(outputs.dtype).min),
+    )  # finite where there is but one class
 
 
 def _first(own: Tensor, others: Tensor, rival: Tensor, y: Tensor) -> Tensor:
@@ -176,15 +203,21 @@ class _LeastSquaresLearner(LinearLearner):
     def conjugate(self, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """(XᵀX/n + l2·I)·w = z + Xᵀy/n, by Cholesky's factors."""
         n, across = x.shape[1], x.transpose(1, 2)
-        curvature = torch.bmm(across, x) / n + self.l2 * torch.eye(x.shape[2], dtype=x.dtype, device=x.device)
+        curvature = torch.bmm(across, x) / n + self.l2 * torch.eye(
+            x.shape[2], dtype=x.dtype, device=x.device
+        )
         factor, failed = torch.linalg.cholesky_ex(curvature)
         pivots = factor.diagonal(dim1=1, dim2=2)
         # The square root of what rounding leaves of a pivot that is 0
         lowest = math.sqrt(x.shape[2] * torch.finfo(x.dtype).eps) * pivots.amax(1)
         if failed.any() or (pivots.amin(1) <= lowest).any():
-            accepted = "a number above 0, since a device has fewer samples than its loss has curvatures"
+            accepted = (
+                "a number above 0, since a device has fewer samples than its loss has curvatures"
+            )
             raise InputError("model.l2", self.l2, accepted)
-        return torch.cholesky_solve(z[:, :, None] + torch.bmm(across, y[:, :, None]) / n, factor).squeeze(2)
+        return torch.cholesky_solve(
+            z[:, :, None] + torch.bmm(across, y[:, :, None]) / n, factor
+        ).squeeze(2)
 
 
 class _LogisticLearner(LinearLearner):
@@ -208,7 +241,11 @@ class _Linear:
 
     def _classes(self, data: Data) -> int:
         if data.classes is None:
-            raise InputError("model", type(self).__name__.lower(), '"least-squares", since the targets are not classes')
+            raise InputError(
+                "model",
+                type(self).__name__.lower(),
+                '"least-squares", since the targets are not classes',
+            )
         return data.classes
 
 
@@ -235,7 +272,9 @@ class LinearRegression(_Linear):
     def learner(self, data: Data) -> Learner:
         if data.y.dim() != 1:
             raise InputError(
-                "model", "least-squares", f"a module: each target has shape {list(data.y.shape[1:])}, not one number"
+                "model",
+                "least-squares",
+                f"a module: each target has shape {list(data.y.shape[1:])}, not one number",
             )
         return _LeastSquaresLearner(1, math.prod(data.shape), False, self.l2)
 
@@ -246,5 +285,7 @@ class LogisticRegression(_Linear):
 
     def learner(self, data: Data) -> Learner:
         if data.classes != 2:
-            raise InputError("model", "logistic", '"softmax", since there are not exactly two classes')
+            raise InputError(
+                "model", "logistic", '"softmax", since there are not exactly two classes'
+            )
         return _LogisticLearner(1, math.prod(data.shape), False, self.l2)

@@ -28,7 +28,17 @@ from gossamer.tasks.learner import Buffers, Learner, Scores
 Loss = Callable[[Tensor, Tensor], Tensor]
 _NUMBERS_AT_ONCE = 1 << 24  # numbers that one evaluation pass may put through a module
 _HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
-_BY_NUMBER = (nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Sigmoid, nn.Tanh, nn.Softplus)
+_BY_NUMBER = (
+    nn.Identity,
+    nn.ReLU,
+    nn.LeakyReLU,
+    nn.ELU,
+    nn.GELU,
+    nn.SiLU,
+    nn.Sigmoid,
+    nn.Tanh,
+    nn.Softplus,
+)
 
 
 class _Pass(TorchFunctionMode):
@@ -42,7 +52,9 @@ class _Pass(TorchFunctionMode):
         super().__init__()
         self.key, self.drawn, self.stacked = key, 0, stacked
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         if function is F.dropout:
             return self._dropout(False, *args, **kwargs)
@@ -61,14 +73,29 @@ class _Pass(TorchFunctionMode):
 
         return one
 
-    def _dropout(self, channels: bool, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    def _dropout(
+        self,
+        channels: bool,
+        input: Tensor,
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,
+    ) -> Tensor:
         if not training or p == 0:
             return input
         if self.key is None:
-            raise InputError("module", "F.dropout in evaluation", "F.dropout(x, p, training=self.training)")
-        shape = torch.Size((*input.shape[:2], *(1 for _ in input.shape[2:]))) if channels else input.shape
+            raise InputError(
+                "module", "F.dropout in evaluation", "F.dropout(x, p, training=self.training)"
+            )
+        shape = (
+            torch.Size((*input.shape[:2], *(1 for _ in input.shape[2:])))
+            if channels
+            else input.shape
+        )
         element = torch.arange(shape.numel(), device=input.device).view(shape)
-        h = _mixed(element * -7046029254386353131 + _mixed(self.key + self.drawn))  # int64 wraps around, as a hash wants
+        h = _mixed(
+            element * -7046029254386353131 + _mixed(self.key + self.drawn)
+        )  # int64 wraps around, as a hash wants
         self.drawn += 1
         kept = ((h >> 33) & 0x7FFFFFFF) >= int(p * 2.0**31)
         scale = kept.to(input.dtype) / max(1 - p, 2.0**-31)
@@ -100,14 +127,21 @@ def _flat(parts: Iterable[_Tensors]) -> list[Tensor]:
 def _formed(like: Iterable[_Tensors], tensors: Iterable[Tensor]) -> tuple[_Tensors, ...]:
     """The tensors in the form that they had before `_flat`."""
     left = iter(tensors)
-    return tuple({name: next(left) for name in part} if isinstance(part, dict) else next(left) for part in like)
+    return tuple(
+        {name: next(left) for name in part} if isinstance(part, dict) else next(left)
+        for part in like
+    )
 
 
 def _stacked(one: Callable[..., tuple[_Tensors, ...]], *stacks: _Tensors) -> Any:
     """one(…) for all devices at once."""
     found: list[_Tensors] = []
 
-    def flat(*tensors: Tensor) -> tuple[Tensor, ...]:  # vmap takes dicts too, but for them needs as long as for a small model
+    def flat(
+        *tensors: Tensor,
+    ) -> tuple[
+        Tensor, ...
+    ]:  # vmap takes dicts too, but for them needs as long as for a small model
         found[:] = one(*_formed(stacks, tensors))
         return tuple(_flat(found))
 
@@ -116,7 +150,9 @@ def _stacked(one: Callable[..., tuple[_Tensors, ...]], *stacks: _Tensors) -> Any
 
 def _in_turn(one: Callable[..., tuple[_Tensors, ...]], *stacks: _Tensors) -> Any:
     """one(…) for a device at a time, for modules that cannot run stacked."""
-    results = [one(*_formed(stacks, (x[i] for x in _flat(stacks)))) for i in range(len(_flat(stacks)[0]))]
+    results = [
+        one(*_formed(stacks, (x[i] for x in _flat(stacks)))) for i in range(len(_flat(stacks)[0]))
+    ]
     return _formed(results[0], map(torch.stack, zip(*map(_flat, results), strict=True)))
 
 
@@ -148,10 +184,17 @@ def _perceptron(module: nn.Module, data: Data) -> list[nn.Module]:
     layers = [part for part in parts if type(part) is not nn.Sequential]
     plain = (
         all(type(layer) in (nn.Flatten, nn.Linear, nn.Dropout, *_BY_NUMBER) for layer in layers)
-        and all((layer.start_dim, layer.end_dim) == (1, -1) for layer in layers if isinstance(layer, nn.Flatten))
+        and all(
+            (layer.start_dim, layer.end_dim) == (1, -1)
+            for layer in layers
+            if isinstance(layer, nn.Flatten)
+        )
         and (len(data.shape) == 1 or isinstance(next(iter(layers), None), nn.Flatten))
         and all(p.requires_grad for p in module.parameters())
-        and not any("forward" in vars(part) or any(getattr(part, hooks) for hooks in _HOOKS) for part in parts)
+        and not any(
+            "forward" in vars(part) or any(getattr(part, hooks) for hooks in _HOOKS)
+            for part in parts
+        )
     )
     return layers if plain else []
 
@@ -162,14 +205,31 @@ class ModuleLearner(Learner):
     draws = True
     at_once = 6_400_000  # more than for a linear model, since a call costs more
 
-    def __init__(self, module: nn.Module, loss: Loss, data: Data, fresh: Callable[[int], nn.Module] | None) -> None:
+    def __init__(
+        self, module: nn.Module, loss: Loss, data: Data, fresh: Callable[[int], nn.Module] | None
+    ) -> None:
         self._name = type(module).__name__
         if any(nn.parameter.is_lazy(part) for part in (*module.parameters(), *module.buffers())):
-            raise InputError("module", self._name, "a module whose lazy layers have run once, so that their shapes are known")
-        self.module, self._per_sample, self._classes, self._fresh = copy.deepcopy(module), loss, data.classes, fresh
-        self._start = {name: p.detach().clone() for name, p in self.module.named_parameters() if p.requires_grad}
+            raise InputError(
+                "module",
+                self._name,
+                "a module whose lazy layers have run once, so that their shapes are known",
+            )
+        self.module, self._per_sample, self._classes, self._fresh = (
+            copy.deepcopy(module),
+            loss,
+            data.classes,
+            fresh,
+        )
+        self._start = {
+            name: p.detach().clone()
+            for name, p in self.module.named_parameters()
+            if p.requires_grad
+        }
         if not self._start or any(p.is_complex() for p in self._start.values()):
-            raise InputError("module", self._name, "a module with parameters to train, all of them real numbers")
+            raise InputError(
+                "module", self._name, "a module with parameters to train, all of them real numbers"
+            )
         self.shapes = {name: tuple(p.shape) for name, p in self._start.items()}
         self._places = _places(self.module)
         self._for_each = _stacked
@@ -179,7 +239,9 @@ class ModuleLearner(Learner):
             self.concurrent, self.at_once = True, Learner.at_once
         self._names = {id(p): name for name, p in self.module.named_parameters()}
         images = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
-        self._channels_last = images and all(p.dtype == torch.float32 for p in self._start.values())  # else it is not tried
+        self._channels_last = images and all(
+            p.dtype == torch.float32 for p in self._start.values()
+        )  # else it is not tried
         if any(isinstance(part, nn.modules.conv._ConvNd) for part in self.module.modules()):
             self._one_by_one()  # many small convolutions are slower at once than one after the other
         try:
@@ -196,12 +258,21 @@ class ModuleLearner(Learner):
     def _try(self, data: Data) -> None:
         """Train and score once, so that what cannot be done is refused now and not in the first round."""
         w = torch.cat([p.reshape(-1) for p in self._start.values()])[None]
-        w = w.to(torch.promote_types(w.dtype, torch.float32))  # not less than the module has: its constants are cast with it
-        x, y = (part[[0, -1]] for part in (data.x, data.y))  # two samples, since BatchNorm takes no single one
+        w = w.to(
+            torch.promote_types(w.dtype, torch.float32)
+        )  # not less than the module has: its constants are cast with it
+        x, y = (
+            part[[0, -1]] for part in (data.x, data.y)
+        )  # two samples, since BatchNorm takes no single one
         x, y = x.to(w.dtype), y.to(w.dtype) if y.is_floating_point() else y
-        buffers = {name: (b.to(w.dtype) if b.is_floating_point() else b)[None] for name, b in self.buffers().items()}
+        buffers = {
+            name: (b.to(w.dtype) if b.is_floating_point() else b)[None]
+            for name, b in self.buffers().items()
+        }
         before = torch.random.get_rng_state()
-        self.gradient(w, x[None], y[None], buffers, torch.zeros(1, dtype=torch.int64), torch.empty_like(w))
+        self.gradient(
+            w, x[None], y[None], buffers, torch.zeros(1, dtype=torch.int64), torch.empty_like(w)
+        )
         self.scores(w, x, y, buffers)
         if not torch.equal(before, torch.random.get_rng_state()):
             torch.random.set_rng_state(before)
@@ -214,11 +285,15 @@ class ModuleLearner(Learner):
         try:
             yield
         except Exception as error:
-            if isinstance(error, InputError | MemoryError) or "allocate" in str(error):  # torch's way to say it
+            if isinstance(error, InputError | MemoryError) or "allocate" in str(
+                error
+            ):  # torch's way to say it
                 raise
             said = next(iter(str(error).splitlines()), type(error).__name__)
             raise InputError(
-                "module", self._name, f"one that runs on a batch of shape {list(shape)}; torch says: {said}"
+                "module",
+                self._name,
+                f"one that runs on a batch of shape {list(shape)}; torch says: {said}",
             ) from error
 
     def init(self, seed: int) -> Tensor:
@@ -236,9 +311,15 @@ class ModuleLearner(Learner):
         # new ones there, which functional_call writes back to the one dict that it is given.
         own = parameters | {name: b.clone() for name, b in buffers.items()}
         state = {place: own[name] for place, name in self._places.items() if name in own}
-        if self._channels_last and x.dim() == 4 and (x.device.type, x.dtype) == ("cpu", torch.float32):
+        if (
+            self._channels_last
+            and x.dim() == 4
+            and (x.device.type, x.dtype) == ("cpu", torch.float32)
+        ):
             # Pooling takes a fifth of its time, and so a small network three quarters; with float64 there is nothing to gain
-            x = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)  # unlike `contiguous`, also of one channel
+            x = torch.empty_like(x, memory_format=torch.channels_last).copy_(
+                x
+            )  # unlike `contiguous`, also of one channel
         with _Pass(key, stacked=self._for_each is _stacked):
             outputs = functional_call(self._own.module, state, (x,), tie_weights=False)
         return outputs, {name: state[name].detach() for name in buffers}
@@ -259,17 +340,31 @@ class ModuleLearner(Learner):
             raise InputError("module", f"{self._name} with outputs {list(outputs.shape)}", accepted)
         losses = self._per_sample(outputs, y)
         if losses.shape != y.shape[:1]:
-            raise InputError("loss", f"shape {list(losses.shape)}", 'one number a sample, shape [batch] (reduction="none")')
+            raise InputError(
+                "loss",
+                f"shape {list(losses.shape)}",
+                'one number a sample, shape [batch] (reduction="none")',
+            )
         return losses
 
-    def _perceptron_losses(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, keys: Tensor) -> Tensor:
+    def _perceptron_losses(
+        self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, keys: Tensor
+    ) -> Tensor:
         """The losses of a perceptron's samples [devices, batch], by batched products of values [devices, units, batch]."""
         values, dropout = x.flatten(2).transpose(1, 2), _Pass(None)
         for layer in self._layers:
             if isinstance(layer, nn.Linear):
                 weight = parameters[self._names[id(layer.weight)]]
-                bias = layer.bias if layer.bias is None else parameters[self._names[id(layer.bias)]][..., None]
-                values = torch.bmm(weight, values) if bias is None else torch.baddbmm(bias, weight, values)
+                bias = (
+                    layer.bias
+                    if layer.bias is None
+                    else parameters[self._names[id(layer.bias)]][..., None]
+                )
+                values = (
+                    torch.bmm(weight, values)
+                    if bias is None
+                    else torch.baddbmm(bias, weight, values)
+                )
             elif isinstance(layer, nn.Dropout):
                 (kept,) = _stacked(dropout.keyed(layer.p), keys, values.transpose(1, 2))
                 values = kept.transpose(1, 2)
@@ -279,17 +374,27 @@ class ModuleLearner(Learner):
 
     def _all_judged(self, outputs: Tensor, y: Tensor) -> Tensor:
         """The losses of all samples [devices, batch]; the one that is known without torch.func, which costs more than it."""
-        if self._per_sample is _cross_entropy and outputs.dim() == 3 and outputs.shape[2] >= (self._classes or 0):
+        if (
+            self._per_sample is _cross_entropy
+            and outputs.dim() == 3
+            and outputs.shape[2] >= (self._classes or 0)
+        ):
             return F.cross_entropy(outputs.transpose(1, 2), y, reduction="none")
-        judged: tuple[Tensor] = _stacked(lambda outputs, y: (self._judged(outputs, y),), outputs.contiguous(), y)
+        judged: tuple[Tensor] = _stacked(
+            lambda outputs, y: (self._judged(outputs, y),), outputs.contiguous(), y
+        )
         return judged[0]
 
-    def _losses(self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
+    def _losses(
+        self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor
+    ) -> Tensor:
         """Each device's mean batch loss; the running statistics in `buffers` are brought up to date on the way."""
         if self._layers:
             return self._perceptron_losses(parameters, x, y, keys).mean(1)
 
-        def one(parameters: dict[str, Tensor], own: Buffers, x: Tensor, y: Tensor, key: Tensor) -> tuple[Tensor, Buffers]:
+        def one(
+            parameters: dict[str, Tensor], own: Buffers, x: Tensor, y: Tensor, key: Tensor
+        ) -> tuple[Tensor, Buffers]:
             outputs, own = self._forward(parameters, own, x, key)
             return self._judged(outputs, y).mean(), own
 
@@ -303,18 +408,28 @@ class ModuleLearner(Learner):
             buffers[name].copy_(b)
         return losses
 
-    def gradient(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor) -> None:
+    def gradient(
+        self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor
+    ) -> None:
         # Devices share nothing, so the gradient of the sum of their losses is every device's own gradient.
-        parameters = {name: part.detach().requires_grad_() for name, part in self.unstack(w).items()}
+        parameters = {
+            name: part.detach().requires_grad_() for name, part in self.unstack(w).items()
+        }
         with self._told(x.shape[1:]), torch.enable_grad():
             total = self._losses(parameters, x, y, buffers, keys).sum()
-            found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True, materialize_grads=True)
-            for part, gradient in zip(self.unstack(out).values(), found, strict=True):  # views of `out`
+            found = torch.autograd.grad(
+                total, list(parameters.values()), allow_unused=True, materialize_grads=True
+            )
+            for part, gradient in zip(
+                self.unstack(out).values(), found, strict=True
+            ):  # views of `out`
                 part.copy_(gradient)
 
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         with self._told(x.shape[1:]), torch.no_grad():
-            return self._losses(self.unstack(w), x, y, {name: b.clone() for name, b in buffers.items()}, keys)
+            return self._losses(
+                self.unstack(w), x, y, {name: b.clone() for name, b in buffers.items()}, keys
+            )
 
     def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:
         self._set(w, training=False)
@@ -322,16 +437,24 @@ class ModuleLearner(Learner):
         loss, right = w.new_zeros(len(w)), w.new_zeros(len(w))
         with self._told(x.shape), torch.no_grad():
             for some_x, some_y in zip(x.split(at_once), y.split(at_once), strict=True):
-                some_loss, some_right = self._for_each(self._scorer(some_x, some_y), self.unstack(w), buffers)
+                some_loss, some_right = self._for_each(
+                    self._scorer(some_x, some_y), self.unstack(w), buffers
+                )
                 loss += some_loss
                 right += some_right
         return Scores(loss / len(x), right / len(x))
 
-    def _scorer(self, x: Tensor, y: Tensor) -> Callable[[dict[str, Tensor], Buffers], tuple[Tensor, Tensor]]:
+    def _scorer(
+        self, x: Tensor, y: Tensor
+    ) -> Callable[[dict[str, Tensor], Buffers], tuple[Tensor, Tensor]]:
         def one(parameters: dict[str, Tensor], own: Buffers) -> tuple[Tensor, Tensor]:
             outputs, _ = self._forward(parameters, own, x, None)
             losses = self._judged(outputs, y)
-            right = outputs.argmax(-1) == y if self._classes is not None else torch.full_like(losses, torch.nan)
+            right = (
+                outputs.argmax(-1) == y
+                if self._classes is not None
+                else torch.full_like(losses, torch.nan)
+            )
             return losses.sum(), right.sum()
 
         return one
@@ -346,7 +469,9 @@ def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:
     return (outputs.reshape(y.shape) - y).square().reshape(len(y), -1).sum(1) / 2
 
 
-def _learner(module: nn.Module, data: Data, loss: Loss | None, fresh: Callable[[int], nn.Module] | None) -> Learner:
+def _learner(
+    module: nn.Module, data: Data, loss: Loss | None, fresh: Callable[[int], nn.Module] | None
+) -> Learner:
     default = _squared_error if data.classes is None else _cross_entropy
     return ModuleLearner(module, loss or default, data, fresh)
 
@@ -368,7 +493,9 @@ class Module:
 
     def __post_init__(self) -> None:
         if not callable(self.module):
-            raise InputError("module", self.module, "a torch.nn.Module, or a function that makes one")
+            raise InputError(
+                "module", self.module, "a torch.nn.Module, or a function that makes one"
+            )
 
     def learner(self, data: Data) -> Learner:
         if isinstance(self.module, nn.Module):
@@ -430,7 +557,11 @@ class Cnn:
 
     def learner(self, data: Data) -> Learner:
         if len(data.shape) != 3 or min(data.shape[1:]) < 4:
-            raise InputError("model", "cnn", f"images of at least 4 × 4 pixels; these samples have shape {list(data.shape)}")
+            raise InputError(
+                "model",
+                "cnn",
+                f"images of at least 4 × 4 pixels; these samples have shape {list(data.shape)}",
+            )
 
         def make() -> nn.Module:
             layers: list[nn.Module] = []
@@ -442,6 +573,8 @@ class Cnn:
                 layers += [nn.ReLU(), nn.MaxPool2d(2)]
                 width = channels
             pixels = (data.shape[1] // 4) * (data.shape[2] // 4)
-            return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width * pixels, data.classes or 1))
+            return nn.Sequential(
+                *layers, nn.Flatten(), nn.Linear(width * pixels, data.classes or 1)
+            )
 
         return Module(make).learner(data)

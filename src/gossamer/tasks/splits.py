@@ -53,7 +53,9 @@ class Split:
         return self.index[self.offsets[device] : self.offsets[device + 1]]
 
 
-def batch(split: Split, seed: int, t: int | IntArray, step: int, size: int, devices: IntArray) -> IntArray:
+def batch(
+    split: Split, seed: int, t: int | IntArray, step: int, size: int, devices: IntArray
+) -> IntArray:
     """The sample numbers [len(devices), size] of the batches of step `step` of round t.
 
     Drawn from each device's own samples, uniformly and with replacement, by name: a device's batch is the same whoever
@@ -76,7 +78,9 @@ def from_lists(lists: Iterable[ArrayLike], samples: int | None = None) -> Split:
     try:
         parts = [np.asarray(part) for part in lists]
     except ValueError as error:  # a list within the list
-        raise InputError("lists", "nested lists", "one flat list of sample numbers for each device") from error
+        raise InputError(
+            "lists", "nested lists", "one flat list of sample numbers for each device"
+        ) from error
     if not parts:
         raise InputError("lists", [], "one list of sample numbers for each device")
     for device, part in enumerate(parts):
@@ -89,7 +93,11 @@ def from_lists(lists: Iterable[ArrayLike], samples: int | None = None) -> Split:
 def _checked(index: NDArray[Any], offsets: NDArray[Any], samples: int | None) -> Split:
     outside = (index < 0) | (index >= (samples if samples is not None else 1 << 32))
     if outside.any():
-        accepted = f"sample numbers from 0 to {samples - 1}" if samples is not None else "sample numbers from 0 upwards"
+        accepted = (
+            f"sample numbers from 0 to {samples - 1}"
+            if samples is not None
+            else "sample numbers from 0 upwards"
+        )
         raise InputError("lists", int(index[outside][0]), accepted)
     return Split(index.astype(np.int64), offsets.astype(np.int64))
 
@@ -150,9 +158,13 @@ class Labels(SplitRule):
         if devices * self.k < len(counts):
             accepted = f"at least {math.ceil(len(counts) / devices)}, so that the devices hold all {len(counts)} labels"
             raise InputError("k", self.k, accepted)
-        most = np.minimum(counts, devices)  # a device holds a label once, and at least one sample of it
+        most = np.minimum(
+            counts, devices
+        )  # a device holds a label once, and at least one sample of it
         if devices * self.k > most.sum():
-            raise InputError("devices", devices, f"fewer: the samples do not suffice for {self.k} labels on each")
+            raise InputError(
+                "devices", devices, f"fewer: the samples do not suffice for {self.k} labels on each"
+            )
         left = np.bincount(_turns(most, devices * self.k), minlength=len(counts))
         chosen = np.empty((devices, self.k), dtype=np.int64)
         for device in range(devices):
@@ -199,7 +211,10 @@ class Dirichlet(SplitRule):
         from scipy.special import gammaincinv
 
         who = np.arange(devices)
-        u, v = (draws.uniform(seed, f"split/dirichlet/{part}", label, who) + 2.0**-54 for part in ("gamma", "power"))
+        u, v = (
+            draws.uniform(seed, f"split/dirichlet/{part}", label, who) + 2.0**-54
+            for part in ("gamma", "power")
+        )
         log = np.log(gammaincinv(self.alpha + 1.0, u)) + np.log(v) / self.alpha
         share = np.exp(log - log.max())
         return np.asarray(share / share.sum())
@@ -238,8 +253,12 @@ class Drawn(SplitRule):
         if devices < 1:
             raise InputError("devices", devices, "at least 1")
         if devices * self.samples > MAX_HELD:
-            raise InputError("samples", self.samples, f"at most {MAX_HELD // devices} for {devices} devices")
-        index = draws.below(len(y), seed, "split/drawn", np.arange(devices)[:, None], np.arange(self.samples))
+            raise InputError(
+                "samples", self.samples, f"at most {MAX_HELD // devices} for {devices} devices"
+            )
+        index = draws.below(
+            len(y), seed, "split/drawn", np.arange(devices)[:, None], np.arange(self.samples)
+        )
         return Split(index.ravel(), np.arange(devices + 1) * self.samples)
 
 
@@ -268,21 +287,34 @@ class Lists(SplitRule):
 
             arrays = read_npz(path, ("index", "offsets"))
             index, offsets = arrays["index"], arrays["offsets"]
-            if any(a.ndim != 1 or a.dtype.kind not in "iu" or len(a) == 0 for a in (index, offsets)):
+            if any(
+                a.ndim != 1 or a.dtype.kind not in "iu" or len(a) == 0 for a in (index, offsets)
+            ):
                 raise DataError(f"{path}: index and offsets must be lists of whole numbers")
-            if offsets[0] != 0 or offsets[-1] != len(index) or len(offsets) < 2 or not (offsets[1:] > offsets[:-1]).all():
-                raise DataError(f"{path}: offsets must rise from 0 to the length of index, {len(index)}, at least 1 a device")
+            if (
+                offsets[0] != 0
+                or offsets[-1] != len(index)
+                or len(offsets) < 2
+                or not (offsets[1:] > offsets[:-1]).all()
+            ):
+                raise DataError(
+                    f"{path}: offsets must rise from 0 to the length of index, {len(index)}, at least 1 a device"
+                )
             return _checked(index, offsets, samples)
         try:
             if path.stat().st_size > MAX_HELD:
-                raise DataError(f"{path} is larger than {MAX_HELD >> 30} GiB; give an .npz file with index and offsets")
+                raise DataError(
+                    f"{path} is larger than {MAX_HELD >> 30} GiB; give an .npz file with index and offsets"
+                )
             lists = json.loads(path.read_bytes())
         except OSError as error:
             raise DataError(f"cannot read {path}: {error.strerror or error}") from error
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path} is not JSON: {error}") from error
         if not isinstance(lists, list) or not all(isinstance(part, list) for part in lists):
-            raise DataError(f"{path} must hold a list of lists of sample numbers, one list for each device")
+            raise DataError(
+                f"{path} must hold a list of lists of sample numbers, one list for each device"
+            )
         return from_lists(lists, samples)
 
 
@@ -290,14 +322,20 @@ def _check_devices(devices: int, samples: int) -> None:
     if devices < 1:
         raise InputError("devices", devices, "at least 1")
     if devices > samples:
-        raise InputError("devices", devices, f'at most {samples}, the number of samples, or split = "drawn"')
+        raise InputError(
+            "devices", devices, f'at most {samples}, the number of samples, or split = "drawn"'
+        )
 
 
 def _labels(rule: SplitRule, y: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Each sample's label, numbered 0 … C-1 among those that occur, and the count of each."""
     if y.dtype.kind not in "iu":
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(rule).__name__).lower()  # as a spec has it
-        raise InputError("kind", kind, "iid, uneven, drawn or lists, since the targets are numbers and not labels")
+        raise InputError(
+            "kind",
+            kind,
+            "iid, uneven, drawn or lists, since the targets are numbers and not labels",
+        )
     _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
     return labels.reshape(-1).astype(np.int64), counts.astype(np.int64)
 
@@ -317,11 +355,15 @@ def _ranks(labels: IntArray, counts: IntArray, seed: int) -> IntArray:
     return rank
 
 
-def _share(labels: IntArray, slot_label: IntArray, slot_device: IntArray, devices: int, seed: int) -> Split:
+def _share(
+    labels: IntArray, slot_label: IntArray, slot_device: IntArray, devices: int, seed: int
+) -> Split:
     """Each label's samples, shuffled, in even parts to the slots that ask for that label."""
     counts, slots = np.bincount(labels), np.bincount(slot_label)
     part = _ranks(labels, counts, seed) * slots[labels] // counts[labels]
-    first = np.cumsum(slots) - slots  # where a label's slots begin once the slots are sorted by label
+    first = (
+        np.cumsum(slots) - slots
+    )  # where a label's slots begin once the slots are sorted by label
     owner = slot_device[np.argsort(slot_label, kind="stable")][first[labels] + part]
     return _by_owner(owner, devices)
 

@@ -43,12 +43,16 @@ class _Synthetic:
                 raise InputError(field, getattr(self, field), "a whole number, at least 1")
         if self.devices * self.samples * self.dimension > MAX_VALUES:
             most = MAX_VALUES // (self.devices * self.dimension)
-            raise InputError("samples", self.samples, f"at most {most} for so many devices and dimensions")
+            raise InputError(
+                "samples", self.samples, f"at most {most} for so many devices and dimensions"
+            )
         _check_not_negative("heterogeneity", self.heterogeneity)
 
     def split(self) -> Split:
         """The samples of each device, in order."""
-        return Split(np.arange(self.devices * self.samples), np.arange(self.devices + 1) * self.samples)
+        return Split(
+            np.arange(self.devices * self.samples), np.arange(self.devices + 1) * self.samples
+        )
 
     @cached_property
     def _inputs(self) -> FloatArray:
@@ -60,7 +64,9 @@ class _Synthetic:
         """⟨w_i, x⟩ for every sample x of its device i."""
         axes = np.arange(self.dimension)
         own = draws.normal(self.seed, "synthetic/own", np.arange(self.devices)[:, None], axes)
-        truth = (draws.normal(self.seed, "synthetic/common", axes) + self.heterogeneity * own) / np.sqrt(self.dimension)
+        truth = (
+            draws.normal(self.seed, "synthetic/common", axes) + self.heterogeneity * own
+        ) / np.sqrt(self.dimension)
         by_device = self._inputs.reshape(self.devices, self.samples, self.dimension)
         return np.asarray(by_device @ truth[:, :, None]).reshape(-1)
 
@@ -82,11 +88,15 @@ class LeastSquares(_Synthetic):
     @cached_property
     def _targets(self) -> FloatArray:
         rows = np.arange(self.devices * self.samples)
-        return _rounded(self._margins() + self.noise * draws.normal(self.seed, "synthetic/noise", rows))
+        return _rounded(
+            self._margins() + self.noise * draws.normal(self.seed, "synthetic/noise", rows)
+        )
 
     def load(self) -> Data:
         """x float32 [devices·samples, dimension], y float32 [devices·samples]."""
-        return _data("least-squares", self._inputs, torch.from_numpy(self._targets.astype(np.float32)), None)
+        return _data(
+            "least-squares", self._inputs, torch.from_numpy(self._targets.astype(np.float32)), None
+        )
 
     def loss(self, w: FloatArray) -> float:
         """The objective at w."""
@@ -117,14 +127,18 @@ class Logistic(_Synthetic):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 1e-6 <= self.regularisation < np.inf:
-            raise InputError("regularisation", self.regularisation, "a number above 0 (at least 1e-6)")
+            raise InputError(
+                "regularisation", self.regularisation, "a number above 0 (at least 1e-6)"
+            )
 
     @cached_property
     def _labels(self) -> NDArray[np.int64]:
         from scipy.special import expit
 
         rows = np.arange(self.devices * self.samples)
-        return (draws.uniform(self.seed, "synthetic/label", rows) < expit(self._margins())).astype(np.int64)
+        return (draws.uniform(self.seed, "synthetic/label", rows) < expit(self._margins())).astype(
+            np.int64
+        )
 
     @cached_property
     def _signed(self) -> FloatArray:
@@ -136,7 +150,9 @@ class Logistic(_Synthetic):
 
     def loss(self, w: FloatArray) -> float:
         """The objective at w."""
-        return float(np.logaddexp(0, -(self._signed @ w)).mean() + self.regularisation / 2 * (w @ w))
+        return float(
+            np.logaddexp(0, -(self._signed @ w)).mean() + self.regularisation / 2 * (w @ w)
+        )
 
     def optimum(self) -> FloatArray:
         """Where the objective is smallest, to about 1e-12: Newton's method, each step halved until it goes down."""
@@ -146,8 +162,12 @@ class Logistic(_Synthetic):
         for _ in range(100):
             wrong = expit(-(self._signed @ w))
             gradient = self.regularisation * w - self._signed.T @ wrong / len(wrong)
-            curvature = (self._inputs * (wrong * (1 - wrong))[:, None]).T @ self._inputs / len(wrong)
-            step = np.linalg.solve(curvature + self.regularisation * np.eye(self.dimension), gradient)
+            curvature = (
+                (self._inputs * (wrong * (1 - wrong))[:, None]).T @ self._inputs / len(wrong)
+            )
+            step = np.linalg.solve(
+                curvature + self.regularisation * np.eye(self.dimension), gradient
+            )
             here, scale = self.loss(w), 1.0
             # Close by, the loss no longer shows which way is down, and Newton's full step is right anyway.
             while gradient @ step > 1e-12 and self.loss(w - scale * step) > here:

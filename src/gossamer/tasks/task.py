@@ -50,18 +50,33 @@ class Task:
 
     def __post_init__(self) -> None:
         if self.batch < 0:
-            raise InputError("batch", self.batch, "a whole number of at least 1, or 0 for all of a device's samples")
+            raise InputError(
+                "batch",
+                self.batch,
+                "a whole number of at least 1, or 0 for all of a device's samples",
+            )
         if self.batch == 0 and len(set(self.split.sizes[self.split.sizes > 0].tolist())) > 1:
-            raise InputError("batch", 0, "a whole number of at least 1, since devices hold different numbers of samples")
+            raise InputError(
+                "batch",
+                0,
+                "a whole number of at least 1, since devices hold different numbers of samples",
+            )
         # What follows is checked here once, since nothing is when batches are read.
         first, last = int(self.split.index.min()), int(self.split.index.max())
         if first < 0 or last >= self.data.samples:
             number = first if first < 0 else last
-            raise InputError("split", f"sample {number}", f"sample numbers from 0 to {self.data.samples - 1}")
+            raise InputError(
+                "split", f"sample {number}", f"sample numbers from 0 to {self.data.samples - 1}"
+            )
         y = self.data.y
         if len(y) != self.data.samples:
-            raise InputError("y", f"{len(y)} targets", f"as many as x has samples, {self.data.samples}")
-        if self.data.classes is not None and (wrong := y[(y < 0) | (y >= self.data.classes)]).numel():
+            raise InputError(
+                "y", f"{len(y)} targets", f"as many as x has samples, {self.data.samples}"
+            )
+        if (
+            self.data.classes is not None
+            and (wrong := y[(y < 0) | (y >= self.data.classes)]).numel()
+        ):
             raise InputError("y", int(wrong[0]), f"labels from 0 to {self.data.classes - 1}")
 
     @property
@@ -80,9 +95,20 @@ class Task:
         sizes[devices] = self.split.sizes[devices]
         chosen = torch.from_numpy(samples)
         data = replace(self.data, x=self.data.x[chosen], y=self.data.y[chosen])
-        return replace(self, data=data, split=Split(index.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)])))
+        return replace(
+            self,
+            data=data,
+            split=Split(index.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)])),
+        )
 
-    def worker(self, devices: NDArray[np.int64], seed: int, dtype: torch.dtype, place: torch.device, test: int = 0) -> Worker:
+    def worker(
+        self,
+        devices: NDArray[np.int64],
+        seed: int,
+        dtype: torch.dtype,
+        place: torch.device,
+        test: int = 0,
+    ) -> Worker:
         """What trains and scores some of the devices; `test` limits the test samples (0: all)."""
         return Worker(self, devices, seed, dtype, place, test)
 
@@ -99,7 +125,13 @@ class Worker:
     """Trains and scores the rows of the devices that it was made for, with memory that it takes once."""
 
     def __init__(
-        self, task: Task, devices: NDArray[np.int64], seed: int, dtype: torch.dtype, place: torch.device, test: int
+        self,
+        task: Task,
+        devices: NDArray[np.int64],
+        seed: int,
+        dtype: torch.dtype,
+        place: torch.device,
+        test: int,
     ) -> None:
         self.learner = task.learner
         self._split, self._batch, self._devices, self._seed = task.split, task.batch, devices, seed
@@ -111,12 +143,16 @@ class Worker:
             x_test, y_test = x_test[chosen], y_test[chosen]
         self._x_test, self._y_test = self._inputs(x_test), self._targets(y_test)
         self.buffers: Buffers = {
-            name: b.to(place, dtype if b.is_floating_point() else b.dtype).expand(len(devices), *b.shape).contiguous()
+            name: b.to(place, dtype if b.is_floating_point() else b.dtype)
+            .expand(len(devices), *b.shape)
+            .contiguous()
             for name, b in self.learner.buffers().items()
         }
         self._own = threading.local()
         self._gradient: Tensor | None = None
-        self._whole: NDArray[np.int64] | None = None  # all samples of all devices, where a batch is all of them
+        self._whole: NDArray[np.int64] | None = (
+            None  # all samples of all devices, where a batch is all of them
+        )
         self._drawn_ahead: dict[int, tuple[int, NDArray[np.int64]]] = {}
 
     def _inputs(self, x: Tensor) -> Tensor:
@@ -141,7 +177,9 @@ class Worker:
         batch = index.shape[1] * self._rows.x[0].numel()
         turns = max(1, math.ceil(len(devices) * batch / self.learner.at_once))
         threads = available()
-        if self.learner.concurrent and len(devices) * batch >= _WORTH_A_THREAD * threads:  # as many turns for each
+        if (
+            self.learner.concurrent and len(devices) * batch >= _WORTH_A_THREAD * threads
+        ):  # as many turns for each
             turns = threads * math.ceil(turns / threads)
         at_once = math.ceil(len(devices) / turns)
         parts = (slice(first, first + at_once) for first in range(0, len(devices), at_once))
@@ -162,7 +200,9 @@ class Worker:
         y = torch.index_select(self._y, 0, flat)
         return batches.view(*index.shape, *x.shape[1:]), y.view(index.shape + self._y.shape[1:])
 
-    def _index(self, t: int, step: int, devices: NDArray[np.int64], ahead: bool) -> NDArray[np.int64]:
+    def _index(
+        self, t: int, step: int, devices: NDArray[np.int64], ahead: bool
+    ) -> NDArray[np.int64]:
         """The samples of each device's batch. A few rounds are drawn at once: a draw is by name, so when does not matter."""
         if not self._batch:
             if ahead and self._whole is not None:
@@ -175,20 +215,26 @@ class Worker:
         first, drawn = self._drawn_ahead.get(step, (0, np.empty((0, 0, 0), dtype=np.int64)))
         if not first <= t < first + len(drawn):
             rounds = t + np.arange(max(1, _DRAWN_AT_ONCE // (len(devices) * self._batch)))
-            drawn = splits.batch(self._split, self._seed, rounds[:, None, None], step, self._batch, devices)
+            drawn = splits.batch(
+                self._split, self._seed, rounds[:, None, None], step, self._batch, devices
+            )
             self._drawn_ahead[step] = first, drawn = t, drawn
         return drawn[t - first]
 
     def gradient(self, w: Tensor, t: int, step: int = 0, rows: Tensor | None = None) -> Tensor:
         """Each row's stochastic gradient; the next call may overwrite the result."""
-        buffers = self.buffers if rows is None else {name: b[rows] for name, b in self.buffers.items()}
+        buffers = (
+            self.buffers if rows is None else {name: b[rows] for name, b in self.buffers.items()}
+        )
         if self._gradient is None or len(self._gradient) < len(w):
             self._gradient = w.new_empty(w.shape)
         result = self._gradient[: len(w)]
 
         def one(turn: _Turn) -> None:
             some, samples, keys = turn
-            if not self.learner.gradient_of_rows(w[some], self._rows, self._y, samples, result[some]):
+            if not self.learner.gradient_of_rows(
+                w[some], self._rows, self._y, samples, result[some]
+            ):
                 own = {name: b[some] for name, b in buffers.items()}
                 self.learner.gradient(w[some], *self._gathered(samples), own, keys, result[some])
 
@@ -212,7 +258,12 @@ class Worker:
         """Each row's loss on the same batch."""
         return torch.cat(
             [
-                self.learner.loss(w[some], *self._gathered(samples), {name: b[some] for name, b in self.buffers.items()}, keys)
+                self.learner.loss(
+                    w[some],
+                    *self._gathered(samples),
+                    {name: b[some] for name, b in self.buffers.items()},
+                    keys,
+                )
                 for some, samples, keys in self._turns(t, step, None)
             ]
         )
@@ -223,7 +274,10 @@ class Worker:
             accepted = '0, with model = "least-squares" and as many samples on every device: the dual is that of the whole loss'
             raise InputError("batch", self._batch, accepted)
         return torch.cat(
-            [self.learner.conjugate(z[some], *self._gathered(index)) for some, index, _ in self._turns(0, 0, None)]
+            [
+                self.learner.conjugate(z[some], *self._gathered(index))
+                for some, index, _ in self._turns(0, 0, None)
+            ]
         )
 
     def scores(self, w: Tensor) -> Scores:

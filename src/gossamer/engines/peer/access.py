@@ -35,7 +35,9 @@ class Settings:
     listen: tuple[str, ...] = ("0.0.0.0:7447",)
     connect: tuple[str, ...] = ()
     multicast: bool = True  # find neighbours on the local network
-    interface: str = "auto"  # for multicast; "auto": all that are up at the start, and no others later
+    interface: str = (
+        "auto"  # for multicast; "auto": all that are up at the start, and no others later
+    )
     lease: float = 1.0  # seconds of silence after which a link is dead
     largest: int = 64 << 20  # bytes of a message
     outgoing: int = 4  # messages that wait for a neighbour; the oldest goes when there are more
@@ -49,7 +51,11 @@ class Settings:
         if not self.observer or self.observer in self.names:
             raise InputError("observer", self.observer, "a name that no device has")
         if self.certificates is None and not self.insecure:
-            raise InputError("certificates", None, "the folder of the device's certificate, or insecure = true on a bench")
+            raise InputError(
+                "certificates",
+                None,
+                "the folder of the device's certificate, or insecure = true on a bench",
+            )
         if not self.listen:
             raise InputError("listen", self.listen, "at least one host:port")
         for field in ("listen", "connect"):
@@ -78,7 +84,10 @@ def configuration(device: int | None, settings: Settings) -> dict[str, Any]:
             # Not that anything waits or is dropped while all keep to what is said in line.py. In microseconds.
             "queue": {
                 "size": {"data": BATCHES, "interactive_high": ANSWERS},
-                "congestion_control": {"block": {"wait_before_close": 100_000}, "drop": {"wait_before_drop": 0}},
+                "congestion_control": {
+                    "block": {"wait_before_close": 100_000},
+                    "drop": {"wait_before_drop": 0},
+                },
             },
         },
         "rx": {"max_message_size": (CHUNK if device is not None else STATUS_BYTES) + BATCH},
@@ -86,12 +95,20 @@ def configuration(device: int | None, settings: Settings) -> dict[str, Any]:
     whole: dict[str, Any] = {
         "mode": "peer",
         "id": f"{secrets.randbits(60) | 1 << 60:x}{16**DIGITS - 1 if device is None else device:0{DIGITS}x}",
-        "listen": {"endpoints": [] if device is None else [f"{protocol}/{endpoint}" for endpoint in settings.listen]},
+        "listen": {
+            "endpoints": []
+            if device is None
+            else [f"{protocol}/{endpoint}" for endpoint in settings.listen]
+        },
         "connect": {
             "endpoints": [f"{protocol}/{endpoint}" for endpoint in settings.connect],
             "timeout_ms": -1,  # for ever, in the background: 0 would be one attempt
             "exit_on_failure": False,
-            "retry": {"period_init_ms": lease // 4, "period_max_ms": lease, "period_increase_factor": 2},
+            "retry": {
+                "period_init_ms": lease // 4,
+                "period_max_ms": lease,
+                "period_increase_factor": 2,
+            },
         },
         "open": {"return_conditions": {"connect_scouted": False, "declares": False}},
         "scouting": {
@@ -100,7 +117,9 @@ def configuration(device: int | None, settings: Settings) -> dict[str, Any]:
                 "interface": settings.interface,
                 "autoconnect": ["peer"],
                 # Of two devices one dials, not both; the observer, which nobody can dial, does.
-                "autoconnect_strategy": {"peer": {"to_peer": "always" if device is None else "greater-zid"}},
+                "autoconnect_strategy": {
+                    "peer": {"to_peer": "always" if device is None else "greater-zid"}
+                },
             },
             "gossip": {"enabled": False, "autoconnect": []},  # a neighbour's neighbour is none
         },
@@ -119,7 +138,9 @@ def configuration(device: int | None, settings: Settings) -> dict[str, Any]:
         name = settings.observer if device is None else settings.names[device]
         if wrong := keys.check_folder(settings.certificates, name):
             raise DataError(wrong)
-        key, certificate = (str(settings.certificates / file) for file in (keys.KEY, keys.CERTIFICATE))
+        key, certificate = (
+            str(settings.certificates / file) for file in (keys.KEY, keys.CERTIFICATE)
+        )
         link["tls"] = {
             "root_ca_certificate": str(settings.certificates / keys.AUTHORITY_CERTIFICATE),
             "enable_mtls": True,
@@ -145,7 +166,13 @@ class _Rules:
     def allow(self, id: str, flow: str, key: str, *messages: str) -> str:
         """A rule: what may come in (ingress) or go out (egress). `give` says from whom, or to whom."""
         keys = [f"{self._root}/{key}"]
-        self._rules[id] = {"id": id, "permission": "allow", "flows": [flow], "messages": messages, "key_exprs": keys}
+        self._rules[id] = {
+            "id": id,
+            "permission": "allow",
+            "flows": [flow],
+            "messages": messages,
+            "key_exprs": keys,
+        }
         return id
 
     def give(self, name: str, *rules: str) -> None:
@@ -157,7 +184,11 @@ class _Rules:
             "enabled": True,
             "default_permission": "deny",
             "rules": list(self._rules.values()),
-            "subjects": [{"id": name, "cert_common_names": [name]} for policy in self._policies for name in policy["subjects"]],
+            "subjects": [
+                {"id": name, "cert_common_names": [name]}
+                for policy in self._policies
+                for name in policy["subjects"]
+            ],
             "policies": self._policies,
         }
 
@@ -183,9 +214,19 @@ def access(device: int | None, settings: Settings) -> dict[str, Any]:
                 name,
                 *to_all,
                 allow(f"{name} is alive", "ingress", f"alive/{other}", "liveliness_token"),
-                allow(f"{name} listens", "ingress", f"from/{device}/to/{other}/*", "declare_subscriber"),
+                allow(
+                    f"{name} listens",
+                    "ingress",
+                    f"from/{device}/to/{other}/*",
+                    "declare_subscriber",
+                ),
                 allow(f"{name} hears", "egress", f"from/{device}/to/{other}/*", "put"),
-                allow(f"listens to {name}", "egress", f"from/{other}/to/{device}/*", "declare_subscriber"),
+                allow(
+                    f"listens to {name}",
+                    "egress",
+                    f"from/{other}/to/{device}/*",
+                    "declare_subscriber",
+                ),
                 allow(f"{name} speaks", "ingress", f"from/{other}/to/{device}/*", "put"),
             )
     rules.give(

@@ -72,11 +72,18 @@ class Edges:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.device, self.round, self.counts = transport.device, 0, Counter[str]()
-        self._transport, self._journal, self._expected, self._clock = transport, journal, expected, clock
+        self._transport, self._journal, self._expected, self._clock = (
+            transport,
+            journal,
+            expected,
+            clock,
+        )
         self._applied: dict[int, tuple[Exchange, ...]] = {}  # on disk, so neighbours may be told
         self._new: list[tuple[int, Exchange]] = []  # applied in this round
         self._pending: list[Flow] = []
-        self._early: dict[Exchange, dict[int, Message]] = {}  # one of a sender: at most those of this round and the next
+        self._early: dict[
+            Exchange, dict[int, Message]
+        ] = {}  # one of a sender: at most those of this round and the next
         self._ignored: dict[int, int] = {}  # until which round
         self._asked: set[int] = set()  # who wants a model to start from
         self._offered: Tensor | None = None  # one that was given
@@ -87,9 +94,15 @@ class Edges:
         """The state to go on from: what the journal has, or a new one. `self.round` is the first round to take part in."""
         kept = self._journal.read()
         # A device that was there before may have been killed in that very round, after it had sent its vector.
-        kept = Kept(round, new()) if kept is None else replace(kept, round=max(round, kept.round + 1))
+        kept = (
+            Kept(round, new()) if kept is None else replace(kept, round=max(round, kept.round + 1))
+        )
         self._journal.write(kept)
-        self.round, self._applied, self._pending = kept.round, dict(kept.applied), list(kept.pending)
+        self.round, self._applied, self._pending = (
+            kept.round,
+            dict(kept.applied),
+            list(kept.pending),
+        )
         return kept.state
 
     def finish(self, t: int, state: State) -> None:
@@ -143,7 +156,13 @@ class Edges:
         return frozenset(j for j in self._transport.neighbours() if self._ignored.get(j, 0) <= t)
 
     def exchange(
-        self, exchange: Exchange, x: Tensor, until: float, weight: Weight, p: float = 1.0, among: frozenset[int] | None = None
+        self,
+        exchange: Exchange,
+        x: Tensor,
+        until: float,
+        weight: Weight,
+        p: float = 1.0,
+        among: frozenset[int] | None = None,
     ) -> Exchanged:
         """Exchange x with all neighbours, or with those `among` them, until a deadline by the clock at the latest.
 
@@ -167,11 +186,15 @@ class Edges:
                     else:
                         self.counts["unexpected"] += 1
                 if fresh:
-                    flows = {j: _flow(model, m, weight(len(near), m.degree), p) for j, m in fresh.items()}
+                    flows = {
+                        j: _flow(model, m, weight(len(near), m.degree), p) for j, m in fresh.items()
+                    }
                     self._journal.promise(list(flows.values()))
                     held |= flows
                     for j, message in fresh.items():
-                        self._send(j, self._message(Kind.READY, exchange, checksum=message.checksum))
+                        self._send(
+                            j, self._message(Kind.READY, exchange, checksum=message.checksum)
+                        )
                 if near <= held.keys() & ready:
                     break
         return self._commit(exchange, held, ready, len(near))
@@ -179,26 +202,34 @@ class Edges:
     def pair(self, exchange: Exchange, near: frozenset[int], named: int, until: float) -> bool:
         """Whether the one of these neighbours that this device names names it too: all tell all. What is lost makes no pair."""
         yes, no = (torch.tensor([word], dtype=self._expected.dtype) for word in (1.0, 0.0))
-        self._tell(near & {named}, self._message(Kind.MODEL, exchange, degree=len(near), vector=yes))
+        self._tell(
+            near & {named}, self._message(Kind.MODEL, exchange, degree=len(near), vector=yes)
+        )
         self._tell(near - {named}, self._message(Kind.MODEL, exchange, degree=len(near), vector=no))
         for arrived in self._arrivals(exchange, until):
             if answer := arrived.get((named, Kind.MODEL)):
                 return answer.vector is not None and torch.equal(answer.vector, yes)
         return False
 
-    def _commit(self, exchange: Exchange, held: dict[int, Flow], ready: set[int], near: int) -> Exchanged:
+    def _commit(
+        self, exchange: Exchange, held: dict[int, Flow], ready: set[int], near: int
+    ) -> Exchanged:
         """The deadline has come, or all have answered: what is committed, what is in doubt, and what is owed from before."""
         committed = [held[j] for j in sorted(held.keys() & ready)]
         in_doubt = [held[j] for j in sorted(held.keys() - ready)]
         late = [flow for flow in self._pending if flow.settled and flow.exchange[1] == exchange[1]]
         self._new += [(flow.neighbour, exchange) for flow in committed]
         self._pending = [flow for flow in self._pending if flow not in late] + in_doubt
-        self.counts.update({"committed": len(committed), "in doubt": len(in_doubt), "failed": near - len(held)})
+        self.counts.update(
+            {"committed": len(committed), "in doubt": len(in_doubt), "failed": near - len(held)}
+        )
         return Exchanged(committed, late)
 
     def _settled_by(self, message: Message) -> Message:
         """The message, once what was in doubt with its sender is decided: it says which of the earlier rounds' it applied."""
-        doubts = [flow for flow in self._pending if flow.neighbour == message.sender and not flow.settled]
+        doubts = [
+            flow for flow in self._pending if flow.neighbour == message.sender and not flow.settled
+        ]
         for flow in doubts if message.kind != Kind.READY else []:  # READY says nothing of it
             if flow.exchange[0] < message.round:
                 self._pending.remove(flow)
@@ -223,13 +254,17 @@ class Edges:
         self.counts.update({"sent": 1, "bytes sent": len(data)})
         self._transport.send(to, data)
 
-    def _arrivals(self, exchange: Exchange, until: float) -> Iterator[dict[tuple[int, Kind], Message]]:
+    def _arrivals(
+        self, exchange: Exchange, until: float
+    ) -> Iterator[dict[tuple[int, Kind], Message]]:
         """What arrives for an exchange until its deadline, as many messages at a time as are there: one of a kind and sender.
 
         They are looked at together so that the disk has to be waited for once.
         """
         early = self._early.pop(exchange, {})
-        self._early = {later: messages for later, messages in self._early.items() if later > exchange}
+        self._early = {
+            later: messages for later, messages in self._early.items() if later > exchange
+        }
         if early:
             yield {(j, Kind.MODEL): self._settled_by(message) for j, message in early.items()}
         while (left := until - self._clock()) > 0:
@@ -277,4 +312,12 @@ def _flow(sent: Message, come: Message, weight: float, p: float) -> Flow:
     assert sent.vector is not None
     assert come.vector is not None
     checksums = sent.checksum, come.checksum
-    return Flow(come.sender, (come.round, come.part), weight, p, sent.vector, come.vector, checksums=checksums)
+    return Flow(
+        come.sender,
+        (come.round, come.part),
+        weight,
+        p,
+        sent.vector,
+        come.vector,
+        checksums=checksums,
+    )

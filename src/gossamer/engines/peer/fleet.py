@@ -81,7 +81,9 @@ class Device:
         if not _RUN.fullmatch(self.run):
             raise InputError("run", self.run, "32 hexadecimal digits")
         if not 0 <= self.device < len(self.names):
-            raise InputError("device", self.device, f"a whole number from 0 to {len(self.names) - 1}")
+            raise InputError(
+                "device", self.device, f"a whole number from 0 to {len(self.names) - 1}"
+            )
         self.started()
         if not math.isfinite(self.clock):
             raise InputError("clock", self.clock, "seconds")
@@ -92,7 +94,9 @@ class Device:
             when = datetime.fromisoformat(self.start)
             if when.tzinfo is not None:
                 return when.timestamp()
-        raise InputError("start", self.start, 'a time with its zone, such as "2030-01-31T12:00:00Z"')
+        raise InputError(
+            "start", self.start, 'a time with its zone, such as "2030-01-31T12:00:00Z"'
+        )
 
     @property
     def name(self) -> str:

@@ -32,9 +32,21 @@ from gossamer.errors import DataError
 Exchange = tuple[int, int]  # its round, and which part of the round it is
 
 _MARK = b"GSMJ"
-_LENGTHS, _CHECKSUM = struct.Struct("<4sIQ"), struct.Struct("<I")  # mark, of header, of tensors; CRC-32 of these and the header
+_LENGTHS, _CHECKSUM = (
+    struct.Struct("<4sIQ"),
+    struct.Struct("<I"),
+)  # mark, of header, of tensors; CRC-32 of these and the header
 _FRAME = _LENGTHS.size + _CHECKSUM.size
-_TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.uint8, torch.bool)
+_TYPES = (
+    torch.float64,
+    torch.float32,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+)
 _DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in _TYPES}  # that a state may have
 
 
@@ -53,7 +65,9 @@ class Flow:
     own: Tensor
     other: Tensor
     settled: bool = False
-    checksums: tuple[int, int] | None = None  # CRC-32 of own and other, where known: they cost more than a copy
+    checksums: tuple[int, int] | None = (
+        None  # CRC-32 of own and other, where known: they cost more than a copy
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +110,19 @@ class Journal:
             return None
         records = list(_records(self._kept))
         if len(records) != 1:
-            raise DataError(f"{self._kept} is damaged: give the device an empty folder, and it starts as a new one")
+            raise DataError(
+                f"{self._kept} is damaged: give the device an empty folder, and it starts as a new one"
+            )
         header, tensors = records[0]
-        state = {name.removeprefix("state/"): x for name, x in tensors.items() if name.startswith("state/")}
-        applied = {int(j): tuple((t, k) for t, k in exchanges) for j, exchanges in header["applied"].items()}
+        state = {
+            name.removeprefix("state/"): x
+            for name, x in tensors.items()
+            if name.startswith("state/")
+        }
+        applied = {
+            int(j): tuple((t, k) for t, k in exchanges)
+            for j, exchanges in header["applied"].items()
+        }
         pending = _flows(header, tensors)
         for promised, more in _records(self._promised):
             if promised["round"] < header["round"]:
@@ -121,7 +144,13 @@ class Journal:
             del tensors[_own(exchange)]
         self._add(exchange, header, tensors, known)
 
-    def _add(self, exchange: Exchange, header: dict[str, Any], tensors: dict[str, Tensor], known: dict[str, int]) -> None:
+    def _add(
+        self,
+        exchange: Exchange,
+        header: dict[str, Any],
+        tensors: dict[str, Tensor],
+        known: dict[str, int],
+    ) -> None:
         with _said("write", self._promised), open(self._promised, "r+b", opener=_opened) as file:
             file.seek(self._end)
             _write(file, header | {"round": exchange[0]}, tensors, known, self._sync)
@@ -153,7 +182,11 @@ def _described(flows: Sequence[Flow]) -> tuple[dict[str, Any], dict[str, Tensor]
         names = _own(flow.exchange), _other(flow.neighbour, flow.exchange)
         tensors |= zip(names, (flow.own, flow.other), strict=True)
         known |= zip(names, flow.checksums or (), strict=False)
-    return {"flows": [[f.neighbour, f.exchange, f.weight, f.p, f.settled] for f in flows]}, tensors, known
+    return (
+        {"flows": [[f.neighbour, f.exchange, f.weight, f.p, f.settled] for f in flows]},
+        tensors,
+        known,
+    )
 
 
 def _flows(header: dict[str, Any], tensors: dict[str, Tensor]) -> list[Flow]:
@@ -171,11 +204,22 @@ def _other(neighbour: int, exchange: Exchange) -> str:
     return f"other/{exchange[0]}/{exchange[1]}/{neighbour}"
 
 
-def _write(file: BinaryIO, header: dict[str, Any], tensors: dict[str, Tensor], known: dict[str, int], sync: bool) -> None:
+def _write(
+    file: BinaryIO,
+    header: dict[str, Any],
+    tensors: dict[str, Tensor],
+    known: dict[str, int],
+    sync: bool,
+) -> None:
     """Write a record, and wait until it is on disk."""
     contents = {name: _bytes(x) for name, x in tensors.items()}
     described = [
-        [name, str(x.dtype).removeprefix("torch."), list(x.shape), known[name] if name in known else zlib.crc32(contents[name])]
+        [
+            name,
+            str(x.dtype).removeprefix("torch."),
+            list(x.shape),
+            known[name] if name in known else zlib.crc32(contents[name]),
+        ]
         for name, x in tensors.items()
     ]
     words = json.dumps(header | {"tensors": described}).encode()
@@ -196,15 +240,28 @@ def _records(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Tensor]]]:
         data = memoryview(path.read_bytes())
     while len(data) >= _FRAME:
         mark, header, size = _LENGTHS.unpack_from(data)
-        words, content = data[_FRAME : _FRAME + header], data[_FRAME + header : _FRAME + header + size]
+        words, content = (
+            data[_FRAME : _FRAME + header],
+            data[_FRAME + header : _FRAME + header + size],
+        )
         checksum = zlib.crc32(words, zlib.crc32(data[: _LENGTHS.size]))
-        if mark != _MARK or len(content) != size or checksum != _CHECKSUM.unpack_from(data, _LENGTHS.size)[0]:
+        if (
+            mark != _MARK
+            or len(content) != size
+            or checksum != _CHECKSUM.unpack_from(data, _LENGTHS.size)[0]
+        ):
             return
         told, tensors = json.loads(bytes(words)), {}
         for name, kind, shape, expected in told["tensors"]:
             dtype = _DTYPES.get(kind)
-            room = math.prod(shape) * dtype.itemsize if dtype and all(length >= 0 for length in shape) else -1
-            if not 0 <= room <= len(content) or zlib.crc32(content[:room]) != expected:  # before memory is taken for it
+            room = (
+                math.prod(shape) * dtype.itemsize
+                if dtype and all(length >= 0 for length in shape)
+                else -1
+            )
+            if (
+                not 0 <= room <= len(content) or zlib.crc32(content[:room]) != expected
+            ):  # before memory is taken for it
                 return
             tensors[name] = torch.empty(shape, dtype=dtype)
             _bytes(tensors[name])[:], content = content[:room], content[room:]

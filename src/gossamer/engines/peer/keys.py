@@ -50,19 +50,28 @@ def make_authority(folder: Path, name: str, days: float, now: datetime | None = 
         raise InputError("name", name, "1 to 64 printable characters")
     for file in (AUTHORITY_CERTIFICATE, AUTHORITY_KEY):
         if (folder / file).exists():
-            raise DataError(f"{folder / file} is there already: an authority is not replaced, give a folder without one")
+            raise DataError(
+                f"{folder / file} is there already: an authority is not replaced, give a folder without one"
+            )
     key = _new_key()
     builder = (
         _builder(_named(name), _named(name), key.public_key(), now, now + _days(days))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(authority=True), critical=True)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
+        )
     )
     _write_pair(folder, key, _signed(builder, key), AUTHORITY_KEY, AUTHORITY_CERTIFICATE)
 
 
 def make_certificate(
-    folder: Path, authority: Path, device_name: str, days: float, addresses: Sequence[str] = (), now: datetime | None = None
+    folder: Path,
+    authority: Path,
+    device_name: str,
+    days: float,
+    addresses: Sequence[str] = (),
+    now: datetime | None = None,
 ) -> None:
     """A device's folder with a new key, its certificate, and the authority's certificate. Done again, it renews them.
 
@@ -77,28 +86,42 @@ def make_certificate(
 
     now = now or datetime.now(UTC)
     if not _NAME.fullmatch(device_name):
-        raise InputError("device_name", device_name, "1 to 63 of a-z, 0-9 and '-', with no '-' at either end")
-    names = dict.fromkeys([x509.DNSName(device_name), *(_address(text) for text in addresses)])  # each once
+        raise InputError(
+            "device_name", device_name, "1 to 63 of a-z, 0-9 and '-', with no '-' at either end"
+        )
+    names = dict.fromkeys(
+        [x509.DNSName(device_name), *(_address(text) for text in addresses)]
+    )  # each once
     signer, signer_key = _authority(authority, now)
     end, last = now + _days(days), signer.not_valid_after_utc
     if end > last + timedelta(days=1):
-        raise InputError("days", days, f"fewer: the authority in {authority} ends on {last:%Y-%m-%d}")
+        raise InputError(
+            "days", days, f"fewer: the authority in {authority} ends on {last:%Y-%m-%d}"
+        )
     key = _new_key()
     builder = (
         _builder(_named(device_name), signer.subject, key.public_key(), now, min(end, last))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(authority=False), critical=True)
         .add_extension(
-            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
+            x509.ExtendedKeyUsage(
+                [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+            ),
+            critical=False,
         )
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key()),
+            critical=False,
+        )
     )
     _write_pair(folder, key, _signed(builder, signer_key), KEY, CERTIFICATE)
     _write(folder / AUTHORITY_CERTIFICATE, signer.public_bytes(serialization.Encoding.PEM), 0o644)
 
 
-def check_folder(folder: Path, device_name: str | None = None, now: datetime | None = None) -> str | None:
+def check_folder(
+    folder: Path, device_name: str | None = None, now: datetime | None = None
+) -> str | None:
     """What is wrong with a device's folder, in one sentence; None if nothing is. `device_name` is whose it is to be.
 
     A device asks before it starts, since TLS only says that a connection failed:
@@ -121,7 +144,9 @@ def check_folder(folder: Path, device_name: str | None = None, now: datetime | N
     try:
         certificate.verify_directly_issued_by(authority)
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
-        return f"{folder / CERTIFICATE} is of another authority than {folder / AUTHORITY_CERTIFICATE}"
+        return (
+            f"{folder / CERTIFICATE} is of another authority than {folder / AUTHORITY_CERTIFICATE}"
+        )
     for file, one in ((AUTHORITY_CERTIFICATE, authority), (CERTIFICATE, certificate)):
         if now > one.not_valid_after_utc:
             return f"{folder / file} expired on {one.not_valid_after_utc:%Y-%m-%d}: make a new one"
@@ -130,7 +155,9 @@ def check_folder(folder: Path, device_name: str | None = None, now: datetime | N
     if key.public_key() != certificate.public_key():
         return f"{folder / KEY} is not the key of {folder / CERTIFICATE}"
     if device_name is not None and _common_name(certificate) != device_name:
-        return f"{folder / CERTIFICATE} is for {_common_name(certificate)!r}, not for {device_name!r}"
+        return (
+            f"{folder / CERTIFICATE} is for {_common_name(certificate)!r}, not for {device_name!r}"
+        )
     return None
 
 
@@ -153,7 +180,11 @@ def _address(text: str) -> x509.GeneralName:
     with suppress(ValueError):
         return x509.IPAddress(ipaddress.ip_address(text))
     if not _ADDRESS.fullmatch(text):
-        raise InputError("addresses", text, "an IP address or the name of a host, without a port, in small letters")
+        raise InputError(
+            "addresses",
+            text,
+            "an IP address or the name of a host, without a port, in small letters",
+        )
     return x509.DNSName(text)
 
 
@@ -171,7 +202,11 @@ def _named(text: str) -> x509.Name:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime, end: datetime
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    now: datetime,
+    end: datetime,
 ) -> x509.CertificateBuilder:
     """What the authority's certificate and a device's have in common."""
     from cryptography import x509
@@ -213,7 +248,9 @@ def _signed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -
 def _common_name(certificate: x509.Certificate) -> str:
     from cryptography.x509.oid import NameOID
 
-    return "".join(str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME))
+    return "".join(
+        str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    )
 
 
 def _is_authority(certificate: x509.Certificate) -> bool:
@@ -230,7 +267,9 @@ def _authority(folder: Path, now: datetime) -> tuple[x509.Certificate, ec.Ellipt
     if not _is_authority(certificate):
         raise DataError(f"{folder / AUTHORITY_CERTIFICATE} is not the certificate of an authority")
     if key.public_key() != certificate.public_key():
-        raise DataError(f"{folder / AUTHORITY_KEY} is not the key of {folder / AUTHORITY_CERTIFICATE}")
+        raise DataError(
+            f"{folder / AUTHORITY_KEY} is not the key of {folder / AUTHORITY_CERTIFICATE}"
+        )
     if now > certificate.not_valid_after_utc:
         raise DataError(
             f"{folder / AUTHORITY_CERTIFICATE} expired on {certificate.not_valid_after_utc:%Y-%m-%d}: make a new fleet"
@@ -266,7 +305,9 @@ def _read(file: Path, secret: bool = False) -> bytes:
         with file.open("rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
             if secret and os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise DataError(f"{file} can be read by others: chmod 600 it, and make a new one if others had access")
+                raise DataError(
+                    f"{file} can be read by others: chmod 600 it, and make a new one if others had access"
+                )
             data = stream.read(_LARGEST + 1)
     except FileNotFoundError:
         raise DataError(f"{file} is missing") from None
@@ -277,11 +318,19 @@ def _read(file: Path, secret: bool = False) -> bytes:
     return data
 
 
-def _write_pair(folder: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, key_file: str, file: str) -> None:
+def _write_pair(
+    folder: Path,
+    key: ec.EllipticCurvePrivateKey,
+    certificate: x509.Certificate,
+    key_file: str,
+    file: str,
+) -> None:
     from cryptography.hazmat.primitives import serialization
 
     pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     _write(folder / key_file, private, 0o600)
     _write(folder / file, certificate.public_bytes(pem), 0o644)
 

@@ -25,13 +25,18 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 HEADER = struct.Struct("<QQII")
-BATCH, BATCHES = 65_535, 16  # bytes that zenoh sends at once, which must arrive within the lease; and its longest queue
+BATCH, BATCHES = (
+    65_535,
+    16,
+)  # bytes that zenoh sends at once, which must arrive within the lease; and its longest queue
 CHUNK = 450_000  # seven batches: while one chunk is answered, the next is under way
 ANSWERS = 8  # that may be queued; four would do
 _FULL = 65_000  # bytes of a chunk in a batch; the rest is zenoh's own
 _ROOM = 14  # batches that may be under way: the queue gets one back a little after it was sent
 _ANSWER = 4
-_STUCK = 20.0  # seconds without an answer, though the link is alive, after which there is nobody to hear
+_STUCK = (
+    20.0  # seconds without an answer, though the link is alive, after which there is nobody to hear
+)
 
 
 class Line:
@@ -49,8 +54,12 @@ class Line:
         self._linked = self._deaf = self._closed = False
         self._waiting: deque[bytes] = deque()
         self._message, self._offset = b"", 0  # being sent, and how much of it was
-        self._sent = self._heard = 0  # number of the last chunk that was sent (its lower half), and that came
-        self._under_way: deque[tuple[int, int]] = deque()  # chunks without an answer yet: number, batches
+        self._sent = self._heard = (
+            0  # number of the last chunk that was sent (its lower half), and that came
+        )
+        self._under_way: deque[tuple[int, int]] = (
+            deque()
+        )  # chunks without an answer yet: number, batches
         self._moved = 0.0  # when a chunk or an answer last did
         self._owed = 0  # batches that came since the last answer
         self._parts: list[bytes] = []  # of a message that is coming
@@ -76,16 +85,22 @@ class Line:
         with self._changed:
             self._lose()
             self._forget()
-            if new_link or self._deaf:  # one that was deaf and is back has another try; so a liar can fill a queue, but seldom
+            if (
+                new_link or self._deaf
+            ):  # one that was deaf and is back has another try; so a liar can fill a queue, but seldom
                 self._under_way.clear()
                 self._owed, self._deaf = 0, False
             self._linked = alive
             if self.alive and self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="gossamer-link", daemon=True)
+                self._thread = threading.Thread(
+                    target=self._work, name="gossamer-link", daemon=True
+                )
                 self._thread.start()
             self._changed.notify_all()
 
-    def heard(self, chunk: bytes, number: int, heard: int, offset: int, size: int) -> bytearray | None:
+    def heard(
+        self, chunk: bytes, number: int, heard: int, offset: int, size: int
+    ) -> bytearray | None:
         """Take a packet; a message, if this completes one."""
         with self._changed:
             self._answered(heard)
@@ -98,7 +113,9 @@ class Line:
 
     def close(self, until: float) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: not self._message and not self._waiting, max(0.0, until - time.monotonic()))
+            self._changed.wait_for(
+                lambda: not self._message and not self._waiting, max(0.0, until - time.monotonic())
+            )
             self._closed = True
             self._changed.notify_all()
         if self._thread is not None:
@@ -117,7 +134,11 @@ class Line:
                 if self._owed >= _ANSWER:
                     return b"", self._header(0, 0, 0)
                 if not self._message and self._waiting:
-                    self._message, self._offset, self._moved = self._waiting.popleft(), 0, time.monotonic()
+                    self._message, self._offset, self._moved = (
+                        self._waiting.popleft(),
+                        0,
+                        time.monotonic(),
+                    )
                 batches = _batches(min(CHUNK, len(self._message) - self._offset))
                 if not self._message:
                     self._changed.wait()
@@ -162,9 +183,15 @@ class Line:
     # -- from the neighbour ----------------------------------------------------------------------------------------
 
     def _taken(self, chunk: bytes, number: int, offset: int, size: int) -> bytearray | None:
-        follows = (offset, size) == (self._come, self._size) and (number - self._heard) % (1 << 32) == 1
+        follows = (offset, size) == (self._come, self._size) and (number - self._heard) % (
+            1 << 32
+        ) == 1
         self._heard = number
-        if size > self._largest or len(chunk) != min(CHUNK, size - offset) or not (offset == 0 or follows):
+        if (
+            size > self._largest
+            or len(chunk) != min(CHUNK, size - offset)
+            or not (offset == 0 or follows)
+        ):
             self._forget()
             self.counts["refused"] += 1
             return None

@@ -19,9 +19,19 @@ from gossamer.engines.peer.journal import Exchange, Flow
 from gossamer.errors import InputError
 from gossamer.mirror import blockwise, power_mean
 from gossamer.network.base import Links, Network
-from gossamer.network.weights import BestConstant, Clients, Laplacian, Matching, Metropolis, OnePair, WeightRule
+from gossamer.network.weights import (
+    BestConstant,
+    Clients,
+    Laplacian,
+    Matching,
+    Metropolis,
+    OnePair,
+    WeightRule,
+)
 
-_ALL = "a method whose devices need their neighbours alone; this one needs an average over all devices"
+_ALL = (
+    "a method whose devices need their neighbours alone; this one needs an average over all devices"
+)
 
 
 @dataclass(eq=False)
@@ -63,8 +73,14 @@ class PeerMix:
             return frozenset()
         links = [(min(i, j), max(i, j)) for j in near]
         drawn = draws.bits(self.seed, "weights/matching", self.t, *np.array(links).T).tolist()
-        named = min(zip(drawn, links, near, strict=True))[2]  # the lower link where two draws are equal
-        return frozenset({named}) if self.edges.pair(exchange, near, named, self.until(exchange)) else frozenset()
+        named = min(zip(drawn, links, near, strict=True))[
+            2
+        ]  # the lower link where two draws are equal
+        return (
+            frozenset({named})
+            if self.edges.pair(exchange, near, named, self.until(exchange))
+            else frozenset()
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.power_mean(x, 1)
@@ -75,7 +91,9 @@ class PeerMix:
     def power_mean(self, w: Tensor, p: float) -> Tensor:
         exchanged = self._exchange(w, p)
         result = _moved(w, exchanged.committed)
-        for flow in exchanged.late:  # each in the dual that it was sent for: p may have changed since
+        for (
+            flow
+        ) in exchanged.late:  # each in the dual that it was sent for: p may have changed since
             result = _moved(result, [flow])
         return result
 
@@ -107,7 +125,9 @@ class PeerMix:
 
     def _exchange(self, x: Tensor, p: float) -> Exchanged:
         among, exchange = self._among(), self._next()
-        return self.edges.exchange(exchange, x[0], self.until(exchange), link_weight(self.rule), p, among)
+        return self.edges.exchange(
+            exchange, x[0], self.until(exchange), link_weight(self.rule), p, among
+        )
 
 
 def _moved(x: Tensor, flows: Sequence[Flow]) -> Tensor:
@@ -124,7 +144,9 @@ def _moved(x: Tensor, flows: Sequence[Flow]) -> Tensor:
     if not torch.equal(own, x):
         rows, weights = [*rows, own], [1.0, *weights[1:], -total]
     shares = torch.tensor(weights, dtype=torch.float64)
-    return blockwise(lambda out, *parts: out.copy_(power_mean(torch.stack(parts), shares, flows[0].p)), x, *rows)
+    return blockwise(
+        lambda out, *parts: out.copy_(power_mean(torch.stack(parts), shares, flows[0].p)), x, *rows
+    )
 
 
 def link_weight(rule: WeightRule) -> Weight:
@@ -159,10 +181,18 @@ def check_runs_on_devices(algorithm: Algorithm) -> None:
     try:
         link_weight(inner.weights)
         if isinstance(inner, ADOM):
-            raise InputError("algorithm", inner.label, "a method that does not need all devices connected in every round")
+            raise InputError(
+                "algorithm",
+                inner.label,
+                "a method that does not need all devices connected in every round",
+            )
         algorithm.check(_Field())
     except InputError as error:
-        links = "a method for links as they come and go; this one is for " if error.field == "network" else ""
+        links = (
+            "a method for links as they come and go; this one is for "
+            if error.field == "network"
+            else ""
+        )
         raise InputError("algorithm", algorithm.label, links + error.accepted) from None
 
 

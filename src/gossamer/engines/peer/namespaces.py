@@ -24,7 +24,9 @@ from gossamer.errors import GossamerError, InputError
 
 _SECONDS = 30  # for one command of ip, tc or nft
 _MOST = 1000
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,30}(?<![0-9])")  # ends in no digit: the device's number follows
+_NAME = re.compile(
+    r"[a-z][a-z0-9-]{0,30}(?<![0-9])"
+)  # ends in no digit: the device's number follows
 _PARTS = 100_000  # loss is counted in these
 
 
@@ -60,7 +62,9 @@ class Ground:
         if not 1 <= devices <= _MOST:
             raise InputError("devices", devices, f"a whole number from 1 to {_MOST}")
         if not _NAME.fullmatch(prefix):
-            raise InputError("prefix", prefix, "at most 31 of a-z, 0-9 and '-', from a letter to no digit")
+            raise InputError(
+                "prefix", prefix, "at most 31 of a-z, 0-9 and '-', from a letter to no digit"
+            )
         self.devices, self.prefix = devices, prefix
         self._links: set[tuple[int, int]] = set()
         self._limited: set[tuple[int, int]] = set()
@@ -91,7 +95,12 @@ class Ground:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._stack.close()
 
     def name(self, device: int) -> str:
@@ -115,8 +124,12 @@ class Ground:
         for here, there in ((a, b), (b, a)):
             device = ("dev", f"to{there}", "root")
             if bits is not None:
-                burst = max(4000, round(bits / 8 / 50))  # 20 ms of it, and never less than a few packets
-                queue = max(64_000, round(bits / 8 / 10))  # 100 ms of it, and never less than a radio's own buffer
+                burst = max(
+                    4000, round(bits / 8 / 50)
+                )  # 20 ms of it, and never less than a few packets
+                queue = max(
+                    64_000, round(bits / 8 / 10)
+                )  # 100 ms of it, and never less than a radio's own buffer
                 limit = ("rate", f"{round(bits)}bit", "burst", f"{burst}b", "limit", f"{queue}b")
                 _do("tc", "-n", self.name(here), "qdisc", "replace", *device, "tbf", *limit)
                 self._limited.add((here, there))
@@ -141,7 +154,9 @@ class Ground:
             table = "table inet gossamer"
             chain = ["chain input {", "type filter hook input priority 0", *rules, "}"]
             # In one go, so that no moment is without rules; the first line lets the second find something to delete.
-            script = "\n".join([f"{table} {{ }}", f"delete {table}", f"{table} {{", *chain, "}", ""])
+            script = "\n".join(
+                [f"{table} {{ }}", f"delete {table}", f"{table} {{", *chain, "}", ""]
+            )
             _do("ip", "netns", "exec", self.name(here), "nft", "-f", "-", given=script)
 
     def run(self, device: int, command: Sequence[str], **popen: Any) -> subprocess.Popen[Any]:
@@ -163,10 +178,22 @@ class Ground:
             raise InputError("device", b, "two different devices")
         if (min(a, b), max(a, b)) in self._links:
             return
-        ends = ("netns", self.name(a), "type", "veth", "peer", "name", f"to{a}", "netns", self.name(b))
+        ends = (
+            "netns",
+            self.name(a),
+            "type",
+            "veth",
+            "peer",
+            "name",
+            f"to{a}",
+            "netns",
+            self.name(b),
+        )
         _do("ip", "link", "add", f"to{b}", *ends)
         for here, there in ((a, b), (b, a)):
-            self._ip(here, "address", "add", address(here), "peer", address(there), "dev", f"to{there}")
+            self._ip(
+                here, "address", "add", address(here), "peer", address(there), "dev", f"to{there}"
+            )
         self._links.add((min(a, b), max(a, b)))
 
     def _ip(self, device: int, *words: str) -> None:
@@ -177,7 +204,9 @@ class Ground:
         for process in self._started:
             with suppress(ProcessLookupError):
                 process.kill()
-        names = [line.split()[0] for line in _do("ip", "netns", "list").splitlines() if line.strip()]
+        names = [
+            line.split()[0] for line in _do("ip", "netns", "list").splitlines() if line.strip()
+        ]
         mine = [name for name in names if re.fullmatch(rf"{re.escape(self.prefix)}\d+", name)]
         until = time.monotonic() + _SECONDS
         while (
@@ -198,7 +227,9 @@ class Ground:
 
 def _do(*words: str, given: str | None = None) -> str:
     try:
-        done = subprocess.run(words, input=given, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(
+            words, input=given, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
         raise GossamerError(f"`{' '.join(words)}` did not end in {_SECONDS} s") from None
     if done.returncode:

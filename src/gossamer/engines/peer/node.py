@@ -37,7 +37,9 @@ from gossamer.tasks.task import Worker
 
 LOG, STATUS, MODEL, HISTORY = "log.jsonl", "status.json", "model.safetensors", "history"
 _BUFFER = "buffer/"
-_EXCHANGING = 0.9  # the share of a slot by which its last exchange is over; the rest is for the step
+_EXCHANGING = (
+    0.9  # the share of a slot by which its last exchange is over; the rest is for the step
+)
 _ASKING = 3  # slots in which a late device looks for a model: an answer comes at the end of a round
 
 
@@ -99,7 +101,12 @@ class Node:
         parts = shapes(plan.algorithm, self._worker.start())
         self.slots = Slots(start, fleet.slot, max(1, len(parts)), clock)
         expected = Expected(
-            run, frozenset(Kind), parts, getattr(torch, fleet.wire), fleet.bound, start=(plan.task.learner.parameters,)
+            run,
+            frozenset(Kind),
+            parts,
+            getattr(torch, fleet.wire),
+            fleet.bound,
+            start=(plan.task.learner.parameters,),
         )
         self._transport = transport
         self.edges = Edges(transport, Journal(folder, fleet.sync), expected, self.slots.now)
@@ -117,11 +124,15 @@ class Node:
             for t in self._rounds(stopped):
                 self._tell("running")
                 near = self.edges.near(t)
-                mix = PeerMix(self.edges, self.plan.algorithm.weights, t, self.plan.seed, self.slots.until)
+                mix = PeerMix(
+                    self.edges, self.plan.algorithm.weights, t, self.plan.seed, self.slots.until
+                )
                 state = self.plan.algorithm.round(state, BatchGradient(self._worker, t), mix, t)
                 self._check_finite(state, t)
                 met = self.edges.met
-                self.edges.finish(t, {**state, **{_BUFFER + name: b for name, b in self._worker.buffers.items()}})
+                self.edges.finish(
+                    t, {**state, **{_BUFFER + name: b for name, b in self._worker.buffers.items()}}
+                )
                 self.edges.give(self.plan.algorithm.models(state)[0])
                 self._log(t + 1, state, near, met)
             done = self.edges.round >= self.plan.rounds
@@ -133,7 +144,9 @@ class Node:
 
     def _begin(self, stopped: threading.Event) -> State:
         """The state to go on from: what is on disk; before round 0 the shared start; later a neighbour's model, or that."""
-        stopped.wait(0 if self._transport.neighbours() else min(1.0, self._fleet.slot))  # to find the first neighbours
+        stopped.wait(
+            0 if self._transport.neighbours() else min(1.0, self._fleet.slot)
+        )  # to find the first neighbours
         state = self.edges.start(self._new, max(0, self.slots.at(self.slots.now()) + 1))
         for name, b in self._worker.buffers.items():
             if _BUFFER + name in state:
@@ -148,7 +161,9 @@ class Node:
         self._tell("joining")
         model = self.edges.ask(self.slots.now() + _ASKING * self._fleet.slot)
         if model is not None:  # models are what is mixed, up to a start that all share
-            state["w"] = state["w"] + (model.to(self._dtype)[None] - self.plan.algorithm.models(state))
+            state["w"] = state["w"] + (
+                model.to(self._dtype)[None] - self.plan.algorithm.models(state)
+            )
         return state
 
     def _rounds(self, stopped: threading.Event) -> Iterator[int]:
@@ -202,7 +217,9 @@ class Node:
     def _write_model(self, path: Path, state: State) -> None:
         from safetensors.torch import save
 
-        parts = self.plan.task.learner.unstack(self.plan.algorithm.models(state)) | self._worker.buffers
+        parts = (
+            self.plan.task.learner.unstack(self.plan.algorithm.models(state)) | self._worker.buffers
+        )
         _replace(path, save({name: part[0].contiguous() for name, part in parts.items()}))
 
     def _tell(self, doing: str, **more: Any) -> None:
@@ -224,7 +241,13 @@ class Node:
 
 def worker_of(plan: Plan, device: int) -> Worker:
     """What trains and scores a device: it has the samples in its own form."""
-    return plan.task.worker(np.array([device]), plan.seed, getattr(torch, plan.dtype), torch.device("cpu"), plan.measure.test)
+    return plan.task.worker(
+        np.array([device]),
+        plan.seed,
+        getattr(torch, plan.dtype),
+        torch.device("cpu"),
+        plan.measure.test,
+    )
 
 
 def _replace(path: Path, content: bytes) -> None:

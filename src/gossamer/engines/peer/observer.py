@@ -35,11 +35,15 @@ class Observer:
         self.settings, self._hear = settings, heard
         self._root = f"gossamer/{settings.run}"
         try:
-            self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(None, settings))))
+            self._session = zenoh.open(
+                zenoh.Config.from_json5(json.dumps(configuration(None, settings)))
+            )
         except zenoh.ZError as error:
             why = str(error).split(" at /")[0]  # where in zenoh's own source is of no use here
             raise GossamerError(f"the observer cannot join: {why}") from None
-        own = zenoh.handlers.Callback(self._heard, indirect=False)  # no queue in between: it would have no bound
+        own = zenoh.handlers.Callback(
+            self._heard, indirect=False
+        )  # no queue in between: it would have no bound
         self._subscriber = self._session.declare_subscriber(f"{self._root}/status/*", own)
 
     def close(self) -> None:
@@ -51,5 +55,9 @@ class Observer:
 
     def _heard(self, sample: zenoh.Sample) -> None:
         found = _KEY.fullmatch(str(sample.key_expr).removeprefix(self._root))
-        if found and int(found[1]) < len(self.settings.names) and len(sample.payload) <= STATUS_BYTES:
+        if (
+            found
+            and int(found[1]) < len(self.settings.names)
+            and len(sample.payload) <= STATUS_BYTES
+        ):
             self._hear(int(found[1]), sample.payload.to_bytes())

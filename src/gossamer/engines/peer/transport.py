@@ -83,7 +83,9 @@ class Memory:
     (None, None, (0, b'hello'), None, 5.001)
     """
 
-    def __init__(self, faults: Faults | None = None, latency: float = 0.001, queue: int = 64) -> None:
+    def __init__(
+        self, faults: Faults | None = None, latency: float = 0.001, queue: int = 64
+    ) -> None:
         self.counts: Counter[str] = Counter()
         self.faults, self.latency, self.queue = faults or Faults(), latency, queue
         self.lock = threading.RLock()
@@ -163,7 +165,11 @@ class Endpoint:
 
     def neighbours(self) -> frozenset[int]:
         with self.network.lock:
-            return frozenset(b if a == self.device else a for a, b in self.network._links if self.device in (a, b))
+            return frozenset(
+                b if a == self.device else a
+                for a, b in self.network._links
+                if self.device in (a, b)
+            )
 
     def send(self, to: int, message: bytes) -> None:
         with self.network.lock:
@@ -194,6 +200,8 @@ class Endpoint:
 
     def wake(self) -> None:
         """Go on, if that is what was waited for."""
-        if self.waits_until is not None and (self.waits_until <= self.network.now() or (self._for_message and self.inbox)):
+        if self.waits_until is not None and (
+            self.waits_until <= self.network.now() or (self._for_message and self.inbox)
+        ):
             self.waits_until = None
             self._woken.notify()

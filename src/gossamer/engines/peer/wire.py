@@ -59,7 +59,11 @@ _HEADER = struct.Struct("<4sHBB16sIIHBBI4IQI")  # all but its own checksum
 _CHECKSUM = struct.Struct("<I")
 _EXCHANGE = struct.Struct("<II")
 HEADER_BYTES = _HEADER.size + _CHECKSUM.size
-_BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float64: torch.int64}  # NumPy has no bfloat16
+_BITS = {
+    torch.float32: torch.int32,
+    torch.bfloat16: torch.int16,
+    torch.float64: torch.int64,
+}  # NumPy has no bfloat16
 
 Reason = Literal[
     "length",  # cut short, or longer than it says
@@ -126,14 +130,22 @@ class Message:
     round: int
     part: int = 0
     degree: int = 0
-    applied: tuple[tuple[int, int], ...] = ()  # (round, part) of the last exchanges that the sender applied on this link
+    applied: tuple[
+        tuple[int, int], ...
+    ] = ()  # (round, part) of the last exchanges that the sender applied on this link
     vector: Tensor | None = None
     checksum: int = 0
 
     def __post_init__(self) -> None:
         if len(self.run) != RUN_BYTES:
             raise InputError("run", self.run, f"{RUN_BYTES} bytes")
-        for name, bits in (("sender", 32), ("round", 32), ("part", 16), ("degree", 32), ("checksum", 32)):
+        for name, bits in (
+            ("sender", 32),
+            ("round", 32),
+            ("part", 16),
+            ("degree", 32),
+            ("checksum", 32),
+        ):
             value = getattr(self, name)
             if not 0 <= value < 1 << bits:
                 raise InputError(name, value, f"a whole number from 0 to 2^{bits} - 1")
@@ -144,8 +156,14 @@ class Message:
         if self.applied and self.kind not in _WITH_APPLIED:
             raise InputError("applied", self.applied, f"none in {self.kind.name}")
         ascending = all(a < b for a, b in pairwise(self.applied))
-        if not ascending or len(self.applied) > MAX_APPLIED or not all(_is_exchange(*pair) for pair in self.applied):
-            raise InputError("applied", self.applied, f"at most {MAX_APPLIED} different (round, part), ascending")
+        if (
+            not ascending
+            or len(self.applied) > MAX_APPLIED
+            or not all(_is_exchange(*pair) for pair in self.applied)
+        ):
+            raise InputError(
+                "applied", self.applied, f"at most {MAX_APPLIED} different (round, part), ascending"
+            )
         if (self.vector is not None) != (self.kind in _WITH_VECTOR):
             raise InputError("vector", None, f"one in MODEL and START, none in {self.kind.name}")
         if self.vector is not None:
@@ -181,7 +199,9 @@ class Expected:
         for shape in (*self.shapes, self.start):
             _check_shape(shape)
             if math.prod(shape) * self.dtype.itemsize > self.largest:
-                raise InputError("largest", self.largest, f"enough bytes for a vector of shape {shape}")
+                raise InputError(
+                    "largest", self.largest, f"enough bytes for a vector of shape {shape}"
+                )
 
 
 def pack(message: Message) -> bytes:
@@ -223,29 +243,43 @@ def unpack(data: bytes | bytearray | memoryview, expected: Expected) -> Message:
     """
     view = memoryview(data).cast("B")
     if len(view) < HEADER_BYTES:
-        raise Refused("length", f"a message of {len(view)} bytes is shorter than a header, which has {HEADER_BYTES}")
+        raise Refused(
+            "length",
+            f"a message of {len(view)} bytes is shorter than a header, which has {HEADER_BYTES}",
+        )
     fields = _HEADER.unpack_from(view)
     magic, version, kind, code, run, sender, round, part, count, dimensions, degree = fields[:11]
     *sizes, size, checksum = fields[11:]
     if magic != MAGIC:
         raise Refused("magic", "a message does not begin as those of gossamer do")
     if version != VERSION:
-        raise Refused("version", f"a message has version {version} of the layout; this device has {VERSION}")
+        raise Refused(
+            "version", f"a message has version {version} of the layout; this device has {VERSION}"
+        )
     start = HEADER_BYTES + _EXCHANGE.size * count
     if count > MAX_APPLIED or len(view) < start:
-        raise Refused("length", f"a message of {len(view)} bytes lists {count} exchanges; at most {MAX_APPLIED} are taken")
+        raise Refused(
+            "length",
+            f"a message of {len(view)} bytes lists {count} exchanges; at most {MAX_APPLIED} are taken",
+        )
     applied, raw = view[HEADER_BYTES:start], view[start:]
-    if _CHECKSUM.unpack_from(view, _HEADER.size)[0] != zlib.crc32(applied, zlib.crc32(view[: _HEADER.size])):
+    if _CHECKSUM.unpack_from(view, _HEADER.size)[0] != zlib.crc32(
+        applied, zlib.crc32(view[: _HEADER.size])
+    ):
         raise Refused("checksum", "a message's header was damaged on its way")
 
     if run != expected.run:
         raise Refused("run", f"a message is of another run: {run.hex()}")
     if expected.sender is not None and sender != expected.sender:
-        raise Refused("sender", f"a message from device {expected.sender} names {sender} as its sender")
+        raise Refused(
+            "sender", f"a message from device {expected.sender} names {sender} as its sender"
+        )
     if kind not in expected.kinds:
         raise Refused("kind", f"a message of kind {kind} is not expected here")
     if size > expected.largest:
-        raise Refused("size", f"a message has a vector of {size} bytes; at most {expected.largest} are taken")
+        raise Refused(
+            "size", f"a message has a vector of {size} bytes; at most {expected.largest} are taken"
+        )
     if len(view) != start + size:
         raise Refused("length", f"a message of {len(view)} bytes says that it has {start + size}")
     vector = None
@@ -255,9 +289,14 @@ def unpack(data: bytes | bytearray | memoryview, expected: Expected) -> Message:
             raise Refused("part", f"a message is for mix {part} of a round that has {len(shapes)}")
         shape = shapes[part]
         if code != CODES[expected.dtype]:
-            raise Refused("dtype", f"a message has numbers of type {code}; {expected.dtype} is expected")
+            raise Refused(
+                "dtype", f"a message has numbers of type {code}; {expected.dtype} is expected"
+            )
         if (dimensions, *sizes) != (len(shape), *shape, *(0,) * (MAX_DIMENSIONS - len(shape))):
-            raise Refused("shape", f"a message has a vector of shape {tuple(sizes[:dimensions])}; {shape} is expected")
+            raise Refused(
+                "shape",
+                f"a message has a vector of shape {tuple(sizes[:dimensions])}; {shape} is expected",
+            )
         if size != math.prod(shape) * expected.dtype.itemsize:
             raise Refused("shape", f"a message has {size} bytes for a vector of shape {shape}")
         if checksum != zlib.crc32(raw):
@@ -294,7 +333,10 @@ def _check_values(vector: Tensor, bound: float) -> None:
     if math.isinf(low) or math.isinf(high):
         raise Refused("infinite", "a message's vector has an infinite value")
     if max(-low, high) > bound:
-        raise Refused("large", f"a message's vector has a value of size {max(-low, high):g}; at most {bound:g} is taken")
+        raise Refused(
+            "large",
+            f"a message's vector has a value of size {max(-low, high):g}; at most {bound:g} is taken",
+        )
 
 
 def _raw(vector: Tensor) -> memoryview:
@@ -305,5 +347,7 @@ def _raw(vector: Tensor) -> memoryview:
 
 def _vector(raw: memoryview, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """The other way; without a copy where the message may be written to: then it is nobody else's."""
-    bits = np.frombuffer(raw, f"<i{dtype.itemsize}").astype(f"=i{dtype.itemsize}", copy=raw.readonly)
+    bits = np.frombuffer(raw, f"<i{dtype.itemsize}").astype(
+        f"=i{dtype.itemsize}", copy=raw.readonly
+    )
     return torch.from_numpy(bits).view(dtype).reshape(shape)

@@ -53,14 +53,20 @@ class Zenoh:
         except ImportError:
             raise MissingExtra("peer", "the runtime for devices") from None
         if not 0 <= device < len(settings.names):
-            raise InputError("device", device, f"a whole number from 0 to {len(settings.names) - 1}")
+            raise InputError(
+                "device", device, f"a whole number from 0 to {len(settings.names) - 1}"
+            )
         self.device, self.settings = device, settings
         self._counts = Counter({"received": 0, "bytes received": 0, "overflow": 0, "refused": 0})
         self._arrived = threading.Condition()
         self._inbox: deque[tuple[int, bytes | bytearray]] = deque()
         self._numbers = {name: other for other, name in enumerate(settings.names)}
         self._root = f"gossamer/{settings.run}"
-        self._keys = {f"{self._root}/alive/{other}": other for other in range(len(settings.names)) if other != device}
+        self._keys = {
+            f"{self._root}/alive/{other}": other
+            for other in range(len(settings.names))
+            if other != device
+        }
         self._changing = threading.Lock()  # the next four
         self._tokens: set[int] = set()
         self._links: dict[_Link, None] = {}  # in the order in which they came
@@ -76,10 +82,14 @@ class Zenoh:
         threads = min(_MOST_THREADS, 1 + len(settings.names))
         os.environ.setdefault("ZENOH_RUNTIME", f"(rx: (worker_threads: {threads}))")
         try:
-            self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(configuration(device, settings))))
+            self._session = zenoh.open(
+                zenoh.Config.from_json5(json.dumps(configuration(device, settings)))
+            )
         except zenoh.ZError as error:
             why = str(error).split(" at /")[0]  # where in zenoh's own source is of no use here
-            raise GossamerError(f"device {device} cannot listen on {', '.join(settings.listen)}: {why}") from None
+            raise GossamerError(
+                f"device {device} cannot listen on {', '.join(settings.listen)}: {why}"
+            ) from None
         self._voices: dict[int, _Voice] = {}  # each of the thread that speaks to that device
         # Called in zenoh's own thread, and soon done: a queue in between would have no bound. The token comes last: whoever
         # sees it can be heard.
@@ -88,12 +98,17 @@ class Zenoh:
             *(
                 # One for each: a key with a * would have to be looked for in all that anybody declares.
                 self._session.declare_subscriber(
-                    f"{self._root}/from/{other}/to/{device}/{here}", own(partial(self._heard, other), indirect=False)
+                    f"{self._root}/from/{other}/to/{device}/{here}",
+                    own(partial(self._heard, other), indirect=False),
                 )
                 for other in self._lines
             ),
-            self._session.info.declare_link_events_listener(own(self._link, indirect=False), history=True),
-            tokens.declare_subscriber(f"{self._root}/alive/*", own(self._token, indirect=False), history=True),
+            self._session.info.declare_link_events_listener(
+                own(self._link, indirect=False), history=True
+            ),
+            tokens.declare_subscriber(
+                f"{self._root}/alive/*", own(self._token, indirect=False), history=True
+            ),
             tokens.declare_token(f"{self._root}/alive/{device}"),
         )
 
@@ -126,13 +141,19 @@ class Zenoh:
         if to not in self._lines:
             raise InputError("to", to, f"another device, from 0 to {len(self.settings.names) - 1}")
         if not 1 <= len(message) <= self.settings.largest:
-            raise InputError("message", f"{len(message)} bytes", f"1 to {self.settings.largest} bytes")
+            raise InputError(
+                "message", f"{len(message)} bytes", f"1 to {self.settings.largest} bytes"
+            )
         self._lines[to].send(message)
 
     def receive(self, timeout: float) -> tuple[int, bytes | bytearray] | None:
         """The next message and the device it is from; None if none came in so many seconds."""
         with self._arrived:
-            return self._inbox.popleft() if self._arrived.wait_for(lambda: self._inbox, timeout) else None
+            return (
+                self._inbox.popleft()
+                if self._arrived.wait_for(lambda: self._inbox, timeout)
+                else None
+            )
 
     def tell(self, status: bytes) -> None:
         """Say something of this device to the observers that are there: lost where it cannot go at once."""
@@ -142,7 +163,12 @@ class Zenoh:
             raise InputError("status", f"{len(status)} bytes", f"1 to {STATUS_BYTES} bytes")
         # In a queue of its own: what others count on in theirs is as if this were not there.
         drop, background = zenoh.CongestionControl.DROP, zenoh.Priority.BACKGROUND
-        self._session.put(f"{self._root}/status/{self.device}", status, congestion_control=drop, priority=background)
+        self._session.put(
+            f"{self._root}/status/{self.device}",
+            status,
+            congestion_control=drop,
+            priority=background,
+        )
 
     def close(self) -> None:
         """Leave. What waits to be sent has a lease's time to go."""
@@ -160,7 +186,9 @@ class Zenoh:
         link, voice = self._used.get(to), self._voices.get(to)
         with suppress(zenoh.ZError):  # lost, then
             if link and (voice is None or voice.session != link.session):
-                voice = _Voice(self._session, f"{self._root}/from/{self.device}/to/{to}", link.session)
+                voice = _Voice(
+                    self._session, f"{self._root}/from/{self.device}/to/{to}", link.session
+                )
                 self._voices[to] = voice
             if voice is not None:
                 (voice.chunks if chunk else voice.answers).put(chunk, attachment=header)
@@ -171,7 +199,9 @@ class Zenoh:
         other = self._keys.get(str(sample.key_expr))
         if other is not None:
             with self._changing:
-                (self._tokens.add if sample.kind == zenoh.SampleKind.PUT else self._tokens.discard)(other)
+                (self._tokens.add if sample.kind == zenoh.SampleKind.PUT else self._tokens.discard)(
+                    other
+                )
                 self._changed(other)
 
     def _link(self, event: zenoh.LinkEvent) -> None:
@@ -179,7 +209,11 @@ class Zenoh:
 
         link = event.link
         session = str(link.zid)
-        other = int(session[-DIGITS:], 16) if self.settings.insecure else self._numbers.get(link.auth_identifier or "")
+        other = (
+            int(session[-DIGITS:], 16)
+            if self.settings.insecure
+            else self._numbers.get(link.auth_identifier or "")
+        )
         if other in self._lines:
             with self._changing:
                 this = _Link(other, session, (link.src, link.dst))
@@ -203,7 +237,9 @@ class Zenoh:
             with self._arrived:
                 self._counts["refused"] += 1
             return
-        message = self._lines[other].heard(sample.payload.to_bytes(), *HEADER.unpack(header.to_bytes()))
+        message = self._lines[other].heard(
+            sample.payload.to_bytes(), *HEADER.unpack(header.to_bytes())
+        )
         if message is not None:
             self._came(other, message)
 
@@ -211,7 +247,9 @@ class Zenoh:
         with self._arrived:
             # Bounded for each sender: a flood from one does not push out what others say.
             own = [entry for entry in self._inbox if entry[0] == other]
-            room = 2 * self.settings.largest - len(message) - sum(len(waiting) for _, waiting in own)
+            room = (
+                2 * self.settings.largest - len(message) - sum(len(waiting) for _, waiting in own)
+            )
             while own and (room < 0 or len(own) >= self.settings.incoming):
                 self._inbox.remove(own[0])
                 room += len(own.pop(0)[1])
@@ -245,7 +283,12 @@ class _Voice:
         from zenoh import CongestionControl, Priority
 
         self.session, key = session, f"{key}/{session}"
-        self.chunks = own.declare_publisher(key, congestion_control=CongestionControl.BLOCK, express=True)
+        self.chunks = own.declare_publisher(
+            key, congestion_control=CongestionControl.BLOCK, express=True
+        )
         self.answers = own.declare_publisher(
-            key, congestion_control=CongestionControl.DROP, priority=Priority.INTERACTIVE_HIGH, express=True
+            key,
+            congestion_control=CongestionControl.DROP,
+            priority=Priority.INTERACTIVE_HIGH,
+            express=True,
         )
