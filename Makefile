@@ -39,7 +39,7 @@ bench: .venv/dev
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/runtime: .venv/bin/python pyproject.toml constraints.txt hatch_build.py src/gossamer/kernels/kernels.c
+.venv/runtime: .venv/bin/python pyproject.toml constraints.txt hatch_build.py src/gossamer/backend/kernels.c
 	@echo "installing gossamer into .venv (once; torch is large)"
 	$(PIP) --editable .
 	@touch $@

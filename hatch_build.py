@@ -16,7 +16,7 @@ FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "
 
 class KernelBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        folder = Path(self.root, "src", "gossamer", "kernels")
+        folder = Path(self.root, "src", "gossamer", "backend")
         target = folder / "kernels.so"
         command = [
             *shlex.split(os.environ.get("CC", "cc")),
@@ -35,7 +35,7 @@ class KernelBuildHook(BuildHookInterface[Any]):
             )
             self.app.display_warning(f"gossamer is built without its kernels, and slower: {why}")
             return
-        build_data["artifacts"].append("src/gossamer/kernels/kernels.so")
+        build_data["artifacts"].append("src/gossamer/backend/kernels.so")
         build_data["pure_python"] = False
         build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(
             ".", "_"

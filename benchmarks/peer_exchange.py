@@ -154,9 +154,9 @@ class OverEdges:
     def exchanges(self, count: int, parameters: int) -> list[float]:
         import torch
 
-        from gossamer.engines.peer.edges import Edges
-        from gossamer.engines.peer.journal import Journal
-        from gossamer.engines.peer.wire import Expected, Kind
+        from gossamer.fleet.edges import Edges
+        from gossamer.fleet.journal import Journal
+        from gossamer.fleet.wire import Expected, Kind
 
         expected = Expected(bytes(16), frozenset(Kind), ((parameters,),), torch.float32, 1e6)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
@@ -183,7 +183,7 @@ def device(given: dict[str, Any]) -> None:
     """One device: reads commands, one JSON a line, and answers each."""
     import torch
 
-    from gossamer.engines.peer.zenoh import Settings, Zenoh
+    from gossamer.fleet.zenoh import Settings, Zenoh
 
     torch.set_num_threads(1)
     number, near, folder = given["device"], given["near"], Path(given["folder"])
@@ -222,8 +222,8 @@ def measured(
     neighbours: int, sizes: tuple[int, ...]
 ) -> dict[int, dict[str, list[tuple[float, float]]]]:
     """By size and way, of each turn: the mean time of an exchange for the device, and of all devices' processors."""
-    from gossamer.engines.peer import keys
-    from gossamer.engines.peer.namespaces import Ground, address
+    from gossamer.fleet import keys
+    from gossamer.fleet.namespaces import Ground, address
 
     result: dict[int, dict[str, list[tuple[float, float]]]] = {
         size: {way: [] for way in WAYS} for size in sizes

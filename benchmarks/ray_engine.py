@@ -22,7 +22,7 @@ import numpy as np
 
 import gossamer as gs
 from gossamer.engines import Ray, Simulator
-from gossamer.engines.placement import boundary_rows, divide
+from gossamer.engines.ray.placement import boundary_rows, divide
 from gossamer.study.pools import RayTasks
 from gossamer.study.sweep import sweep
 
@@ -71,7 +71,7 @@ def scaling() -> dict[str, float]:
         plan = study(devices, threads=1).plan(data)
         return Simulator(plan) if shards == 0 else Ray(shards=shards, checkpoint=1e6).start(plan)
 
-    from gossamer.engines.ray import connect, ray
+    from gossamer.engines.ray.engine import connect, ray
 
     connect(Ray(shards=4))  # room for all that take turns
     result: dict[str, float] = {}
@@ -93,7 +93,7 @@ def scaling() -> dict[str, float]:
 
 def sweeps() -> dict[str, float]:
     """Eight runs one after the other in one process with one thread, and as Ray tasks; start-up not counted."""
-    from gossamer.engines.ray import connect, ray
+    from gossamer.engines.ray.engine import connect, ray
 
     cells = [
         replace(

@@ -30,9 +30,9 @@ def made_up(
     """A folder of runs that look like real ones, measured every round."""
     from gossamer import WPM, Random, Study
     from gossamer.engines import Measure, Record
+    from gossamer.results.folder import RunFolder, columns
+    from gossamer.results.statistics import summarise
     from gossamer.study import spec
-    from gossamer.study.metrics import summarise
-    from gossamer.study.store import RunFolder, columns
 
     rng = np.random.default_rng(0)
     for method in range(methods):

@@ -20,6 +20,7 @@ from typing import Any
 
 import gossamer
 from gossamer import engines, network
+from gossamer.fleet import settings
 from gossamer.study import Study, spec
 
 _BLOCK = re.compile(r"^<!-- (?P<what>kinds|keys) (?P<name>\w+) -->\n.*?^<!-- end -->", re.M | re.S)
@@ -27,7 +28,7 @@ _PLAIN = {
     "study": Study,
     "measure": engines.Measure,
     "timing": network.Timing,
-    "fleet": engines.Fleet,
+    "fleet": settings.Fleet,
 }
 
 

@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
         subprocess.run(install, check=True)
         code = f"import gossamer as gs; assert gs.__file__.startswith({place!r}), gs.__file__; gs.run(gs.Study(rounds=2))"
         if not wheel.name.endswith("-any.whl"):
-            code += "; from gossamer import kernels; assert kernels.library, 'the kernels are not in the wheel, or not loaded'"
+            code += "; from gossamer import backend; assert backend.library, 'the kernels are not in the wheel, or not loaded'"
         subprocess.run(
             [sys.executable, "-c", code],
             check=True,

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from gossamer import kernels
+from gossamer import backend as kernels
 from gossamer.tasks.data import Cifar10, Data, Mnist
 from gossamer.tasks.download import ORIGINALS, cache_folder
 

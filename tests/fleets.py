@@ -22,13 +22,14 @@ import torch
 from torch import Tensor
 
 from gossamer import draws
-from gossamer.engines import Fleet, Simulator
-from gossamer.engines.peer import namespaces, node
-from gossamer.engines.peer.journal import Journal, Kept
+from gossamer.engines import Simulator
+from gossamer.fleet import namespaces, node
+from gossamer.fleet.journal import Journal, Kept
+from gossamer.fleet.rehearsal import Event, Rehearsal
+from gossamer.fleet.settings import Fleet
 from gossamer.mirror import signed_power
 from gossamer.network import Network
 from gossamer.study import Study
-from gossamer.study.rehearsal import Event, Rehearsal
 
 _TOGETHER = 150.0  # seconds after which a fleet no longer waits for the others to be ready
 

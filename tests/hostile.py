@@ -23,10 +23,10 @@ from typing import Any
 import torch
 import zenoh
 
-from gossamer.engines.peer import keys
-from gossamer.engines.peer import zenoh as peer
-from gossamer.engines.peer.line import HEADER
-from gossamer.engines.peer.wire import Kind, Message, pack
+from gossamer.fleet import keys
+from gossamer.fleet import zenoh as peer
+from gossamer.fleet.line import HEADER
+from gossamer.fleet.wire import Kind, Message, pack
 
 PORT = 7447
 

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gossamer.network import Ring, save
-from gossamer.study import store
+from gossamer.results import folder as store
 from gossamer.tasks.download import ORIGINALS
 
 running = importlib.import_module(

@@ -22,7 +22,8 @@ from gossamer.errors import InputError
 from gossamer.network import Links, Network
 from gossamer.network.notebook import places, ticks
 from gossamer.report import animate, figures, palette
-from gossamer.study import Comparison, Method, interval, notebook
+from gossamer.results import notebook
+from gossamer.study import Comparison, Method, interval
 
 MM = 25.4 / 72  # a point of PDF and SVG
 

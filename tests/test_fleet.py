@@ -27,13 +27,14 @@ from torch import Tensor
 
 import gossamer as gs
 from gossamer.algorithms import Algorithm
-from gossamer.engines import Fleet, Simulator
-from gossamer.engines.peer.node import HISTORY
+from gossamer.engines import Simulator
+from gossamer.fleet.node import HISTORY
+from gossamer.fleet.provision import LINKS, collect
+from gossamer.fleet.rehearsal import Event, Rehearsal
+from gossamer.fleet.settings import Fleet
 from gossamer.mirror import signed_power
 from gossamer.network import Network, Sequence
 from gossamer.network.weights import metropolis
-from gossamer.study.fleet import LINKS, collect
-from gossamer.study.rehearsal import Event, Rehearsal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.fleet]
 

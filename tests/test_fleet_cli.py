@@ -33,11 +33,11 @@ import gossamer as gs
 from gossamer.cli import status
 from gossamer.cli.status import Status, Table, Watched, read, table
 from gossamer.cli.template import TEMPLATE
-from gossamer.engines import Fleet
-from gossamer.engines.peer import keys, namespaces
+from gossamer.fleet import keys, namespaces, settings
+from gossamer.fleet import provision as fleets
+from gossamer.fleet.settings import Fleet
 from gossamer.network import Sequence
 from gossamer.study import Run, run, spec
-from gossamer.study import fleet as fleets
 
 pytest.importorskip("zenoh", reason="needs the extra gossamer[peer]")
 
@@ -581,7 +581,7 @@ def test_keys_are_secret_and_samples_stay_where_they_are() -> None:
 
 def test_addresses_of_many_kinds() -> None:
     init("--hosts", "10.0.0.1,robot-2.local:7001,[fe80::2]:7002")
-    last = spec.device(spec.read(Path("fleet/n2.toml")))
+    last = settings.read_device(spec.read(Path("fleet/n2.toml")))
     assert last.connect == ("10.0.0.1:7447", "robot-2.local:7001")
     assert last.listen == ("[::]:7002",)
     assert not last.fleet.multicast
@@ -591,7 +591,7 @@ def test_addresses_of_many_kinds() -> None:
 def test_the_template_shows_a_fleet() -> None:
     block = re.search(r"(?ms)^# \[fleet\]\n(# .*?\n)+", TEMPLATE)
     assert block
-    made = spec.fleet(spec.parse(re.sub(r"(?m)^# ", "", block[0])))
+    made = settings.read_fleet(spec.parse(re.sub(r"(?m)^# ", "", block[0])))
     assert made == Fleet()
     assert set(re.findall(r"(?m)^# (\w+) =", block[0])) < set(Fleet.__dataclass_fields__)
 

@@ -26,10 +26,10 @@ from fleets import (
 
 import gossamer as gs
 from gossamer import draws
-from gossamer.engines import Fleet
-from gossamer.engines.peer.journal import Journal
+from gossamer.fleet.journal import Journal
+from gossamer.fleet.rehearsal import Event, Rehearsal
+from gossamer.fleet.settings import Fleet
 from gossamer.network import Network
-from gossamer.study.rehearsal import Event, Rehearsal
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.fleet]
 

@@ -18,13 +18,13 @@ import torch
 from fleets import Fleets, Trial, leftovers, needed, simulated
 
 import gossamer as gs
-from gossamer.engines import Fleet
-from gossamer.engines.peer import keys
-from gossamer.engines.peer.namespaces import address
-from gossamer.engines.peer.wire import Reason
-from gossamer.study.fleet import AUTHORITY, read_device
-from gossamer.study.rehearsal import Event, Rehearsal
-from gossamer.study.store import write_atomically
+from gossamer.fleet import keys
+from gossamer.fleet.namespaces import address
+from gossamer.fleet.provision import AUTHORITY, read_device
+from gossamer.fleet.rehearsal import Event, Rehearsal
+from gossamer.fleet.settings import Fleet
+from gossamer.fleet.wire import Reason
+from gossamer.results.folder import write_atomically
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.fleet]
 

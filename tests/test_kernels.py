@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import gossamer as gs
-from gossamer import draws, kernels
+from gossamer import backend as kernels
+from gossamer import draws
+from gossamer.backend import Rows
 from gossamer.engines.mixing import StackedMix, Traffic
-from gossamer.kernels import Rows
 from gossamer.mirror import power_mean, root, signed_power
 from gossamer.tasks.data import scaled_bytes
 
@@ -359,7 +360,7 @@ import ctypes, torch
 def absent(*_): raise OSError
 ctypes.CDLL = absent
 import gossamer as gs
-from gossamer import kernels
+from gossamer import backend as kernels
 assert kernels.library is None
 print(gs.run(gs.Study(gs.WPM(15, eta=0.05), gs.Ring(4), rounds=3)).summary["loss"])
 """

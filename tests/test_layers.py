@@ -22,28 +22,31 @@ FILES = {
     for path in sorted(ROOT.rglob("*.py"))
 }
 
-# What each part may know, from the bottom up: what is in its own line is what it may import, beside itself.
-FOUNDATION = {"errors", "draws", "threads", "kernels"}
-MAY_IMPORT = {
-    "errors": set(),
-    "draws": {"errors"},
-    "threads": set(),
-    "kernels": {"threads"},
-    "mirror": FOUNDATION,
-    "network": FOUNDATION,
-    "theory": FOUNDATION | {"mirror", "network"},
-    "tasks": FOUNDATION,  # knows nothing of networks
-    "algorithms": FOUNDATION
-    | {"mirror", "network"},  # sees `mix` and `grad`: knows nothing of tasks
-    "engines": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms"},
-    "testing": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms", "engines"},
-    "study": FOUNDATION | {"mirror", "network", "theory", "tasks", "algorithms", "engines"},
-    "report": FOUNDATION
-    | {"mirror", "network", "theory", "tasks", "algorithms", "engines", "study"},
-    "cli": FOUNDATION
-    | {"mirror", "network", "theory", "tasks", "algorithms", "engines", "study", "report"},
-    "__main__": {"cli"},
-}
+# From the bottom up: a layer imports only from those before it.
+LAYERS = (
+    "errors",
+    "draws",
+    "_core",
+    "backend",
+    "mirror",
+    "network",
+    "theory",
+    "tasks",
+    "algorithms",
+    "engines",
+    "testing",
+    "results",
+    "study",
+    "fleet",
+    "report",
+    "cli",
+    "__main__",
+)
+MAY_IMPORT = {layer: set(LAYERS[:number]) for number, layer in enumerate(LAYERS)}
+MAY_IMPORT["network"] -= {"mirror"}
+MAY_IMPORT["tasks"] -= {"network", "theory"}  # what is learned knows nothing of networks
+MAY_IMPORT["algorithms"] -= {"tasks", "theory"}  # an algorithm sees `mix` and `grad` only
+MAY_IMPORT["results"] |= {"study"}  # until results has a type of its own for a run
 QUICK = (
     "gossamer.errors",
     "gossamer.draws",

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer import draws
+from gossamer._core.threads import in_threads
 from gossamer.errors import InputError
 from gossamer.tasks import (
     Cnn,
@@ -32,7 +33,6 @@ from gossamer.tasks import (
     linear,
     modules,
 )
-from gossamer.threads import in_threads
 
 NO_KEYS = torch.zeros(0, dtype=torch.int64)
 

@@ -150,7 +150,7 @@ def test_too_many_rows_are_refused_before_they_are_read(
 ) -> None:
     path = tmp_path / "links.parquet"
     save(Full(5), path, 3)
-    monkeypatch.setattr("gossamer.network._checks.MAX_LINKS", 29)
+    monkeypatch.setattr("gossamer._core.checks.MAX_LINKS", 29)
     with pytest.raises(DataError, match="number of rows"):
         Sequence(path)
     with pytest.raises(InputError, match="fewer: one file may have"):

@@ -19,11 +19,11 @@ from torch import Tensor
 
 from gossamer import draws
 from gossamer.algorithms import Algorithm, Gradient, Mix, State
-from gossamer.engines.peer.edges import Edges
-from gossamer.engines.peer.journal import Journal
-from gossamer.engines.peer.mix import PeerMix, link_weight, shapes
-from gossamer.engines.peer.transport import Endpoint, Faults, Memory, Transport
-from gossamer.engines.peer.wire import Expected, Kind, Message, pack
+from gossamer.fleet.edges import Edges
+from gossamer.fleet.journal import Journal
+from gossamer.fleet.mix import PeerMix, link_weight, shapes
+from gossamer.fleet.transport import Endpoint, Faults, Memory, Transport
+from gossamer.fleet.wire import Expected, Kind, Message, pack
 from gossamer.mirror import signed_power
 from gossamer.network.weights import Matching, Metropolis, WeightRule
 
@@ -550,7 +550,7 @@ def test_one_vector_of_a_device_in_an_exchange(tmp_path: Path) -> None:
 
 def test_what_is_in_doubt_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbours that are met once and never again: the oldest are forgotten, and that is counted."""
-    monkeypatch.setattr("gossamer.engines.peer.edges._PENDING", 3)
+    monkeypatch.setattr("gossamer.fleet.edges._PENDING", 3)
     network = Memory()
     network.link([(0, j) for j in range(1, 6)])
 

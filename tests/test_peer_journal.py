@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gossamer.engines.peer.journal import _CHECKSUM, _LENGTHS, _MARK, Flow, Journal, Kept
 from gossamer.errors import DataError
+from gossamer.fleet.journal import _CHECKSUM, _LENGTHS, _MARK, Flow, Journal, Kept
 
 
 def flow(

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from gossamer.engines.peer.keys import check_folder, make_authority, make_certificate
 from gossamer.errors import DataError, InputError, MissingExtra
+from gossamer.fleet.keys import check_folder, make_authority, make_certificate
 
 pytest.importorskip("cryptography", reason="the extra gossamer[peer] is not installed")
 

@@ -16,13 +16,13 @@ import gossamer as gs
 from gossamer.algorithms import Algorithm
 from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.engines.mixing import StackedMix, Traffic
-from gossamer.engines.peer.edges import Edges
-from gossamer.engines.peer.journal import Journal
-from gossamer.engines.peer.mix import PeerMix, check_runs_on_devices, link_weight, shapes
-from gossamer.engines.peer.transport import Endpoint, Faults, Memory
-from gossamer.engines.peer.wire import Expected, Kind
 from gossamer.engines.simulate import BatchGradient
 from gossamer.errors import InputError
+from gossamer.fleet.edges import Edges
+from gossamer.fleet.journal import Journal
+from gossamer.fleet.mix import PeerMix, check_runs_on_devices, link_weight, shapes
+from gossamer.fleet.transport import Endpoint, Faults, Memory
+from gossamer.fleet.wire import Expected, Kind
 from gossamer.mirror import signed_power
 from gossamer.network import Links
 from gossamer.network.weights import (

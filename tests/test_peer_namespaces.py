@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.engines.peer import namespaces
-from gossamer.engines.peer.namespaces import Ground, address
 from gossamer.errors import GossamerError, InputError
+from gossamer.fleet import namespaces
+from gossamer.fleet.namespaces import Ground, address
 
 pytestmark = pytest.mark.slow
 
@@ -230,7 +230,7 @@ def test_all_is_removed_after_an_error_with_every_process() -> None:
 @needs_namespaces
 def test_what_an_earlier_run_left_is_removed_but_not_what_is_in_use() -> None:
     prefix = f"{PREFIX}left-"
-    script = f"import os, time\nfrom gossamer.engines.peer.namespaces import Ground\ng = Ground(3, {prefix!r}).__enter__()\n"
+    script = f"import os, time\nfrom gossamer.fleet.namespaces import Ground\ng = Ground(3, {prefix!r}).__enter__()\n"
     script += "g.run(2, ['sleep', '600'])\nprint('ready', flush=True)\ntime.sleep(600)"
     with subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True

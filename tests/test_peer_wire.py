@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gossamer import draws
-from gossamer.engines.peer.wire import (
+from gossamer.errors import InputError
+from gossamer.fleet.wire import (
     CODES,
     MAX_APPLIED,
     Expected,
@@ -32,7 +33,6 @@ from gossamer.engines.peer.wire import (
     pack,
     unpack,
 )
-from gossamer.errors import InputError
 
 GOLDEN = Path(__file__).parent / "data" / "peer_messages.txt"
 RUN = bytes(range(16))

@@ -19,13 +19,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.engines.peer import keys, namespaces
-from gossamer.engines.peer.line import _ROOM, ANSWERS, CHUNK, HEADER, Line, _batches
-from gossamer.engines.peer.namespaces import Ground, address
-from gossamer.engines.peer.zenoh import Settings, Zenoh, access, configuration
-from gossamer.engines.peer.zenoh import _chosen as chosen
-from gossamer.engines.peer.zenoh import _Link as Link
 from gossamer.errors import DataError, GossamerError, InputError, MissingExtra
+from gossamer.fleet import keys, namespaces
+from gossamer.fleet.line import _ROOM, ANSWERS, CHUNK, HEADER, Line, _batches
+from gossamer.fleet.namespaces import Ground, address
+from gossamer.fleet.zenoh import Settings, Zenoh, access, configuration
+from gossamer.fleet.zenoh import _chosen as chosen
+from gossamer.fleet.zenoh import _Link as Link
 
 pytest.importorskip("zenoh", reason="needs the extra gossamer[peer]")
 
@@ -44,8 +44,8 @@ import zenoh as library
 package = types.ModuleType("gossamer.engines")
 package.__path__ = [str(Path(gossamer.__file__).parent / "engines")]
 sys.modules["gossamer.engines"] = package
-from gossamer.engines.peer import keys, observer, zenoh
-from gossamer.engines.peer.line import HEADER
+from gossamer.fleet import keys, observer, zenoh
+from gossamer.fleet.line import HEADER
 from gossamer.errors import InputError
 assert "torch" not in sys.modules
 given = json.loads(sys.argv[1])
@@ -795,7 +795,7 @@ def test_only_who_has_a_chunk_can_answer_it(said: list[int | str]) -> None:
 def test_one_that_never_answers_is_no_neighbour_until_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gossamer.engines.peer.line._STUCK", 0.05)
+    monkeypatch.setattr("gossamer.fleet.line._STUCK", 0.05)
     went: list[int] = []
     deaf = line(lambda _, header: went.append(HEADER.unpack(header)[0]))
     deaf.set_alive(True, new_link=True)
@@ -953,7 +953,7 @@ def test_rules_are_for_each_name_alone() -> None:
 
 def test_a_port_in_use_is_said(ground: Ground, folder: Path, three: list[Device]) -> None:
     script = (
-        "from gossamer.engines.peer.zenoh import Settings, Zenoh\nfrom gossamer.errors import GossamerError\n"
+        "from gossamer.fleet.zenoh import Settings, Zenoh\nfrom gossamer.errors import GossamerError\n"
         f"try:\n    Zenoh(3, Settings('r', {NAMES!r}, insecure=True))\n"
         "except GossamerError as error:\n    print(error)"
     )

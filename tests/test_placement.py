@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gossamer as gs
-from gossamer.engines.placement import boundary_rows, divide
+from gossamer.engines.ray.placement import boundary_rows, divide
 from gossamer.network import Graph, Links
 
 

@@ -16,7 +16,7 @@ from loopback import Script, python
 from test_catalogue import EVERY
 
 import gossamer as gs
-from gossamer.study.store import RunFolder
+from gossamer.results.folder import RunFolder
 
 pytest.importorskip("ray", reason="the extra gossamer[ray] is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.cluster]
@@ -34,7 +34,7 @@ import ray
 from test_catalogue import takes
 from test_parts import METHODS, plan_of
 from gossamer.engines import Ray, Simulator
-from gossamer.engines.ray import connect
+from gossamer.engines.ray.engine import connect
 
 connect(Ray(shards=2))
 result = {}
@@ -219,7 +219,7 @@ import torch
 import gossamer as gs
 import ray
 from gossamer.engines import Ray
-from gossamer.engines.ray import RayEngine
+from gossamer.engines.ray.engine import RayEngine
 from gossamer.errors import InputError, Lost
 from ray.cluster_utils import Cluster
 

@@ -27,8 +27,8 @@ from gossamer.network import Callback
 from gossamer.report import gather, links, pack
 from gossamer.report.page import gathered, page, script, style
 from gossamer.report.palette import COLOURS, DASHES, MARKERS, look
+from gossamer.results.folder import RunFolder
 from gossamer.study import compare, interval
-from gossamer.study.store import RunFolder
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 SIZES = [(size, scheme) for size in ("desktop", "phone") for scheme in ("light", "dark")]

@@ -29,7 +29,8 @@ from safetensors.torch import load_file
 
 import gossamer as gs
 from gossamer.errors import DataError
-from gossamer.study import spec, store
+from gossamer.results import folder as store
+from gossamer.study import spec
 from gossamer.study.run import Interrupted, Run
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import torch
 
-from gossamer.threads import available, fit, in_threads
+from gossamer._core.threads import available, fit, in_threads
 
 
 @pytest.fixture(params=[1, 2, 5])

@@ -31,8 +31,8 @@ from gossamer.network import (
     TimingTrace,
     metropolis,
 )
+from gossamer.results.folder import RunFolder
 from gossamer.study import spec
-from gossamer.study.store import RunFolder
 from gossamer.tasks.synthetic import LeastSquares
 
 M, N = 6, 5  # devices, and numbers of a model

@@ -23,13 +23,15 @@ from browser import Opened, chromium, opener
 from command import REAL, files
 
 from gossamer import DPSGD, Random, Study, run
-from gossamer.engines import Fleet, Measure
+from gossamer.engines import Measure
 from gossamer.errors import DataError, InputError
+from gossamer.fleet import provision as fleet
+from gossamer.fleet.settings import Fleet
 from gossamer.network import Full
 from gossamer.report.live import Lines, Server, Watch
-from gossamer.study import fleet, interval
+from gossamer.results.folder import RunFolder
+from gossamer.study import interval
 from gossamer.study.live import NAME as LIVE
-from gossamer.study.store import RunFolder
 
 NETWORK = Random(6, density=0.4)
 

@@ -121,9 +121,9 @@ def measure(target: Path) -> None:
     import gossamer as gs
 
     if os.environ.get("GOSSAMER_BACKEND") == "torch" and gs.__version__ == "0.1.0":
-        import gossamer.kernels
+        import gossamer.backend
 
-        gossamer.kernels.library = None  # type: ignore[assignment]
+        gossamer.backend.library = None  # type: ignore[assignment]
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, study in studies().items():
         for dtype in DTYPES:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gossamer import kernels
+from gossamer import backend as kernels
 from gossamer.errors import InputError
 
 # Duals within these bounds are far enough from float64's ends that a weighted sum of them loses nothing.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import hardshrink
 
-from gossamer import kernels
+from gossamer import backend as kernels
 from gossamer.algorithms.base import check_choice, descend
 from gossamer.errors import InputError
 from gossamer.mirror import blockwise, root, short_root, signed_power, signed_power_

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from gossamer.engines import Fleet, Where
+    from gossamer.engines import Where
+    from gossamer.fleet.settings import Fleet
     from gossamer.study import Study
 
 app = typer.Typer(
@@ -576,7 +577,7 @@ def new(
     """Write a commented spec to start from."""
     from gossamer.cli.template import TEMPLATE
     from gossamer.errors import DataError
-    from gossamer.study.store import write_atomically
+    from gossamer.results.folder import write_atomically
 
     if path.exists():
         raise DataError(f"{path} exists: give another name")
@@ -610,11 +611,12 @@ def _fleet(
     spec: Path, devices: int | None, settings: list[str] | None, seed: int | None
 ) -> tuple[Study, Fleet]:
     """The one study of a spec, and what it says about real devices."""
+    from gossamer.fleet.settings import read_fleet
     from gossamer.study import spec as specs
 
     given = [*(settings or []), *([] if devices is None else [f"network.devices={devices}"])]
     table = specs.with_settings(specs.read(spec), given)
-    return _one(specs.studies(table, spec.stem, seed), spec), specs.fleet(table)
+    return _one(specs.studies(table, spec.stem, seed), spec), read_fleet(table)
 
 
 def _engine_setting(engine: str | None, settings: list[str] | None) -> list[str]:

@@ -13,9 +13,10 @@ from typing import Any
 
 import typer
 
-from gossamer.engines import Device, Fleet
 from gossamer.errors import DataError, InputError
-from gossamer.study import Method, Run, Study, fleet
+from gossamer.fleet import provision as fleet
+from gossamer.fleet.settings import Device, Fleet
+from gossamer.study import Method, Run, Study
 
 _AHEAD = timedelta(minutes=10)  # from `init` to round 0, if nothing is said
 _LOUD = "--insecure: no certificates, no encryption; anybody on this network can read and forge what devices say"
@@ -141,7 +142,7 @@ class _Lines:
 def up(given: tuple[Study, Fleet], devices: int | None, out: Path | None, quiet: bool) -> None:
     """Rehearse, and collect."""
     from gossamer.cli.status import Table
-    from gossamer.study.rehearsal import Rehearsal
+    from gossamer.fleet.rehearsal import Rehearsal
 
     study, common = given
     if devices not in (None, study.network.devices):

@@ -16,7 +16,7 @@ import typer
 import gossamer
 from gossamer.cli.show import Share
 from gossamer.errors import DataError, InputError, nearest
-from gossamer.study.store import write_atomically
+from gossamer.results.folder import write_atomically
 
 if TYPE_CHECKING:
     from gossamer.study import Study

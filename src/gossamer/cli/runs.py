@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from gossamer.errors import DataError
-from gossamer.report.order import natural
+from gossamer.results.order import natural
 
 _DEPTH = 6  # folders within folders that are looked into
 _LIVE_SECONDS = 60.0  # a run that goes writes every second, or after every round that takes longer

@@ -23,11 +23,11 @@ from rich.live import Live
 from rich.table import Table as Grid
 from rich.text import Text
 
-from gossamer.engines import Device
-from gossamer.engines.peer import node
-from gossamer.engines.peer.access import STATUS_BYTES, Settings
 from gossamer.errors import DataError
-from gossamer.study import fleet
+from gossamer.fleet import node
+from gossamer.fleet import provision as fleet
+from gossamer.fleet.access import STATUS_BYTES, Settings
+from gossamer.fleet.settings import Device
 
 Doing = Literal["waiting", "joining", "running", "done", "stopped", "diverged", "unreadable"]
 _ENDED = ("done", "stopped", "diverged")  # after which a device says nothing more
@@ -330,7 +330,7 @@ def status(folder: Path, connect: list[str], once: bool, json: bool) -> None:
 
 def _listen(watched: Watched, folder: Path, connect: list[str], stack: ExitStack) -> bool:
     """Join the fleet's network, if it can be joined from here; whether it was."""
-    from gossamer.engines.peer.observer import Observer
+    from gossamer.fleet.observer import Observer
 
     common, certificates = watched.any.fleet, folder / fleet.OBSERVER
     ends = fleet.endpoints([part.strip() for one in connect for part in one.split(",")], "connect")

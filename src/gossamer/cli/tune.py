@@ -25,10 +25,10 @@ from rich.progress import (
 from rich.table import Table
 
 from gossamer.engines import Where
+from gossamer.results.folder import write_atomically
 from gossamer.study import Interrupted, Interval, Study, interval, spec
 from gossamer.study.pools import pool_on
 from gossamer.study.space import name_of
-from gossamer.study.store import write_atomically
 from gossamer.study.tune import Goal, Lead, Rung, Score, Tuned, choose
 from gossamer.study.tune import tune as search
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from gossamer import kernels
+from gossamer import backend as kernels
 from gossamer.algorithms.base import Neighbours
 from gossamer.engines.memory import Spare
 from gossamer.engines.part import Block, Near, Part

@@ -53,7 +53,7 @@ class Ray:
 
     def start(self, plan: Plan, snapshot: Snapshot | None = None) -> Engine:
         check_ray()
-        from gossamer.engines.ray import RayEngine
+        from gossamer.engines.ray.engine import RayEngine
 
         return RayEngine(plan, self, snapshot)
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer._core.threads import fit
 from gossamer.algorithms import State
 from gossamer.engines.memory import Spare, keep_freed_memory
 from gossamer.engines.mixing import StackedMix, Traffic
@@ -21,7 +22,6 @@ from gossamer.network.base import BoolArray, IntArray, Links
 from gossamer.network.timing import Clock
 from gossamer.network.weights import Weights
 from gossamer.tasks import Worker
-from gossamer.threads import fit
 
 _BUFFER = "buffer/"
 CLOCK = "engine/clock"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from gossamer._core import checks as check
 from gossamer.errors import InputError
-from gossamer.network import _checks as check
 from gossamer.network.base import Links, Network
 
 BEYOND = ("error", "repeat", "empty")

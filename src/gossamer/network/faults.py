@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gossamer import draws
-from gossamer.network import _checks as check
+from gossamer._core import checks as check
 from gossamer.network.base import BoolArray, Fault, IntArray, Links
 
 

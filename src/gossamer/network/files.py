@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from gossamer._core import checks as check
 from gossamer.errors import DataError, InputError
-from gossamer.network import _checks as check
 from gossamer.network._finite import Recorded
 from gossamer.network.base import IntArray, Links, Network
 

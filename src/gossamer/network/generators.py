@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gossamer import draws
+from gossamer._core import checks as check
 from gossamer.errors import InputError
-from gossamer.network import _checks as check
 from gossamer.network.base import BoolArray, IntArray, Links, Network
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gossamer import draws
-from gossamer.network import _checks as check
+from gossamer._core import checks as check
 from gossamer.network.base import Links, Network
 from gossamer.network.weights import metropolis
 

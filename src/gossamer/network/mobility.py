@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer import draws
+from gossamer._core import checks as check
 from gossamer.errors import InputError
-from gossamer.network import _checks as check
 from gossamer.network.base import IntArray, Links, Network
 
 FloatArray = NDArray[np.float64]

@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 
 from gossamer import draws
+from gossamer._core import checks as check
 from gossamer.errors import DataError, InputError
-from gossamer.network import _checks as check
 from gossamer.network.base import BoolArray, IntArray
 from gossamer.network.traces import Log
 from gossamer.network.weights import FloatArray, Weights

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
+from gossamer._core import checks as check
 from gossamer.errors import DataError, InputError
-from gossamer.network import _checks as check
 from gossamer.network._finite import Recorded
 from gossamer.network.base import IntArray, Links
 from gossamer.network.mobility import FloatArray, within

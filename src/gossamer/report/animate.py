@@ -17,7 +17,7 @@ from gossamer.errors import InputError
 from gossamer.network import Network
 from gossamer.network.notebook import extent, places
 from gossamer.report.palette import COLOURS
-from gossamer.study.store import write_atomically
+from gossamer.results.folder import write_atomically
 
 FRAMES = 120
 _DEVICES = 500

@@ -17,8 +17,8 @@ from gossamer.errors import DataError, InputError, nearest
 from gossamer.network import Network
 from gossamer.report.palette import COLOURS, MARKERS, look
 from gossamer.report.palette import DASHES as LENGTHS
+from gossamer.results.folder import write_atomically
 from gossamer.study import Method, interval
-from gossamer.study.store import write_atomically
 
 DASHES: tuple[Any, ...] = tuple((0, lengths) if lengths else "-" for lengths in LENGTHS)
 STYLE: Any = {

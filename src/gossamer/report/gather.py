@@ -15,13 +15,13 @@ import numpy as np
 
 from gossamer.errors import DataError, GossamerError, InputError
 from gossamer.report import pack
-from gossamer.report.order import natural
 from gossamer.report.palette import look
+from gossamer.results.folder import RunFolder
+from gossamer.results.order import natural
+from gossamer.results.statistics import Interval, rounds_to
 from gossamer.study import Study, interval, spec
 from gossamer.study.compare import labels
 from gossamer.study.kinds import KINDS
-from gossamer.study.metrics import Interval, rounds_to
-from gossamer.study.store import RunFolder
 
 MAX_RUNS = 1000
 _POINTS = 1000  # of a curve: more cannot be told apart on a screen

@@ -24,14 +24,14 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from gossamer.engines.peer.node import LOG, STATUS
 from gossamer.errors import GossamerError, InputError
+from gossamer.fleet import provision as fleet
+from gossamer.fleet.node import LOG, STATUS
 from gossamer.network import Callback
 from gossamer.report import gather, pack
 from gossamer.report.gather import Told
 from gossamer.report.links import Drawn
 from gossamer.report.page import assemble, contents, measured_halfway, shown_rounds
-from gossamer.study import fleet
 from gossamer.study.live import NAME as LIVE
 
 _FRESH = 0.9  # seconds for which an answer is good

@@ -18,8 +18,8 @@ from gossamer.errors import GossamerError
 from gossamer.network import Network
 from gossamer.report import gather, links, pack
 from gossamer.report.gather import Group, Told
+from gossamer.results.folder import write_atomically
 from gossamer.study import Study
-from gossamer.study.store import write_atomically
 
 _LINK_BYTES = 2_000_000  # of all networks' rounds together, before they are packed
 _MAX_FRAMES = 600  # rounds of a network that are drawn

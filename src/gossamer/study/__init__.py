@@ -1,8 +1,8 @@
 """An experiment as data: what is run, running it, keeping it, comparing."""
 
+from gossamer.results.statistics import Interval, interval, rounds_to
+from gossamer.results.tables import Comparison, Method
 from gossamer.study.compare import compare
-from gossamer.study.metrics import Interval, interval, rounds_to
-from gossamer.study.results import Comparison, Method
 from gossamer.study.run import Interrupted, Run, run
 from gossamer.study.study import Study
 from gossamer.study.track import Callback

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import Diverged, InputError
+from gossamer.results.tables import Comparison, Method
 from gossamer.study import spec
 from gossamer.study.pools import Pool
-from gossamer.study.results import Comparison, Method
 from gossamer.study.run import Interrupted, Progress, run
 from gossamer.study.study import Study, load
 from gossamer.study.sweep import run_all

@@ -16,12 +16,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from gossamer.engines import Ray, interrupts
+from gossamer._core import interrupts
+from gossamer.engines import Ray
 from gossamer.engines.settings import Where, check_ray
 from gossamer.errors import Diverged, GossamerError, InputError
+from gossamer.results.folder import RunFolder, write_atomically
 from gossamer.study import spec
 from gossamer.study.run import Interrupted, run
-from gossamer.study.store import RunFolder, write_atomically
 from gossamer.study.study import Study, load
 from gossamer.tasks import Data
 from gossamer.tasks.data import Source
@@ -75,7 +76,7 @@ class RayTasks:
         check_ray()
         import ray
 
-        from gossamer.engines.ray import connect
+        from gossamer.engines.ray.engine import connect
 
         connected = connect(self.settings)
         task = ray.remote(num_cpus=1, max_retries=3)(_files_of)
@@ -120,7 +121,7 @@ def pool_on(engine: Where, workers: int = 0) -> Iterator[Pool]:
     check_ray()
     import ray
 
-    from gossamer.engines.ray import connect
+    from gossamer.engines.ray.engine import connect
 
     connected = connect(engine)
     try:

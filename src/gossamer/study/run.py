@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from gossamer import kernels
+from gossamer import backend as kernels
 from gossamer.engines import Engine, InProcess, Record, Where
 from gossamer.errors import DataError, Diverged, GossamerError
+from gossamer.results.folder import RunFolder, columns
+from gossamer.results.statistics import summarise
+from gossamer.results.tables import Method
 from gossamer.study import spec
 from gossamer.study.live import Live
-from gossamer.study.metrics import summarise
-from gossamer.study.results import Method
-from gossamer.study.store import RunFolder, columns
 from gossamer.study.study import Study
 from gossamer.study.track import Callback, Callbacks, Row
 from gossamer.tasks import Data

@@ -182,7 +182,7 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
     >>> [study.algorithm.label for study in studies({"algorithm": [{"kind": "dpsgd"}, {"kind": "swarm"}]})]
     ['D-PSGD', 'SwarmSGD']
     """
-    _known_keys(table, (*_PLAIN, *_SECTIONS), "")
+    check_keys(table, (*_PLAIN, *_SECTIONS), "")
     plain = {"name": name} | {
         key: _typed(Study, key, table[key], key) for key in _PLAIN if key in table
     }
@@ -206,8 +206,8 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
             table.get("model", _kind_of(data_table) if is_synthetic else "softmax"),
             "model",
         ),
-        "measure": _dataclass(Measure, table.get("measure", {}), "measure"),
-        "timing": _dataclass(network.Timing, table["timing"], "timing", number)
+        "measure": build_dataclass(Measure, table.get("measure", {}), "measure"),
+        "timing": build_dataclass(network.Timing, table["timing"], "timing", number)
         if "timing" in table
         else None,
         **plain,
@@ -229,20 +229,6 @@ def engine(table: Table) -> engines.Where:
     """Where a spec's studies run: its [engine], else this process. It is no part of what they are: results are the same."""
     built: engines.Where = _build("engine", table.get("engine", "simulator"), "engine")
     return built
-
-
-def fleet(table: Table) -> engines.Fleet:
-    """What a spec says about real devices: its [fleet]."""
-    made: engines.Fleet = _dataclass(engines.Fleet, table.get("fleet", {}), "fleet")
-    return made
-
-
-def device(table: Table) -> engines.Device:
-    """The file of one device."""
-    _known_keys(table, [f.name for f in dataclasses.fields(engines.Device)], "")
-    plain = {key: value for key, value in table.items() if key != "fleet"}
-    made: engines.Device = _dataclass(engines.Device, plain, "device")
-    return dataclasses.replace(made, fleet=fleet(table))
 
 
 def to_table(study: Study, defaults: bool = True) -> Table:
@@ -409,7 +395,7 @@ def _build(section: str, table: Any, path: str, given: Table | None = None) -> A
         )
     if "kind" not in table:
         if misspelt := next((key for key in table if nearest(key, ["kind"])), None):
-            _known_keys({misspelt: None}, ["kind"], path)
+            check_keys({misspelt: None}, ["kind"], path)
         raise SpecError(
             f"{path} has no kind: give {path}.kind = one of {', '.join(map(repr, kinds))}"
         )
@@ -423,13 +409,13 @@ def _build(section: str, table: Any, path: str, given: Table | None = None) -> A
             f"{path}.kind", kind, f"one of {', '.join(map(repr, kinds))}{nearest(str(kind), kinds)}"
         )
     known = _keys_of(section, kind)
-    _known_keys(table, known, path)
+    check_keys(table, known, path)
     rest = {
         key: value
         for key, value in (given | table).items()
         if key in known and key not in ("kind", "faults", "preset")
     }
-    part = _dataclass(kinds[kind], rest, path, given)
+    part = build_dataclass(kinds[kind], rest, path, given)
     faults = table.get("faults", [])
     listed = faults if isinstance(faults, list) else [faults]
     for k, fault in enumerate(listed):
@@ -437,11 +423,11 @@ def _build(section: str, table: Any, path: str, given: Table | None = None) -> A
     return part
 
 
-def _dataclass(cls: type, table: Any, path: str, given: Table | None = None) -> Any:
+def build_dataclass(cls: type, table: Any, path: str, given: Table | None = None) -> Any:
     if not isinstance(table, dict):
         raise InputError(path, table, "a table")
     fields = [f for f in dataclasses.fields(cls) if f.init]
-    _known_keys(table, [f.name for f in fields], path)
+    check_keys(table, [f.name for f in fields], path)
     values: Table = {
         key: value for key, value in (given or {}).items() if key in [f.name for f in fields]
     }
@@ -495,7 +481,7 @@ def _algorithm(table: Any, path: str) -> algorithms.Algorithm:
     return _build("algorithm", base | table | {"kind": "wpm"}, path)  # type: ignore[no-any-return]
 
 
-def _known_keys(table: Table, known: tuple[str, ...] | list[str], path: str) -> None:
+def check_keys(table: Table, known: tuple[str, ...] | list[str], path: str) -> None:
     for key in table:
         if key not in known:
             where = f"{path}.{key}" if path else key

@@ -56,7 +56,7 @@ class Study:
 
     def _repr_html_(self) -> str:
         """In a notebook: its parts."""
-        from gossamer.study.notebook import show_study
+        from gossamer.results.notebook import show_study
 
         return show_study(self)
 

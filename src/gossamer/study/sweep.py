@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import GossamerError
+from gossamer.results.folder import RunFolder
 from gossamer.study import spec
 from gossamer.study.pools import Pool, Processes, done
-from gossamer.study.store import RunFolder
 from gossamer.study.study import Study
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from gossamer.engines import Simulator
 from gossamer.errors import InputError, nearest
-from gossamer.study.metrics import Interval, interval, rounds_to
+from gossamer.results.statistics import Interval, interval, rounds_to
 from gossamer.study.pools import Pool
 from gossamer.study.space import BASELINE, RECIPES, Candidate, Recipe
 from gossamer.study.study import Study, load

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from gossamer import draws
+from gossamer.backend import Rows
 from gossamer.errors import InputError
-from gossamer.kernels import Rows
 
 Buffers = dict[str, Tensor]
 

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from gossamer import kernels
+from gossamer import backend as kernels
+from gossamer.backend import Rows
 from gossamer.errors import InputError
-from gossamer.kernels import Rows
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores, uniform_start
 

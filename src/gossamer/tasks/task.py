@@ -14,14 +14,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gossamer import draws, kernels
+from gossamer import backend as kernels
+from gossamer import draws
+from gossamer._core.threads import available, fit, in_threads
+from gossamer.backend import Rows
 from gossamer.errors import InputError
-from gossamer.kernels import Rows
 from gossamer.tasks import splits
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.splits import Split
-from gossamer.threads import available, fit, in_threads
 
 _DRAWN_AT_ONCE = 1 << 15
 _WORTH_A_THREAD = 300_000  # numbers of a batch

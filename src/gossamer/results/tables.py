@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gossamer.study.metrics import Interval, interval
+from gossamer.results.statistics import Interval, interval
 
 if TYPE_CHECKING:
     from gossamer.study.run import Run
@@ -76,7 +76,7 @@ class Comparison(list[Method]):
         return ["\nmethod", *accuracies, "loss", *to, "distance\nto mean", "MB\nsent"], rows
 
     def _repr_html_(self) -> str:
-        from gossamer.study.notebook import show_methods
+        from gossamer.results.notebook import show_methods
 
         return show_methods(self, *self.table() if self else ([], []))
 

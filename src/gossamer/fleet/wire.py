@@ -239,7 +239,7 @@ def unpack(data: bytes | bytearray | memoryview, expected: Expected) -> Message:
     tensor([ 0.5000, -2.0000])
     >>> unpack(pack(sent)[:-1], expected)
     Traceback (most recent call last):
-    gossamer.engines.peer.wire.Refused: a message of 79 bytes says that it has 80
+    gossamer.fleet.wire.Refused: a message of 79 bytes says that it has 80
     """
     view = memoryview(data).cast("B")
     if len(view) < HEADER_BYTES:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gossamer.engines.peer.access import STATUS_BYTES, Settings, configuration
 from gossamer.errors import GossamerError, MissingExtra
+from gossamer.fleet.access import STATUS_BYTES, Settings, configuration
 
 if TYPE_CHECKING:
     import zenoh

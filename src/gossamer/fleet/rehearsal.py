@@ -25,11 +25,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from gossamer.engines import Fleet
-from gossamer.engines.peer.namespaces import Ground, address
 from gossamer.errors import GossamerError, InputError, Lost
+from gossamer.fleet import provision as fleets
+from gossamer.fleet.namespaces import Ground, address
+from gossamer.fleet.settings import Fleet
 from gossamer.network import Network
-from gossamer.study import fleet as fleets
 from gossamer.study.study import Study
 
 Event = tuple[float, Callable[[], None]]  # when, in rounds, and what is done then
@@ -215,7 +215,7 @@ class Rehearsal:
     def _launch(self, device: int) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(
-            ["gossamer.study.fleet", "gossamer.engines.peer.zenoh", "zenoh"]
+            ["gossamer.fleet.provision", "gossamer.fleet.zenoh", "zenoh"]
         )
         ours, theirs = context.Pipe()
         words = (str(self.folder / f"n{device}.toml"), self._ground.name(device), theirs)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gossamer.network.notebook import box, table, ticks, title
-from gossamer.study.metrics import interval
+from gossamer.results.statistics import interval
 
 if TYPE_CHECKING:
-    from gossamer.study.results import Method
+    from gossamer.results.tables import Method
     from gossamer.study.study import Study
 
 # Those of report/palette.py, which this layer does not know; black is whatever the page writes in.

@@ -33,9 +33,9 @@ import torch
 from torch import Tensor
 
 from gossamer.algorithms import State
-from gossamer.engines.peer.journal import Exchange, Flow, Journal, Kept
-from gossamer.engines.peer.transport import Transport
-from gossamer.engines.peer.wire import Expected, Kind, Message, Refused, pack, unpack
+from gossamer.fleet.journal import Exchange, Flow, Journal, Kept
+from gossamer.fleet.transport import Transport
+from gossamer.fleet.wire import Expected, Kind, Message, Refused, pack, unpack
 
 Weight = Callable[[int, int], float]  # of a link, from the degrees that its two ends announce
 

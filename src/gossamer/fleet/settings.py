@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from contextlib import suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from gossamer.errors import InputError
+from gossamer.study import spec
 
 _RUN = re.compile(r"[0-9a-f]{32}")
 
@@ -101,3 +103,17 @@ class Device:
     @property
     def name(self) -> str:
         return self.names[self.device]
+
+
+def read_fleet(table: spec.Table) -> Fleet:
+    """Return the [fleet] table of a spec as settings, with defaults for what it leaves out."""
+    made: Fleet = spec.build_dataclass(Fleet, table.get("fleet", {}), "fleet")
+    return made
+
+
+def read_device(table: spec.Table) -> Device:
+    """Return the settings of one device from the tables of its file."""
+    spec.check_keys(table, [f.name for f in dataclasses.fields(Device)], "")
+    plain = {key: value for key, value in table.items() if key != "fleet"}
+    made: Device = spec.build_dataclass(Device, plain, "device")
+    return dataclasses.replace(made, fleet=read_fleet(table))

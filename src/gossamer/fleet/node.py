@@ -24,15 +24,15 @@ import torch
 from torch import Tensor
 
 from gossamer.algorithms import State
-from gossamer.engines.peer.edges import Edges
-from gossamer.engines.peer.fleet import Fleet
-from gossamer.engines.peer.journal import Exchange, Journal
-from gossamer.engines.peer.mix import PeerMix, check_runs_on_devices, shapes
-from gossamer.engines.peer.transport import Transport
-from gossamer.engines.peer.wire import Expected, Kind
 from gossamer.engines.plan import Plan
 from gossamer.engines.simulate import BatchGradient
 from gossamer.errors import Diverged
+from gossamer.fleet.edges import Edges
+from gossamer.fleet.journal import Exchange, Journal
+from gossamer.fleet.mix import PeerMix, check_runs_on_devices, shapes
+from gossamer.fleet.settings import Fleet
+from gossamer.fleet.transport import Transport
+from gossamer.fleet.wire import Expected, Kind
 from gossamer.tasks.task import Worker
 
 LOG, STATUS, MODEL, HISTORY = "log.jsonl", "status.json", "model.safetensors", "history"

@@ -25,9 +25,9 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from gossamer.engines.peer.access import DIGITS, STATUS_BYTES, Settings, access, configuration
-from gossamer.engines.peer.line import HEADER, Line
 from gossamer.errors import GossamerError, InputError, MissingExtra
+from gossamer.fleet.access import DIGITS, STATUS_BYTES, Settings, access, configuration
+from gossamer.fleet.line import HEADER, Line
 
 if TYPE_CHECKING:
     import zenoh

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gossamer.engines.peer import keys
-from gossamer.engines.peer.line import ANSWERS, BATCH, BATCHES, CHUNK
 from gossamer.errors import DataError, InputError
+from gossamer.fleet import keys
+from gossamer.fleet.line import ANSWERS, BATCH, BATCHES, CHUNK
 
 _RUN = re.compile(r"[a-z0-9-]{1,64}")
 STATUS_BYTES = 4096  # that a device may say of itself

@@ -14,9 +14,9 @@ from gossamer import draws
 from gossamer.algorithms import ADOM, Algorithm, Neighbours
 from gossamer.algorithms.wrapper import Wrapper
 from gossamer.engines.mixing import StackedMix, Traffic
-from gossamer.engines.peer.edges import Edges, Exchanged, Weight
-from gossamer.engines.peer.journal import Exchange, Flow
 from gossamer.errors import InputError
+from gossamer.fleet.edges import Edges, Exchanged, Weight
+from gossamer.fleet.journal import Exchange, Flow
 from gossamer.mirror import blockwise, power_mean
 from gossamer.network.base import Links, Network
 from gossamer.network.weights import (

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gossamer.threads import Result, available, in_threads
+from gossamer._core.threads import Result, available, in_threads
 
 _LENGTH, _SAMPLES, _SIXTEEN = 64, 8, 16  # as in kernels.c
 _WORTH_A_THREAD = 50_000  # numbers

@@ -25,24 +25,25 @@ import numpy as np
 import tomli_w
 import torch
 
-from gossamer.engines import Device, Fleet, Plan, Record
-from gossamer.engines.peer import keys, node
-from gossamer.engines.peer.access import STATUS_BYTES
-from gossamer.engines.peer.mix import check_runs_on_devices
+from gossamer.engines import Plan, Record
 from gossamer.errors import DataError, InputError, MissingExtra
+from gossamer.fleet import keys, node, settings
+from gossamer.fleet.access import STATUS_BYTES
+from gossamer.fleet.mix import check_runs_on_devices
+from gossamer.fleet.settings import Device, Fleet
 from gossamer.network import Full, Links, Network, save
 from gossamer.network import Sequence as LinkFile
+from gossamer.results.folder import RunFolder, columns, write_atomically
+from gossamer.results.statistics import summarise
 from gossamer.study import spec
-from gossamer.study.metrics import summarise
 from gossamer.study.run import versions
-from gossamer.study.store import RunFolder, columns, write_atomically
 from gossamer.study.study import Study
 from gossamer.tasks import Arrays, Task
 from gossamer.tasks.splits import Split
 from gossamer.tasks.task import test_subset
 
 if TYPE_CHECKING:
-    from gossamer.engines.peer.zenoh import Zenoh
+    from gossamer.fleet.zenoh import Zenoh
 
 STUDY, SAMPLES, AUTHORITY, OBSERVER, LINKS = (
     "study.toml",
@@ -177,7 +178,7 @@ def read_device(path: Path) -> Device:
         raise DataError(
             f"{path} is not the file of a device: `gossamer fleet init` makes them, one for each"
         )
-    device = spec.device(table)
+    device = settings.read_device(table)
     return replace(device, study=path.parent / device.study)
 
 
@@ -276,7 +277,7 @@ def live(
         live(read_device(Path("n3.toml")), threading.Event(), study=study)
     """
     try:
-        from gossamer.engines.peer.zenoh import Settings, Zenoh
+        from gossamer.fleet.zenoh import Settings, Zenoh
     except ImportError:
         raise MissingExtra("peer", "the runtime for devices") from None
     plan, fleet = plan_of(device, study), device.fleet

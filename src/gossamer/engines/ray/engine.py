@@ -24,11 +24,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.engines import gloo, interrupts
-from gossamer.engines.gloo import Apart, Gloo, dist, machine
+from gossamer._core import interrupts
 from gossamer.engines.part import Part
-from gossamer.engines.placement import divide
 from gossamer.engines.plan import Plan, Record, Snapshot
+from gossamer.engines.ray import gloo
+from gossamer.engines.ray.gloo import Apart, Gloo, dist, machine
+from gossamer.engines.ray.placement import divide
 from gossamer.engines.simulate import CLOCK, Simulator
 from gossamer.errors import Diverged, GossamerError, InputError, Lost
 from gossamer.network.base import IntArray
