@@ -27,7 +27,7 @@ types: .venv/dev
 wheel: .venv/dev
 	rm -rf dist
 	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
-	$(BIN)/python tests/check_wheel.py dist
+	$(BIN)/python tests/support/check_wheel.py dist
 
 # The documentation, to be read from site/index.html without a network.
 docs: .venv/dev

@@ -1,0 +1,315 @@
+"""`gossamer bench`: what it measures hangs together, and what it advises follows from the numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from support.command import REAL, Result, assert_refused, gossamer, real
+
+from gossamer.cli.bench import facts
+from gossamer.engines import Simulator
+from gossamer.errors import InputError
+from gossamer.study import bench
+from gossamer.study.bench import (
+    MODELS,
+    PARTS,
+    POWERS,
+    Bench,
+    Evaluation,
+    Parts,
+    PowerCost,
+    Speed,
+    Threads,
+    advice,
+    gains_from,
+)
+
+SMALL = (4, 6, 12)
+
+
+def made_up(
+    cores: int = 4, gains: tuple[float, ...] = (0.5, 2.0, 3.0), chosen: tuple[int, ...] = (1, 4, 4)
+) -> Bench:
+    sizes = (10, 100, 1000)
+    return Bench(
+        cores=cores,
+        busy=None,
+        speeds=tuple(
+            Speed(m, model, p, 1, m * p / 1000, 5)
+            for m in sizes
+            for model in MODELS
+            for p in POWERS
+        ),
+        power_costs=tuple(PowerCost(m, model, 15.0) for m in sizes for model in MODELS),
+        parts=tuple(Parts(100, p, dict.fromkeys(PARTS, 0.001 * p)) for p in POWERS),
+        threads=tuple(Threads(m, k, gain) for m, k, gain in zip(sizes, chosen, gains, strict=True))
+        if cores > 1
+        else (),
+        float64=2.0,
+        evaluations=(Evaluation(100, 10_000, 8.0), Evaluation(100, 1000, 0.9)),
+    )
+
+
+def told(numbers: Bench, key: str) -> list[tuple[int | str, str]]:
+    return [(one.value, one.sentence) for one in advice(numbers) if one.key == key]
+
+
+# -- what it advises ---------------------------------------------------------------------------------------------------
+
+
+def test_threads_are_left_alone_where_the_choice_is_right() -> None:
+    sentence = "4 threads gain from 100 devices on, where they are 2.0 times as fast as one: leave threads = 0."
+    assert told(made_up(), "threads") == [(0, sentence)]
+
+
+@pytest.mark.parametrize(
+    ("gains", "chosen", "values", "part"),
+    [
+        (
+            (0.5, 0.5, 3.0),
+            (1, 4, 4),
+            [1],
+            "At 100 devices set threads = 1: one thread is 2.0 times as fast as the 4 that",
+        ),
+        (
+            (1.5, 2.0, 3.0),
+            (1, 4, 4),
+            [4],
+            "At 10 devices set threads = 4: 4 threads are 1.5 times as fast as the one that",
+        ),
+        ((1.5, 2.0, 0.5), (1, 4, 4), [4, 1], "At 1000 devices set threads = 1"),
+        ((0.9, 1.0, 1.01), (1, 4, 4), [1], "4 threads gain nothing over one here"),
+    ],
+)
+def test_threads_where_the_choice_is_wrong(
+    gains: tuple[float, ...], chosen: tuple[int, ...], values: list[int], part: str
+) -> None:
+    found = told(made_up(gains=gains, chosen=chosen), "threads")
+    assert [value for value, _ in found] == values
+    assert part in found[-1][1]
+
+
+def test_one_core_has_nothing_to_choose() -> None:
+    assert told(made_up(cores=1), "threads")[0][0] == 0
+
+
+@pytest.mark.parametrize(
+    ("gains", "first"),
+    [
+        ((0.5, 2.0, 3.0), 100),
+        ((2.0, 2.0, 2.0), 10),
+        ((2.0, 0.9, 2.0), 1000),
+        ((2.0, 2.0, 1.0), None),
+        ((1.0, 1.0, 1.0), None),
+    ],
+)
+def test_from_which_size_threads_gain(gains: tuple[float, ...], first: int | None) -> None:
+    rows = made_up(gains=gains).threads
+    assert gains_from(rows) == gains_from(rows[::-1]) == first
+
+
+def test_dtype() -> None:
+    assert told(made_up(), "dtype")[0][0] == "float32"
+    assert "2.0 times as long" in told(made_up(), "dtype")[0][1]
+    ((value, sentence),) = told(replace(made_up(), float64=1.04), "dtype")
+    assert value == "float64"
+    assert "4% longer" in sentence
+    assert "0% longer" in told(replace(made_up(), float64=0.97), "dtype")[0][1]
+
+
+@pytest.mark.parametrize("rounds", [0.01, 0.111, 0.9, 1.0, 8.0, 37.123, 1e4])
+def test_measuring_costs_below_a_tenth_from_there_on_and_not_before(rounds: float) -> None:
+    every = Evaluation(100, 1000, rounds).every
+    assert rounds / (every + rounds) < 0.1
+    assert every == 1 or rounds / (every - 1 + rounds) >= 0.1 * (1 - 1e-12)
+
+
+def test_measuring() -> None:
+    assert told(made_up(), "measure.every")[0][0] == 73
+    assert told(made_up(), "measure.test") == [
+        (
+            1000,
+            "With measure.test = 1000 it takes as long as 0.9 rounds: below 10 % from measure.every = 9 on.",
+        )
+    ]
+
+
+# -- what it measures --------------------------------------------------------------------------------------------------
+
+
+def check(document: dict[str, Any], sizes: tuple[int, ...]) -> None:
+    """All numbers are there and agree with each other."""
+    several = document["cores"] > 1
+    assert document["versions"].keys() >= {"gossamer", "torch", "numpy"}
+    rows = [(row["devices"], row["model"], row["p"]) for row in document["speeds"]]
+    assert rows == [(m, model, p) for m in sizes for model in MODELS for p in POWERS]
+    for row in document["speeds"]:
+        assert row["blocks"] >= 1
+        assert row["threads"] in (1, document["cores"])
+        assert math.isclose(row["rounds_per_second"] * row["seconds"], 1)
+        assert math.isclose(
+            row["device_steps_per_second"], row["devices"] * row["rounds_per_second"]
+        )
+    assert [(row["devices"], row["model"]) for row in document["power_costs"]] == [
+        (m, model) for m in sizes for model in MODELS
+    ]
+    assert [(row["devices"], row["p"]) for row in document["parts"]] == [
+        (sizes[1], p) for p in POWERS
+    ]
+    for row in document["parts"]:
+        assert list(row["seconds"]) == list(row["shares"]) == list(PARTS)
+        assert min(row["seconds"].values()) > 0
+        assert math.isclose(sum(row["shares"].values()), 1)
+    assert [row["devices"] for row in document["threads"]] == (list(sizes) if several else [])
+    ratios = [row["ratio"] for row in document["power_costs"]] + [
+        row["gain"] for row in document["threads"]
+    ]
+    ratios += [row["rounds"] for row in document["evaluations"]] + [document["float64"]]
+    assert all(0 < ratio < math.inf for ratio in ratios)
+    assert {one["key"] for one in document["advice"]} == {
+        "threads",
+        "dtype",
+        "measure.every",
+        "measure.test",
+    }
+    every, test = (
+        next(one for one in document["advice"] if one["key"] == key)
+        for key in ("measure.every", "measure.test")
+    )
+    assert every["value"] == document["evaluations"][0]["every"]
+    assert test["value"] == document["evaluations"][1]["test"]
+
+
+def test_all_numbers_are_there_and_agree() -> None:
+    shares: list[float] = []
+    before = torch.get_num_threads()
+    measured = bench.measure(0.01, SMALL, samples=300, tests=60, progress=shares.append)
+    assert torch.get_num_threads() == before
+    check(json.loads(json.dumps(facts(measured))), SMALL)
+    assert [row.test for row in measured.evaluations] == [60, 60]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert shares.count(1) == 1
+
+
+def test_a_watched_run_is_the_same_run_and_others_are_not_watched() -> None:
+    plan = bench._plan(bench._data(300, 60), 6, p=15)
+    watched, plain = Simulator(plan), Simulator(plan)
+    watch = bench._Watch()
+    run = watch.over(watched)
+    for rounds in (2, 3):
+        run(rounds)
+    plain.advance(5)
+    assert torch.equal(watched.models(), plain.models())
+    assert len(watch.blocks) == 2
+    assert all(block[part] > 0 for block in watch.blocks for part in PARTS)
+    kept = [dict(block) for block in watch.blocks]
+    plain.advance(7)
+    assert watch.blocks == kept
+
+
+def test_each_moment_belongs_to_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(1000))
+    monkeypatch.setattr(bench.time, "perf_counter", lambda: float(next(now)))
+    watch = bench._Watch()
+    inner = watch._timed("mixing", lambda: None)
+    outer = watch._timed("batches and gradient", lambda: (inner(), inner()))
+    watch._since = bench.time.perf_counter()
+    outer()
+    watch._switch()
+    # The clock moves by one each time that it is read: rest | gradient | mixing | gradient | mixing | gradient | rest
+    assert {part: seconds for part, seconds in watch._seconds.items() if seconds} == {
+        "step and the rest": 2.0,
+        "batches and gradient": 3.0,
+        "mixing": 2.0,
+    }
+
+
+def test_an_interrupt_leaves_the_threads_as_they_were() -> None:
+    def stop(share: float) -> None:
+        raise KeyboardInterrupt
+
+    before = torch.get_num_threads()
+    with pytest.raises(KeyboardInterrupt):
+        bench.measure(0.01, SMALL, samples=300, tests=60, progress=stop)
+    assert torch.get_num_threads() == before
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command in this process, with few devices and samples."""
+
+    def measure(seconds: float, **options: Any) -> Bench:
+        return bench.measure(seconds, SMALL, samples=300, tests=60, **options)
+
+    monkeypatch.setattr("gossamer.cli.bench.measure", measure)
+
+
+def done(*words: object) -> Result:
+    result = gossamer("bench", "--seconds", "0.01", *words)
+    assert result.code == 0, result.err
+    return result
+
+
+def test_what_is_printed_fits_a_terminal(small: None) -> None:
+    result = done("-q")
+    assert result.err == ""
+    assert max(map(len, result.out.splitlines())) <= 80
+    for part in (
+        *PARTS,
+        *MODELS,
+        "p = 15",
+        "float64 against float32",
+        "measure.every =",
+        "dtype =",
+        "threads",
+    ):
+        assert part in result.out
+    assert "bench 100%" in done().err
+
+
+def test_json_is_one_document(small: None) -> None:
+    check(json.loads(done("--json", "-q").out), SMALL)
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf"])
+def test_bad_seconds_are_refused(seconds: str) -> None:
+    assert_refused(gossamer("bench", "--seconds", seconds), "seconds", "a number above 0")
+    with pytest.raises(InputError):
+        bench.measure(float(seconds))
+
+
+def test_seconds_that_are_no_number_are_refused() -> None:
+    assert_refused(gossamer("bench", "--seconds", "long"), "--seconds", "number")
+
+
+@pytest.mark.slow
+def test_the_real_command() -> None:
+    result = real("bench", "--seconds", "0.1", "--json", "-q")
+    assert (result.code, result.err) == (0, "")
+    check(json.loads(result.out), (10, 100, 1000))
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it_cleanly() -> None:
+    process = subprocess.Popen(
+        [*REAL, "bench", "--seconds", "600", "-q"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        time.sleep(5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert_refused(Result(process.returncode, out.decode(), err.decode()), "stopped", code=130)

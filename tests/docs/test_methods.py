@@ -1,0 +1,159 @@
+"""The pages of docs/methods: one for every method of the catalogue, and what they show, quote and count is so."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gossamer import testing
+from gossamer.algorithms import CATALOGUE, Algorithm
+from gossamer.engines import Plan, Simulator
+from gossamer.errors import GossamerError, InputError
+from gossamer.network import Network, Ring
+from gossamer.study import Study, spec
+from gossamer.tasks import LinearRegression, Task
+from gossamer.tasks.synthetic import LeastSquares
+
+METHODS = Path(__file__).parents[2] / "docs" / "methods"
+PAGES = {page.stem: page.read_text() for page in sorted(METHODS.glob("*.md"))}
+# A block of code, and the refusal that is quoted right below it, if it is there to be refused.
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n(?:\n((?:^> [^\n]*\n)+))?", re.M | re.S)
+
+
+def unwrapped(quote: str) -> str:
+    return " ".join(line.removeprefix("> ") for line in quote.splitlines())
+
+
+def test_every_method_has_a_page_and_every_page_a_method() -> None:
+    assert PAGES.keys() - {"index", "composition", "robustness"} == CATALOGUE.keys()
+
+
+def test_the_index_is_the_catalogue() -> None:
+    rows = [
+        f"| [{name}]({name}.md) | [{entry.file}](../../src/gossamer/algorithms/{entry.file}) | {entry.paper} | {entry.needs} |"
+        for name, entry in CATALOGUE.items()
+    ]
+    wanted = "\n".join(["| method | file | paper | needs |", "| --- | --- | --- | --- |", *rows])
+    _, _, rest = PAGES["index"].partition("<!-- methods -->\n")
+    assert rest.partition("\n<!-- end -->")[0] == wanted, (
+        f"the table of docs/methods/index.md should be\n\n{wanted}"
+    )
+
+
+# What is shown
+
+
+def in_python(code: str) -> list[Study]:
+    """Run it; the studies that it shows."""
+    namespace: dict[str, Any] = {}
+    exec(code, namespace)
+    return namespace.get("studies") or [namespace["study"]]
+
+
+def in_toml(code: str) -> list[Study]:
+    """Two rounds of each of its studies."""
+    studies = spec.studies(spec.parse(code))
+    for study in studies:
+        Simulator(study.plan()).advance(2)
+    return studies
+
+
+RUN: dict[str, Callable[[str], list[Study]]] = {"python": in_python, "toml": in_toml}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_shows_runs_or_is_refused_as_it_says(name: str) -> None:
+    """And a study is the same in TOML as in Python, just above."""
+    shown: list[Study] = []
+    for language, code, refusal in BLOCK.findall(PAGES[name]):
+        if language not in RUN:
+            assert (language, refusal) == ("text", "")
+        elif refusal:
+            with pytest.raises(GossamerError) as refused:
+                RUN[language](code)
+            assert str(refused.value) == unwrapped(refusal)
+        else:
+            studies = RUN[language](code)
+            assert language == "python" or studies == shown
+            shown = studies
+    if name in CATALOGUE:
+        assert [type(study.algorithm) for study in shown] == [type(CATALOGUE[name].make())]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_what_a_page_points_to_is_there(name: str) -> None:
+    for path, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", PAGES[name]):
+        target = METHODS / path if path else METHODS / f"{name}.md"
+        assert target.is_file(), path
+        headings = [
+            heading.lower().replace(" ", "-")
+            for heading in re.findall(r"^#+ (.*)$", target.read_text(), re.M)
+        ]
+        assert not anchor or anchor in headings, f"{path}#{anchor}"
+
+
+# What is said of a method
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_page_names_its_file_and_its_knobs(name: str) -> None:
+    entry = CATALOGUE[name]
+    assert f"Code: [{entry.file}](../../src/gossamer/algorithms/{entry.file})" in " ".join(
+        PAGES[name].split()
+    )
+    rows = dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \| .+ \|$", PAGES[name], re.M))
+    made = entry.make()
+    wanted = {}
+    for knob in inspect.signature(entry.make).parameters.values():
+        default = getattr(made, knob.name) if repr(knob.default) == "<factory>" else knob.default
+        wanted[knob.name] = f'"{default}"' if isinstance(default, str) else repr(default)
+    assert rows == wanted
+
+
+@cache
+def least_squares(devices: int, dimension: int) -> Task:
+    """Every method of the catalogue takes it."""
+    problem = LeastSquares(devices, dimension, samples=dimension + 10)
+    return Task(problem.load(), problem.split(), LinearRegression(), 0)
+
+
+def run(algorithm: Algorithm, network: Network, dimension: int, rounds: int) -> Simulator:
+    simulator = Simulator(
+        Plan(least_squares(network.devices, dimension), network, algorithm, rounds)
+    )
+    simulator.advance(rounds)
+    return simulator
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_page_says_what_is_kept_and_sent(name: str) -> None:
+    page = " ".join(PAGES[name].split())
+    dimension = 200  # the one number that some send besides is then half a hundredth
+    later, earlier = (run(CATALOGUE[name].make(), Ring(9), dimension, rounds) for rounds in (3, 2))
+    sent = later.record().bytes - earlier.record().bytes
+    (said,) = re.findall(r"(\d\.\d\d) × D-PSGD's bytes", page)
+    assert float(said) == pytest.approx(sent / (18 * 4 * dimension), abs=0.0051)
+    kept = [x for x in later.snapshot().tensors.values() if x.shape == (9, dimension)]
+    assert re.findall(r"Keeps (\w+) vectors? a device", page) == [
+        ("one", "two", "three", "four")[len(kept) - 1]
+    ]
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_page_quotes_every_refusal_of_a_network(name: str) -> None:
+    """Of the networks of the conformance suite; and no page says that it refuses none where it does."""
+    quoted = " ".join(unwrapped(refusal) for _, _, refusal in BLOCK.findall(PAGES[name]))
+    refusals = []
+    for network in testing.NETWORKS.values():
+        try:
+            run(CATALOGUE[name].make(), network, 5, 12)
+        except InputError as refusal:
+            refusals.append(refusal.accepted)
+    assert [accepted for accepted in refusals if accepted not in quoted] == []
+    assert ("refuses no network" in " ".join(PAGES[name].split())) == (not refusals)

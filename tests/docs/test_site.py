@@ -1,0 +1,400 @@
+"""The documentation: built strictly, read from its folder without the internet, and true in what it shows."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+import typer
+from support.browser import SIZES, Watched, chromium
+from support.command import gossamer
+
+import gossamer as gs
+from gossamer.cli.app import app
+from gossamer.study import spec
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = {
+    str(page.relative_to(ROOT)): page.read_text()
+    for page in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
+}
+# A block of code: its language, the file that it stands for, whether something is to be missing, what it says.
+BLOCK = re.compile(
+    r'^(?:<!-- without (\w+) -->\n)?```([\w-]+)(?: title="([^"]*)")?\n(.*?)^```$', re.M | re.S
+)
+
+
+def tool(name: str) -> ModuleType:
+    """A program of docs/, which is no package."""
+    found = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+# -- the built site ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(folder),
+    ]
+    built = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
+    return folder
+
+
+class _Addresses(HTMLParser):
+    """What a page fetches by itself, where it leads to, and the places in it that can be led to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+        self.links: list[str] = []
+        self.places: set[str] = set()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = {key: value or "" for key, value in attributes}
+        self.places.add(given.get("id", ""))
+        if tag == "a":
+            self.links.append(given.get("href", ""))
+        elif tag == "link":
+            self.fetched.append(given["href"])
+        self.fetched += [
+            given[key] for key in ("src", "srcset", "poster", "data") if key in given and tag != "a"
+        ]
+        self.fetched += re.findall(r"url\(([^)]*)\)", given.get("style", ""))
+
+
+@pytest.mark.slow
+def test_the_site_needs_nothing_from_elsewhere_and_leads_nowhere_else(site: Path) -> None:
+    pages: dict[Path, _Addresses] = {}
+    for page in site.rglob("*.html"):
+        pages[page] = _Addresses()
+        pages[page].feed(page.read_text())
+    assert len(pages) > 50
+    for page, found in pages.items():
+        if page.name == "404.html":  # only a server shows it
+            continue
+        for address in found.fetched:
+            assert not re.match(r"(https?:)?//", address), f"{page} fetches {address}"
+            assert address.startswith("data:") or (page.parent / unquote(address)).is_file(), (
+                f"{page} lacks {address}"
+            )
+        for link in found.links:
+            path, _, place = link.partition("#")
+            if ":" in path:
+                assert link == "https://docs.ray.io", f"{page} leads to {link}"
+                continue
+            target = (page.parent / unquote(path)).resolve() if path else page
+            assert target in pages or target.is_file(), f"{page} leads to {link}"
+            assert not place or target not in pages or unquote(place) in pages[target].places, (
+                f"{page} leads to {link}"
+            )
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\(['\"]?(https?:)?//|@import", style.read_text()), style
+
+
+@pytest.mark.slow
+def test_every_page_is_there_and_every_public_name_and_command_in_it(site: Path) -> None:
+    for name in PAGES.keys() - {"README.md"}:
+        assert (site / name).relative_to(site).is_relative_to("docs")
+        assert (site / Path(name).relative_to("docs")).with_suffix(".html").is_file(), name
+    for name in ("papers/wpm/index.html", "papers/field/index.html", "changelog.html"):
+        assert (site / name).is_file(), name
+    reference = "".join(page.read_text() for page in (site / "api").glob("*.html"))
+    names = {
+        place.rpartition(".")[2] for place in re.findall(r'id="(gossamer\.[\w.]+)"', reference)
+    }
+    assert set(gs.__all__) - names == set()
+    headings = set(re.findall(r'<h2 id="([\w-]+)"', (site / "commands.html").read_text()))
+    assert {"-".join(path.split()) for path in COMMANDS} <= headings
+
+
+@pytest.mark.slow
+def test_no_raw_source_is_left_in_a_page(site: Path) -> None:
+    """Neither a link to a file that the site has not got, nor an example that became a quotation, nor a list not made."""
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        assert not re.search(r'href="[^"]*\.(py|md|csv|toml|json|cff)["#]', text), page
+        assert "<!-- api" not in text, page
+        assert "<!-- commands" not in text, page
+        assert not re.search(r"<blockquote>\s*<blockquote>", text), page
+
+
+@pytest.mark.slow
+def test_from_its_folder_in_a_browser(site: Path) -> None:
+    """Search works on file://; pages fit a phone; nothing is asked for off the machine; no error in the console."""
+    with chromium() as browser:
+        for size, scheme in (("desktop", "light"), ("phone", "dark")):
+            context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, offline=True)
+            watched = Watched(context.new_page(), (site.as_uri(),))
+            page, wrong = watched.page, watched.wrong
+            page.on(
+                "request",
+                lambda asked, wrong=wrong: (
+                    wrong.append(asked.url) if asked.url.startswith("http") else None
+                ),
+            )
+            page.on(
+                "console",
+                lambda message, wrong=wrong: (
+                    wrong.append(message.text) if message.type == "error" else None
+                ),
+            )
+            page.on("pageerror", lambda error, wrong=wrong: wrong.append(str(error)))
+            for name in (
+                "quickstart",
+                "concepts",
+                "networks",
+                "spec",
+                "methods/index",
+                "papers/wpm/index",
+                "api/methods",
+                "index",
+            ):
+                page.goto((site / f"{name}.html").as_uri())
+                watched.check_fits()
+                assert (
+                    page.evaluate(
+                        "[...document.images].filter(i => !i.complete || !i.naturalWidth).length"
+                    )
+                    == 0
+                )
+            if size == "phone":
+                page.locator("label.md-header__button[for=__search]").click()
+            page.locator("input.md-search__input").press_sequentially("gilbert")
+            page.wait_for_selector(".md-search-result__item")
+            assert "Networks" in page.locator(".md-search-result__list").inner_text()
+            watched.check()
+            context.close()
+
+
+# -- what the pages say ------------------------------------------------------------------------------------------------
+
+
+def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        path = f"{before} {name}".strip()
+        yield from commands(command, path) if hasattr(command, "commands") else [(path, command)]
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+def told(page: str) -> list[str]:
+    """The commands that a page shows: in blocks, and in lines of text."""
+    blocks = re.findall(r"^(?:    |\$ )(gossamer .*)$", page, re.M)
+    return [re.split(r"\s{3,}|  #", line)[0] for line in blocks] + re.findall(
+        r"(?<!`)`(gossamer [^`\n]+)`(?!`)", page
+    )
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PAGES if name != "docs/troubleshooting.md"]
+)  # which has unknown ones to show
+def test_every_command_of_a_page_is_known(name: str) -> None:
+    for line in told(PAGES[name]):
+        words = shlex.split(line)[1:]
+        if (
+            words[0].startswith("-") or words[0].isupper()
+        ):  # gossamer --help, gossamer COMMAND --help
+            continue
+        path = next((path for path in (" ".join(words[:2]), words[0]) if path in COMMANDS), None)
+        assert path or f"gossamer {words[0]}" == line, (
+            line
+        )  # a group of commands may be named by itself
+        known = (
+            [option for p in COMMANDS[path].params for option in (*p.opts, *p.secondary_opts)]
+            if path
+            else []
+        )
+        for word in words:
+            assert not word.startswith("-") or word.partition("=")[0] in (*known, "--help", "-h"), (
+                line
+            )
+
+
+def test_tables_are_made_from_the_code() -> None:
+    blocks = tool("blocks")
+    for name, text in PAGES.items():
+        assert blocks.filled(text) == text, f"stale: python docs/blocks.py {name}"
+    shown = re.findall(r"<!-- (?:kinds|keys) (\w+) -->", PAGES["docs/spec.md"])
+    assert set(shown) == {"study", *spec.KINDS, *spec._SECTIONS}
+
+
+def test_every_network_has_a_section_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Python and TOML alike, with a picture below."""
+    monkeypatch.chdir(tmp_path)
+    pictures = tool("pictures")
+    shown = {}
+    for section in re.split(r"^##+ ", PAGES["docs/networks.md"], flags=re.M):
+        for (name, code, files), table in zip(
+            pictures.examples(f"\n## {section}"),
+            re.findall(r"^```toml\n(.*?)^```", section, re.M | re.S),
+            strict=True,
+        ):
+            network = pictures.made(code, files)
+            (study,) = spec.studies(spec.parse(table))
+            assert all(network.links(t) == study.network.links(t) for t in range(3)), section
+            assert (DOCS / "pictures" / name).is_file()
+            shown[section.splitlines()[0]] = name
+    assert shown == {
+        kind: f"network-{kind}.svg" for kind in (*spec.KINDS["network"], *spec.KINDS["faults"])
+    }
+
+
+@pytest.mark.slow
+def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that are shown are made there, and those that need no training look as they do when made anew."""
+    pictures = tool("pictures")
+    shown = {
+        name
+        for text in PAGES.values()
+        for name in re.findall(r"\]\((?:docs/)?pictures/([^)]+)\)", text)
+    }
+    there = {path.name for path in (DOCS / "pictures").iterdir()}
+    assert shown == there
+    monkeypatch.setattr(pictures, "DOCS", tmp_path)
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "networks.md").write_text(PAGES["docs/networks.md"])
+    assert pictures.main(["links", "mixing", "mirror", "dual", "networks"]) == 0
+    made = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert made == there - {
+        "readme.png",
+        "demo.png",
+        "scale.svg",
+        "peers.svg",
+    }  # these need training, or are measured
+    for (
+        name
+    ) in made:  # but for names and numbers, whose last digits another processor may round otherwise
+        one, other = ((folder / "pictures" / name).read_text() for folder in (tmp_path, DOCS))
+        bare = [re.sub(r"[a-z]?[0-9a-f]{10}|-?\d+(\.\d+)?", "", text) for text in (one, other)]
+        assert bare[0] == bare[1], f"stale: python docs/pictures.py makes another {name}"
+
+
+# -- what the pages show -----------------------------------------------------------------------------------------------
+
+QUICK = {  # a shorter way to the same, so that the tests do not take as long as a reader
+    "seeds=5": "seeds=1",
+    "rounds=200": "rounds=60",
+    "rounds.format(0)": "rounds",
+    "gossamer compare\n": "gossamer compare --set rounds=20\n",
+    "gossamer compare mine.toml --seeds 5": "gossamer compare mine.toml --seeds 2 --set rounds=10",
+}
+
+
+def run_page(name: str) -> None:
+    """Run all that a page shows, from top to bottom, in a folder of its own: programs, files, commands and what they say."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for missing, language, title, text in BLOCK.findall(PAGES[name]):
+        if title:
+            Path(title).write_text(text)
+        elif language == "python":
+            for long, short in QUICK.items():
+                text = text.replace(long, short)
+            exec(compile(text, name, "exec", dont_inherit=True), names)
+        elif language in ("console", "shell-session"):
+            for part in re.split(r"^\$ ", text, flags=re.M)[1:]:
+                run_command(part, missing, exact=language == "console")
+
+
+def run_command(part: str, missing: str, exact: bool) -> None:
+    """Run a command; what it says is what is shown, or, where it is a table, has the words that are shown."""
+    for long, short in QUICK.items():
+        part = part.replace(long, short)
+    line, _, shown = part.partition("\n")
+    with pytest.MonkeyPatch.context() as patch:
+        if missing:  # as if it were not installed
+            patch.setitem(sys.modules, missing, None)
+        result = gossamer(*shlex.split(line)[1:])
+    refused = shown.startswith("gossamer: ")
+    assert (result.code != 0) == refused, result.err
+    if refused:
+        # Files are shown by the names that they have in the reader's folder; progress is not shown.
+        said = [text for text in result.err.splitlines() if text.startswith("gossamer: ")]
+        assert "\n".join(said).replace(f"{Path.cwd()}/", "") == shown.strip(), line
+    elif shown.strip() and exact:
+        assert result.out.strip() == shown.strip()
+    else:
+        words = {word for word in re.findall(r"[A-Za-z][\w/.-]*", shown) if not word[-1].isdigit()}
+        assert words - set(re.findall(r"[A-Za-z][\w/.-]*", result.out)) == set(), line
+
+
+@pytest.fixture
+def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder with the spec that `gossamer new` writes, no data sets, and no cluster."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GOSSAMER_DATA", "data")
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_reader")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "quickstart",
+        "looking",
+        *(f"your-own/{what}" for what in ("data", "model", "method", "network")),
+    ],
+)
+def test_what_a_page_shows_runs(name: str) -> None:
+    run_page(f"docs/{name}.md")
+
+
+@pytest.mark.usefixtures("_reader")
+def test_troubleshooting_quotes_what_the_command_says() -> None:
+    assert gossamer("new", "fleet.toml").code == 0
+    run_page("docs/troubleshooting.md")
+
+
+def test_the_readme_shows_the_quickstarts_ten_lines() -> None:
+    ten, quick = (
+        re.findall(r"^```python\n(.*?)^```", PAGES[name], re.M | re.S)[0]
+        for name in ("README.md", "docs/quickstart.md")
+    )
+    assert ten == quick
+    assert len([line for line in ten.splitlines() if line.strip()]) <= 10
+
+
+def test_the_spec_of_the_examples_is_a_study() -> None:
+    studies = spec.studies(spec.read(ROOT / "examples" / "robots.toml"))
+    assert (
+        json.dumps([study.algorithm.label for study in studies])
+        == '["WPM p(t) QG", "WPM p=1 tracking", "D-PSGD", "SwarmSGD"]'
+    )

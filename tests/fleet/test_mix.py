@@ -1,0 +1,332 @@
+"""The same methods on devices: what the simulator gives, by exchanges between neighbours alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from support.edges import RUN, Fleet, in_threads, start_of, until
+from torch import Tensor
+
+import gossamer as gs
+from gossamer.algorithms import Algorithm
+from gossamer.engines import Plan, Simulator, Snapshot
+from gossamer.engines.mixing import StackedMix, Traffic
+from gossamer.engines.simulate import BatchGradient
+from gossamer.errors import InputError
+from gossamer.fleet.edges import Edges
+from gossamer.fleet.journal import Journal
+from gossamer.fleet.mix import PeerMix, check_runs_on_devices, link_weight, shapes
+from gossamer.fleet.transport import Endpoint, Faults, Memory
+from gossamer.fleet.wire import Expected, Kind
+from gossamer.mirror import signed_power
+from gossamer.network import Links
+from gossamer.network.weights import (
+    BestConstant,
+    Laplacian,
+    Metropolis,
+    PushSum,
+    matching,
+    metropolis,
+)
+from gossamer.tasks import LinearRegression, Task
+from gossamer.tasks.synthetic import LeastSquares
+
+pytestmark = pytest.mark.slow
+
+M, ROUNDS = 6, 50
+TRACE = gs.Random(M, 0.5, seed=3) & gs.LinkFailure(0.2)
+
+
+def plan_of(method: Algorithm, dtype: str = "float64", rounds: int = ROUNDS) -> Plan:
+    problem = LeastSquares(M, dimension=5, samples=9, heterogeneity=0.5)
+    task = Task(problem.load(), problem.split(), LinearRegression(), 3)
+    return Plan(task, TRACE, method, rounds, seed=1, dtype=dtype)  # type: ignore[arg-type]
+
+
+def on_devices(
+    plan: Plan,
+    folder: Path,
+    faults: Faults | None = None,
+    wire: torch.dtype | None = None,
+    begun: Snapshot | None = None,
+) -> Tensor:
+    """Each device's final model: one process a device, as it were, each with its own samples only."""
+    network, method, dtype = Memory(faults), plan.algorithm, getattr(torch, plan.dtype)
+    network.link(map(tuple, plan.network.links(0).pairs.tolist()))
+    for t in range(1, plan.rounds):
+        network.at(t, lambda t=t: network.link(map(tuple, plan.network.links(t).pairs.tolist())))
+    models: dict[int, Tensor] = {}
+    committed: dict[int, int] = {}
+
+    def life(i: int) -> Callable[[Endpoint], None]:
+        def live(endpoint: Endpoint) -> None:
+            numbers = np.array([i])
+            worker = plan.task.only(numbers).worker(numbers, plan.seed, dtype, torch.device("cpu"))
+            expected = Expected(
+                RUN, frozenset(Kind), shapes(method, worker.start()), wire or dtype, 1e6
+            )
+            edges = Edges(endpoint, Journal(folder / str(i), sync=False), expected, network.now)
+            with torch.no_grad():
+                state = edges.start(
+                    lambda: method.init(worker.start()), begun.round if begun else 0
+                )
+                if begun:
+                    state = {
+                        name: x[i : i + 1] if len(x) == M else x
+                        for name, x in begun.tensors.items()
+                    }
+                for t in range(edges.round, plan.rounds):
+                    endpoint.sleep_until(t)
+                    state = method.round(
+                        state,
+                        BatchGradient(worker, t),
+                        PeerMix(edges, method.weights, t, plan.seed, until),
+                        t,
+                    )
+                    edges.finish(t, state)
+            models[i] = method.models(state)[0]
+            committed[i] = edges.counts["committed"]
+            assert faults or not edges.counts["in doubt"] + edges.counts["failed"]
+
+        return live
+
+    in_threads(network, {i: life(i) for i in range(M)})
+    assert sum(committed.values()) > plan.rounds - (begun.round if begun else 0)
+    return torch.stack([models[i] for i in range(M)])
+
+
+METHODS: dict[str, Algorithm] = {
+    "wpm p=1": gs.WPM(1, 0.02),
+    "wpm p=3 robust": gs.WPM.robust(3, 0.02),
+    "wpm p=3 constant": gs.WPM(3, 0.02, gs.Constant()),  # in the simulator it goes over to the dual
+    "swarm": gs.SwarmSGD(0.05, local_steps=2, pairs="matching"),
+    "quasi-global": gs.WPM(1, 0.02, direction=gs.QuasiGlobal(0.9), order="adapt-then-combine"),
+    "tracking": gs.WPM(1, 0.02, direction=gs.Tracking()),
+    "d-psgd": gs.DPSGD(0.02),
+    "guarded": gs.Guarded(gs.DPSGD(0.02), gs.TrimmedMean(0.34)),
+    "choco": gs.WPM(1, 0.02, compress=gs.TopK(0.4), pull=0.5),
+    "laplacian": gs.WPM(1, 0.02, weights=Laplacian(0.15)),
+    "falling p": gs.WPM.robust(gs.Switch(5, 20), 0.02),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_devices_are_the_simulator(name: str, tmp_path: Path) -> None:
+    plan = plan_of(METHODS[name])
+    simulator = Simulator(plan)
+    simulator.advance(ROUNDS)
+    expected = simulator.models()
+    torch.testing.assert_close(
+        on_devices(plan, tmp_path), expected, rtol=1e-12, atol=1e-12 * float(expected.abs().max())
+    )
+
+
+@pytest.mark.parametrize("name", ["wpm p=1", "wpm p=3 robust", "swarm", "quasi-global", "tracking"])
+def test_devices_are_the_simulator_in_float32(name: str, tmp_path: Path) -> None:
+    plan = plan_of(METHODS[name], "float32")
+    simulator = Simulator(plan)
+    simulator.advance(ROUNDS)
+    expected = simulator.models()
+    torch.testing.assert_close(
+        on_devices(plan, tmp_path), expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max())
+    )
+
+
+def test_p_15_is_the_simulator_round_by_round(tmp_path: Path) -> None:
+    """One round from equal states: for such a p the dynamics amplify rounding."""
+    simulator = Simulator(plan_of(gs.WPM.robust(15, 0.02)))
+    for t in range(12):
+        before = simulator.snapshot()
+        simulator.advance(t + 1)
+        here = on_devices(replace(simulator.plan, rounds=t + 1), tmp_path / str(t), begun=before)
+        torch.testing.assert_close(here, simulator.models(), rtol=1e-12, atol=1e-13)
+
+
+class OneMix(Algorithm):
+    """A round that is one power mean."""
+
+    def __init__(self, p: float) -> None:
+        self.p = p
+
+    def round(self, state, grad, mix, t):  # type: ignore[no-untyped-def]
+        return {"w": mix.power_mean(state["w"], self.p)}
+
+    def halfway(self, state, grad, mix, t):  # type: ignore[no-untyped-def]
+        return state["w"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("p", [1.0, 2.5, 15.0, 101.0])
+def test_a_power_mean_is_that_of_the_stack(p: float, dtype: torch.dtype, tmp_path: Path) -> None:
+    """To |z̄ − z̄'| ≤ 8·p·eps·Σ a_j|z_j|, in the dual, where signs are mixed: each in units of the neighbourhood's largest."""
+    w, links = start_of(5, dtype), [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2)]
+    network = Memory()
+    network.link(links)
+    fleet = Fleet(network, tmp_path, w, OneMix(p), rounds=1, wire=dtype)
+    fleet.run()
+    weights = metropolis(Links.of(5, links))
+    there = StackedMix(weights, torch.arange(5), 4, Traffic()).power_mean(w, p)
+    here, a = fleet.of_all("w"), torch.from_numpy(weights.dense())
+    for i in range(5):
+        scale = w[a[i] > 0].double().abs().amax(0)
+        z, z_here, z_there = (signed_power(x.double() / scale, p) for x in (w, here[i], there[i]))
+        assert ((z_here - z_there).abs() <= 8 * p * torch.finfo(dtype).eps * (a[i] @ z.abs())).all()
+
+
+def test_a_late_flow_neither_vanishes_nor_overflows(tmp_path: Path) -> None:
+    """At p = 15, weights of 1e-6 and 1e3 have duals of 1e-90 and 1e45: beyond what float32 could keep."""
+    network = Memory()
+    network.link([(0, 1)])
+
+    def lose(*ways: tuple[int, int]) -> None:
+        network.faults = Faults(one_way=frozenset(ways))
+
+    network.at(0.0005, lambda: lose((0, 1)))
+    network.at(0.5, lose)
+    w = start_of(2, torch.float32)
+    fleet = Fleet(network, tmp_path, w, OneMix(15), rounds=3, wire=torch.float32)
+    fleet.run()
+    assert fleet.counts[1]["settled"] == 1
+    start, end = (
+        signed_power(x.double() / w.double().abs().amax(0), 15) for x in (w, fleet.of_all("w"))
+    )
+    assert ((end.mean(0) - start.mean(0)).abs() <= 15 * 2e-7 * start.abs().mean(0)).all()
+
+
+def test_half_the_bytes(tmp_path: Path) -> None:
+    """In bfloat16 the models differ from the simulator's by little, and the means of all by nothing: see test_peer_edges."""
+    plan = plan_of(gs.WPM(1, 0.02), "float32")
+    simulator = Simulator(plan)
+    simulator.advance(ROUNDS)
+    there, here = simulator.models(), on_devices(plan, tmp_path, wire=torch.bfloat16)
+    torch.testing.assert_close(here, there, rtol=0, atol=0.02 * float(there.abs().max()))
+    torch.testing.assert_close(
+        here.mean(0), there.mean(0), rtol=1e-2, atol=1e-3 * float(there.abs().max())
+    )
+
+
+@pytest.mark.parametrize("name", ["wpm p=1", "wpm p=3 robust", "swarm", "tracking"])
+def test_methods_get_through_faults(name: str, tmp_path: Path) -> None:
+    """With steps too: the devices end near where those undisturbed do."""
+    plan = plan_of(METHODS[name])
+    faults = Faults(seed=1, drop=0.15, delay=0.1, by=0.4)
+    undisturbed = Simulator(plan)
+    undisturbed.advance(ROUNDS)
+    there, here = undisturbed.models(), on_devices(plan, tmp_path, faults)
+    assert (here.mean(0) - there.mean(0)).norm() < 0.25 * there.mean(0).norm()
+
+
+@pytest.mark.parametrize("drop", [0.0, 0.3])
+def test_pairs(drop: float, tmp_path: Path) -> None:
+    """Without losses those of the simulator's matching; with losses a part of them. Both of a pair have the average."""
+    network, links = Memory(Faults(seed=4, drop=drop)), TRACE.links(0)
+    network.link(map(tuple, links.pairs.tolist()))
+    found: dict[int, int | None] = {}
+
+    def life(i: int) -> Callable[[Endpoint], None]:
+        def live(endpoint: Endpoint) -> None:
+            expected = Expected(RUN, frozenset(Kind), ((1,), (2,)), torch.float32, 1e6)
+            edges = Edges(endpoint, Journal(tmp_path / str(i), sync=False), expected, network.now)
+            edges.start(dict)
+            mix = PeerMix(edges, gs.SwarmSGD(pairs="matching").weights, 0, 7, until)
+            active = mix.active
+            assert active is not None
+            mixed = mix(torch.full((1, 2), float(i)))
+            committed = mixed[0, 0].item() != i
+            assert not committed or active.item()
+            found[i] = round(2 * mixed[0, 0].item()) - i if committed else None
+
+        return live
+
+    in_threads(network, {i: life(i) for i in range(M)})
+    pairs = {(i, j) for i, j in found.items() if j is not None and i < j}
+    assert all(found[j] == i for i, j in pairs)
+    weights = matching(links, 0, 7)
+    there = set(zip(weights.a.tolist(), weights.b.tolist(), strict=True))
+    assert pairs == there if drop == 0 else pairs <= there
+    assert there
+
+
+def test_what_is_mixed_link_by_link(tmp_path: Path) -> None:
+    network = Memory()
+    network.link([(0, 1), (1, 2)])
+    seen = {}
+
+    def life(i: int) -> Callable[[Endpoint], None]:
+        def live(endpoint: Endpoint) -> None:
+            edges = Edges(
+                endpoint,
+                Journal(tmp_path / str(i), sync=False),
+                Expected(RUN, frozenset(Kind), ((2,),), torch.float32, 1e6),
+                network.now,
+            )
+            seen[i] = PeerMix(edges, Metropolis(), 0, 0, until).neighbours(
+                torch.full((1, 2), float(i))
+            )
+
+        return live
+
+    in_threads(network, {i: life(i) for i in range(3)})
+    assert seen[1].value[:, 0].tolist() == [0, 1, 2]
+    assert seen[1].sender.tolist() == [1, 0, 2]
+    assert seen[1].receiver.tolist() == [0, 0, 0]
+    torch.testing.assert_close(seen[1].weight, torch.full((3,), 1 / 3))
+    torch.testing.assert_close(seen[0].weight, torch.tensor([2 / 3, 1 / 3]))
+
+
+REFUSED: dict[str, tuple[Algorithm, str]] = {
+    "one pair": (gs.SwarmSGD(), "matching"),
+    "best constant": (gs.WPM(1, weights=BestConstant()), "whole network"),
+    "laplacian": (gs.WPM(1, weights=Laplacian()), "whole network"),
+    "all-reduce": (gs.AllReduce(), "average over all devices"),
+    "fedavg": (gs.FedAvg(), "average over all devices"),
+    "adom": (gs.ADOM(), "connected in every round"),
+    "guarded adom": (gs.Guarded(gs.ADOM(), gs.Median()), "connected in every round"),
+    "extra": (gs.EXTRA(), "never change"),
+    "nids": (gs.NIDS(), "never change"),
+    "d2": (gs.D2(), "never change"),
+    "push-sum": (gs.StochasticGradientPush(), "same for both ends"),
+    "gossip learning": (gs.GossipLearning(), "same for both ends"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_needs_the_whole_network_is_refused(name: str) -> None:
+    method, reason = REFUSED[name]
+    with pytest.raises(InputError, match=reason) as refusal:
+        check_runs_on_devices(method)
+    assert (refusal.value.field, refusal.value.value) == ("algorithm", method.label)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_what_runs_on_devices_is_taken(name: str) -> None:
+    check_runs_on_devices(METHODS[name])
+    check_runs_on_devices(replace(gs.Broken(METHODS[name]), sends="noise"))
+
+
+def test_shapes() -> None:
+    w0 = torch.zeros(1, 5)
+    assert shapes(METHODS["swarm"], w0) == ((1,), (5,))
+    assert shapes(METHODS["tracking"], w0) == ((5,), (5,))
+    assert shapes(METHODS["guarded"], w0) == ((5,),)
+
+
+def test_what_nobody_can_know(tmp_path: Path) -> None:
+    endpoint = Memory().endpoint(0)
+    edges = Edges(
+        endpoint, Journal(tmp_path), Expected(RUN, frozenset(Kind), ((5,),), torch.float32, 1e6)
+    )
+    mix = PeerMix(edges, Metropolis(), 0, 0, until)
+    assert mix.everywhere(True) is False
+    assert mix.active is None
+    assert mix.sending(1, 2) is mix
+    assert mix.devices.tolist() == [0]
+    with pytest.raises(InputError, match="average over all devices"):
+        mix.mean(torch.zeros(1, 5))
+    with pytest.raises(InputError, match="same for both ends"):
+        link_weight(PushSum())

@@ -1,0 +1,45 @@
+"""What README, docs and papers say in words: their tables are those of the results, and nothing is left to be filled in."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+from papers.blocks import filled  # noqa: E402
+
+_FOUND = (*(ROOT / "papers").rglob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md")
+PAGES = sorted(page for page in _FOUND if page.name != "methods.md")  # which is itself a result
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_is_up_to_date(page: Path) -> None:
+    text = page.read_text()
+    assert filled(page) == text, f"stale: python -m papers.blocks {page.relative_to(ROOT)}"
+    assert not re.search(r"@[A-Z]+@|TODO|TBD", text)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_page_points_to_is_there(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / link).exists(), link
+
+
+def test_a_block_is_made_from_its_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("kind,p,ours,ours_95\nx,1,181.0,19.3\nx,3,,\ny,1,5.0,1.0\n")
+    page = tmp_path / "a.md"
+    page.write_text(
+        "before\n<!-- csv a.csv kind=x; p, ours ± ours_95 as rounds -->\nold\n<!-- end -->\nafter\n"
+    )
+    assert filled(page).splitlines()[1:-1] == [
+        "<!-- csv a.csv kind=x; p, ours ± ours_95 as rounds -->",
+        "| p | rounds |",
+        "| --- | --- |",
+        "| 1 | 181 ± 19.3 |",
+        "| 3 | – |",
+        "<!-- end -->",
+    ]

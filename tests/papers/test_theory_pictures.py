@@ -1,0 +1,93 @@
+"""The theory's pictures and the table of slips at the tiny scale; what they say is checked, not how they look."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+from papers.wpm import lemma1, slips, theorem1  # noqa: E402
+from papers.wpm.paper import TINY, Scale  # noqa: E402
+
+
+def made(part: Any, out: Path) -> list[dict[str, str]]:
+    """The rows that a part writes, once all its files are there."""
+    assert part.TITLE
+    assert part.cells(Scale()) == []
+    files = part.make(TINY, None, out)
+    assert sorted(files) == sorted(out.iterdir())
+    assert all(file.stat().st_size > 100 for file in files)
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in files if file.suffix == ".png")
+    with next(file for file in files if file.suffix == ".csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_lemma1(tmp_path: Path) -> None:
+    rows = made(lemma1, tmp_path)
+    assert {row["p"] for row in rows} == {"1", "3", "5", "15"}
+    for row in rows:
+        measured, corrected, spectral = (
+            float(row[name]) for name in ("measured", "corrected", "spectral")
+        )
+        assert 0 < measured < spectral < corrected
+        assert float(row["printed"]) < corrected
+        assert float(row["looseness"]) == pytest.approx(corrected / measured, rel=1e-4)
+
+
+def test_theorem1(tmp_path: Path) -> None:
+    rows = made(theorem1, tmp_path)
+    assert {row["p"] for row in rows} == {"1", "3", "5", "15"}
+    for row in rows:
+        hindsight, measured, corrected = (
+            float(row[name]) for name in ("hindsight", "measured", "corrected")
+        )
+        assert 0 < hindsight < measured < corrected
+        assert float(row["looseness"]) == pytest.approx(corrected / measured, rel=1e-4)
+
+
+def test_slips(tmp_path: Path) -> None:
+    rows = made(slips, tmp_path)
+    assert [(row["printed_holds"], row["corrected_holds"]) for row in rows] == [("no", "yes")] * 5
+    numbers = [
+        tuple(round(float(row[name]), 1) for name in ("measured", "printed", "corrected"))
+        for row in rows
+    ]
+    assert numbers == [
+        (0.0, 2.0, 2.0),
+        (2.0, 4.0, 2.0),
+        (3.4, 2.3, 23.5),
+        (2.4, 2.3, 16.5),
+        (3.7, 3.6, 33.9),
+    ]
+
+
+@pytest.mark.parametrize("p", [1, 3, 15])
+def test_the_runs_are_those_of_the_analysis(p: float) -> None:
+    """Y⁺ = P·(Y - η·g) by a plain loop, with no gradient above G."""
+    eta, power = 0.01, lambda x, c: np.copysign(np.abs(x) ** c, x)
+    data = lemma1.PROBLEM.load()
+    x, y = data.x.double().numpy().reshape(10, 50, 20), data.y.numpy().reshape(10, 50)
+    models, means = lemma1.run(p, eta, rounds=5)
+    dual = power(models[0], p)
+    for t in range(5):
+        w = power(dual, 1 / p)
+        g = np.stack([x[i].T @ (1 / (1 + np.exp(-x[i] @ w[i])) - y[i]) / 50 for i in range(10)])
+        assert np.linalg.norm(g, axis=1).max() < lemma1.lipschitz()
+        dual = lemma1.gs.metropolis(lemma1.NETWORK.links(t)).dense() @ (dual - eta * g)
+        # in the dual, where rounding is not amplified by the root
+        np.testing.assert_allclose(power(models[t + 1], p), dual, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(power(means[t + 1], p), dual.mean(axis=0), rtol=1e-9, atol=1e-12)
+
+
+def test_mixing_constants_bound_the_products_of_the_weights() -> None:
+    product = np.eye(10)
+    for t in range(12):
+        product = lemma1.gs.metropolis(lemma1.NETWORK.links(t)).dense() @ product
+        for mixing in (lemma1.assumed_mixing(12), lemma1.spectral_mixing(12)):
+            assert np.abs(product - 0.1).max() <= mixing.theta * mixing.kappa ** (t + 1)

@@ -1,0 +1,503 @@
+"""Run folders: what is in them, and that a run which was stopped, killed or resumed is the run that nothing disturbed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import random
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import load_file
+from support.command import REAL, gossamer
+
+import gossamer as gs
+from gossamer.errors import DataError
+from gossamer.results import folder as store
+from gossamer.study import spec
+from gossamer.study.run import Interrupted, Run
+
+pytestmark = pytest.mark.slow
+
+running = importlib.import_module(
+    "gossamer.study.run"
+)  # by name: the package has a function of this name
+
+SPEC = """
+rounds = 20
+batch = 8
+[split]
+kind = "one-label"
+[network]
+kind = "random"
+devices = 10
+density = 0.2
+[[network.faults]]
+kind = "churn"
+leave = 0.1
+come_back = 0.5
+[measure]
+every = 8
+accuracy_targets = [0.3, 1.0]
+loss_targets = [100.0]
+[algorithm]
+kind = "wpm"
+preset = "robust"
+p = 15
+eta = 0.05
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.toml").write_text(SPEC)
+
+
+def finished(*words: object) -> None:
+    done = gossamer("run", "a.toml", "-q", *words)
+    assert (done.code, done.err) == (0, "")
+
+
+def assert_same_run(one: Path | str, other: Path | str) -> None:
+    """Equal bit for bit: models, measurements, and the summary but for times and commands."""
+    names = sorted(file.name for file in Path(one).iterdir())
+    assert names == ["metrics.parquet", "models.safetensors", "spec.toml", "summary.json"]
+    assert names == sorted(file.name for file in Path(other).iterdir())
+    models, others = (load_file(Path(folder) / "models.safetensors") for folder in (one, other))
+    assert models.keys() == others.keys()
+    for name, part in models.items():
+        assert torch.equal(part.view(torch.uint8), others[name].view(torch.uint8)), name
+    assert pq.read_table(f"{one}/metrics.parquet").equals(pq.read_table(f"{other}/metrics.parquet"))
+    summaries = [json.loads((Path(folder) / "summary.json").read_text()) for folder in (one, other)]
+    for summary in summaries:
+        for passing in ("seconds", "seconds_measuring", "command"):
+            del summary[passing]
+    assert summaries[0] == summaries[1]
+
+
+# -- contents ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_in_a_run_folder() -> None:
+    finished("--out", "out", "--seed", "3")
+    folder = Path("out")
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "metrics.parquet",
+        "models.safetensors",
+        "spec.toml",
+        "summary.json",
+    ]
+    (study,) = spec.studies(spec.read(Path("a.toml")), "a", seed=3)
+    assert spec.studies(tomllib.loads((folder / "spec.toml").read_text())) == [study]
+    assert spec.dumps(study) == (folder / "spec.toml").read_text()  # every default is written out
+
+    table = pq.read_table(folder / "metrics.parquet")
+    plain = [
+        "round",
+        "accuracy",
+        "accuracy_worst",
+        "accuracy_best",
+        "loss",
+        "loss_worst",
+        "loss_best",
+    ]
+    plain += ["distance", "power_distance", "messages", "bytes"]
+    assert table.column_names == [*plain, "device_accuracy", "device_loss", "device_distance"]
+    whole = ("round", "messages", "bytes")
+    for name in plain:
+        assert table.schema.field(name).type == (pa.int64() if name in whole else pa.float64())
+    for name in table.column_names[len(plain) :]:
+        assert {len(row) for row in table[name].to_pylist()} == {10}
+    assert table["round"].to_pylist() == [0, 8, 16, 20]
+    accuracy = np.array(table["device_accuracy"].to_pylist())
+    for name, reduced in (
+        ("accuracy", accuracy.mean(1)),
+        ("accuracy_worst", accuracy.min(1)),
+        ("accuracy_best", accuracy.max(1)),
+    ):
+        np.testing.assert_allclose(
+            table[name].to_numpy(), reduced, rtol=1e-6
+        )  # devices are kept in float32
+    assert (
+        table["loss_worst"].to_pylist()
+        >= table["loss"].to_pylist()
+        >= table["loss_best"].to_pylist()
+    )
+
+    summary = json.loads((folder / "summary.json").read_text())
+    for name in plain:
+        assert summary[name] == table[name].to_pylist()[-1]
+    assert (summary["name"], summary["method"], summary["seed"]) == ("a", "WPM p=15", 3)
+    assert (summary["finished"], summary["rounds"]) == (True, 20)
+    first = next(
+        (
+            t
+            for t, a in zip(table["round"].to_pylist(), table["accuracy"].to_pylist(), strict=True)
+            if a >= 0.3
+        ),
+        None,
+    )
+    assert summary["rounds_to_accuracy"] == {"0.3": first, "1": None}
+    assert summary["rounds_to_loss"] == {"100": 0}
+    assert summary["bytes_to_loss"] == {"100": 0}
+    assert summary["versions"]["torch"] == torch.__version__
+    assert summary["versions"]["python"] == platform.python_version()
+    assert summary["versions"].keys() == {
+        "gossamer",
+        "torch",
+        "numpy",
+        "python",
+        "machine",
+        "kernels",
+    }
+    assert "run a.toml -q --out out --seed 3" in summary["command"]
+    assert 0 <= summary["seconds_measuring"] <= summary["seconds"]
+
+    with safe_open(folder / "models.safetensors", framework="pt") as models:
+        shapes = {name: models.get_slice(name).get_shape() for name in models.keys()}  # noqa: SIM118
+    assert shapes == {"weight": [10, 10, 64], "bias": [10, 10]}
+
+
+def test_a_run_is_read_back_as_it_was() -> None:
+    study = gs.Study(rounds=10)
+    made = gs.run(study, "out")
+    read = Run.read("out")
+    assert read.study == made.study
+    assert read.summary == made.summary
+    for name, values in made.metrics.items():
+        np.testing.assert_array_equal(read.metrics[name], values)
+    for name, part in made.models.items():
+        assert torch.equal(read.models[name], part)
+    with pytest.raises(DataError, match="holds no finished run"):
+        Run.read("nowhere")
+
+
+def test_a_folder_is_not_needed(tmp_path: Path) -> None:
+    before = set(tmp_path.iterdir())
+    assert gs.run(gs.Study(rounds=5)).folder is None
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_many_devices_have_no_column_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_PER_DEVICE_LIMIT", 9)
+    finished("--out", "out")
+    assert not [
+        name
+        for name in pq.read_table("out/metrics.parquet").column_names
+        if name.startswith("device_")
+    ]
+
+
+def test_measurements_only_at_the_end() -> None:
+    finished("--out", "out", "--set", "measure.every=0")
+    assert pq.read_table("out/metrics.parquet")["round"].to_pylist() == [20]
+
+
+def test_no_rounds_at_all_is_the_start() -> None:
+    finished("--out", "out", "--set", "rounds=0")
+    assert pq.read_table("out/metrics.parquet")["round"].to_pylist() == [0]
+    assert pq.read_table("out/metrics.parquet")["distance"].to_pylist() == [
+        pytest.approx(0, abs=1e-6)
+    ]  # a mean in float32
+
+
+# -- stopped and resumed -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def stopping_after(calls: int) -> Iterator[Callable[[], bool]]:
+    """As if Ctrl-C had come when the run asks for it the n-th time: between any two rounds, or around a measurement."""
+    left = iter(range(calls))
+    yield lambda: next(left, None) is None
+
+
+METHODS = {
+    "wpm in the primal": gs.WPM.robust(p=15, eta=0.05),
+    "wpm in the dual": gs.WPM(p=3, eta=1e-4, step=gs.Constant()),
+    "p changes": gs.WPM.robust(p=gs.Switch(5, 6), eta=gs.Cosine(0.1, 12)),
+    "swarm": gs.SwarmSGD(eta=0.05, local_steps=2),
+    "all-reduce": gs.AllReduce(eta=0.05),
+}
+MODELS = {
+    "softmax": gs.Softmax(),
+    "dropout": gs.Mlp(hidden=(8,), dropout=0.3),
+    "batch norm": gs.Cnn(channels=(2, 2), norm=True),
+}
+
+
+def study_of(method: str, model: str) -> gs.Study:
+    network = gs.Random(10, 0.2) & gs.Churn(0.1, 0.5)
+    at = "after_mix" if method == "swarm" else "after_step"
+    return gs.Study(
+        METHODS[method],
+        network,
+        model=MODELS[model],
+        batch=4,
+        rounds=12,
+        measure=gs.Measure(every=5, at=at),
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "model"),
+    [*((name, "softmax") for name in METHODS), ("p changes", "dropout"), ("swarm", "batch norm")],
+)
+def test_a_run_stopped_at_any_moment_goes_on_as_if_nothing_had_been(
+    method: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = study_of(method, model)
+    gs.run(study, "whole")
+    chance = random.Random(f"{method} {model}")
+    for trial in range(4):
+        folder = tmp_path / str(trial)
+        calls = [trial, *(chance.randrange(40) for _ in range(3))]
+        for number in calls:
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    running, "_stop_on_signal", lambda number=number: stopping_after(number)
+                )
+                said = ""
+                try:
+                    gs.run(study, folder, resume=True)
+                except Interrupted as stopped:
+                    said = str(stopped)
+            assert json.loads((folder / "summary.json").read_text())["finished"] is (said == "")
+            assert said == "" or f"{folder} is kept and --resume goes on" in said
+        gs.run(study, folder, resume=True)
+        assert_same_run(folder, "whole")
+
+
+def test_a_run_that_is_finished_is_not_run_again() -> None:
+    finished("--out", "out")
+    before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in Path("out").iterdir()}
+    finished("--out", "out", "--resume")
+    assert {
+        file: (file.stat().st_mtime_ns, file.read_bytes()) for file in Path("out").iterdir()
+    } == before
+
+
+def test_a_resume_where_there_is_nothing_is_a_start() -> None:
+    finished("--out", "out", "--resume")
+    finished("--out", "whole")
+    assert_same_run("out", "whole")
+
+
+def test_a_resume_from_another_place_finds_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder's spec names files by where they are, whichever way they were given."""
+    assert gossamer("network", "show", "a.toml", "--save", "links.parquet").code == 0
+    (tmp_path / "elsewhere").mkdir()
+    for number, setting in enumerate(
+        ("'links.parquet'", "'../links.parquet'", f"'{tmp_path}/links.parquet'")
+    ):
+        monkeypatch.chdir(tmp_path / "elsewhere" if number == 1 else tmp_path)
+        words = [
+            "run",
+            tmp_path / "a.toml",
+            "-q",
+            "--set",
+            f"network={{kind='file',path={setting}}}",
+        ]
+        assert gossamer(*words, "--out", tmp_path / f"out{number}").code == 0
+        monkeypatch.chdir("/")
+        assert isinstance(Run.read(tmp_path / f"out{number}").study.network, gs.Sequence)
+        again = gossamer(
+            "run",
+            tmp_path / f"out{number}" / "spec.toml",
+            "-q",
+            "--resume",
+            "--out",
+            tmp_path / f"out{number}",
+        )
+        assert (again.code, again.err) == (0, "")
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_checkpoint_with_one_wrong_bit_is_refused(tmp_path: Path, data: st.DataObject) -> None:
+    folder = store.RunFolder(tmp_path)
+    tensors = {"w": torch.arange(6.0).view(2, 3), "buffer/n": torch.tensor([1, 2])}
+    folder.write_snapshot(store.Snapshot(7, 8, 9, tensors))
+    path = tmp_path / "checkpoint.safetensors"
+    content = bytearray(path.read_bytes())
+    bit = data.draw(st.integers(0, 8 * len(content) - 1))
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+    try:
+        read = folder.snapshot()
+    except DataError:
+        return
+    # A bit of no meaning, such as one of the spaces that fill the header up.
+    assert read is not None
+    assert (read.round, read.messages, read.bytes) == (7, 8, 9)
+    assert all(torch.equal(read.tensors[name], x) for name, x in tensors.items())
+
+
+# -- signals, for real -------------------------------------------------------------------------------------------------
+
+LONGER = ["--set", "rounds=1200", "--set", "measure.every=7"]
+
+
+def started(*words: object, until: Callable[[int], bool]) -> subprocess.Popen[str]:
+    """The real command, once it has come so far."""
+    process = subprocess.Popen(
+        [*REAL, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    while process.poll() is None and not until(process.pid):
+        time.sleep(0.005)
+    return process
+
+
+def has_begun(pid: int) -> bool:
+    return Path("out/spec.toml").exists()
+
+
+def loads_torch(pid: int) -> bool:
+    return "libtorch" in Path(f"/proc/{pid}/maps").read_text()
+
+
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/maps").exists(), reason="this system has no /proc to look into"
+)
+
+
+@needs_proc
+@pytest.mark.slow
+def test_ctrl_c_at_random_moments_and_resume() -> None:
+    chance, codes = random.Random(0), []
+    for moment in (has_begun, loads_torch, loads_torch):
+        process = started("run", "a.toml", "-q", "--out", "out", "--resume", *LONGER, until=moment)
+        time.sleep(chance.uniform(0.0, 0.6) if moment is has_begun else chance.uniform(1.0, 3.0))
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        codes.append(process.returncode)
+        if process.returncode == 0:
+            break
+        assert process.returncode == 130
+        assert said.startswith("gossamer: stopped")
+        assert said.count("\n") == 1
+    assert 130 in codes
+    finished("--out", "out", "--resume", *LONGER)
+    finished("--out", "whole", *LONGER)
+    assert_same_run("out", "whole")
+
+
+@pytest.mark.slow
+def test_sigterm_is_a_ctrl_c_too() -> None:
+    process = started(
+        "run", "a.toml", "-q", "--out", "out", "--set", "rounds=1000000", until=has_begun
+    )
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "of 1000000; out is kept and --resume goes on" in said
+    assert Path("out/checkpoint.safetensors").exists()
+
+
+@needs_proc
+@pytest.mark.slow
+def test_ctrl_c_while_torch_is_loaded() -> None:
+    """C++ that is interrupted while it is loaded aborts the process, so this is done another way: see `cli._interrupt`."""
+    chance = random.Random(1)
+    for _ in range(4):
+        process = started(
+            "run",
+            "a.toml",
+            "-q",
+            "--out",
+            "out",
+            "--resume",
+            "--set",
+            "rounds=1000000",
+            until=loads_torch,
+        )
+        time.sleep(chance.uniform(0.0, 0.8))
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert said.startswith("gossamer: stopped")
+        assert said.count("\n") == 1
+
+
+KILLED = """
+import importlib, os, signal, sys
+running = importlib.import_module("gossamer.study.run")
+running._CHECKPOINT_SECONDS = 0.0
+running._SPARED = 0
+sync, left = os.fsync, iter(range(int(sys.argv.pop(1))))
+os.fsync = lambda handle: sync(handle) if next(left, None) is not None else os.kill(os.getpid(), signal.SIGKILL)
+from gossamer.cli import main
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [0, 1, 2, 20, 21])
+def test_killed_in_the_middle_of_a_write(write: int) -> None:
+    """SIGKILL while the n-th file is on its way: what was there before is still there, whole, and the run goes on."""
+    words = [
+        "run",
+        "a.toml",
+        "-q",
+        "--out",
+        "out",
+        "--set",
+        "rounds=200",
+        "--set",
+        "measure.every=7",
+    ]
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(write), *words], timeout=60)
+    assert killed.returncode == -signal.SIGKILL
+    (half_written,) = Path("out").glob(".*.part")
+    name = ["spec.toml", "metrics.parquet", "checkpoint.safetensors"][
+        0 if write == 0 else 1 + (write - 1) % 2
+    ]
+    assert half_written.name.startswith(f".{name}.")
+    folder = store.RunFolder(Path("out"))
+    if write > 2:
+        snapshot = (
+            folder.snapshot()
+        )  # both whole, metrics first: what came before the checkpoint has been measured
+        assert snapshot.round > 0
+        assert set(range(0, snapshot.round + 1, 7)) <= set(folder.metrics()["round"].tolist())
+    finished(*words[3:], "--resume")
+    finished("--out", "whole", *words[5:])
+    assert_same_run("out", "whole")
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryError()]
+)
+def test_a_write_is_whole_or_not_at_all(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = tmp_path / "file"
+    store.write_atomically(path, b"old")
+    for function in ("fsync", "replace", "chmod"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, function, lambda *_: (_ for _ in ()).throw(error))
+            with pytest.raises(DataError if isinstance(error, OSError) else type(error)):
+                store.write_atomically(path, b"new")
+        assert path.read_bytes() == b"old"
+        assert {file.name for file in tmp_path.iterdir()} == {"a.toml", "file"}
+    store.write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"

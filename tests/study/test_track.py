@@ -1,0 +1,397 @@
+"""Callbacks: told of a run as it goes, never in its way; the live file; TensorBoard, read back by its own reader."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.command import assert_refused, gossamer
+
+import gossamer as gs
+from gossamer.errors import Diverged, InputError, MissingExtra
+from gossamer.study import Callback, Interrupted, Run, live
+from gossamer.study.track import TensorBoard, trackers
+
+running = importlib.import_module(
+    "gossamer.study.run"
+)  # by name: the package has a function of this name
+
+STUDY = gs.Study(gs.DPSGD(eta=0.1), gs.Ring(5), rounds=12, measure=gs.Measure(every=5))
+
+
+class Diary(Callback):
+    """Writes down all that it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def started(
+        self, study: gs.Study, folder: Path | None, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self.told.append(("started", study, folder, [row["round"] for row in rows]))
+
+    def advanced(self, round: int) -> None:
+        self.told.append(("advanced", round))
+
+    def measured(self, row: Mapping[str, Any]) -> None:
+        self.told.append(("measured", row))
+
+    def ended(self, summary: Mapping[str, Any]) -> None:
+        self.told.append(("ended", summary))
+
+    def all(self, what: str) -> list[Any]:
+        return [facts[-1] for facts in self.told if facts[0] == what]
+
+
+@contextmanager
+def stopped_after(calls: int) -> Iterator[Callable[[], bool]]:
+    """As if Ctrl-C had come when the run asks for it the n-th time."""
+    left = iter(range(calls))
+    yield lambda: next(left, None) is None
+
+
+def stop(
+    study: gs.Study, folder: Path, monkeypatch: pytest.MonkeyPatch, calls: int, *callbacks: Callback
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "_stop_on_signal", lambda: stopped_after(calls))
+        with pytest.raises(Interrupted):
+            gs.run(study, folder, resume=True, callbacks=callbacks)
+
+
+# -- callbacks ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_callback_is_told_everything_in_order(tmp_path: Path) -> None:
+    diary = Diary()
+    done = gs.run(STUDY, tmp_path / "a", callbacks=[diary])
+    assert diary.told[0] == ("started", STUDY, tmp_path / "a", [])
+    assert diary.told[-1] == ("ended", done.summary)
+    assert [row["round"] for row in diary.all("measured")] == [0, 5, 10, 12]
+    for name, values in done.metrics.items():
+        np.testing.assert_array_equal([row[name] for row in diary.all("measured")], values)
+    advanced = diary.all("advanced")
+    assert advanced == sorted(advanced)
+    assert (advanced[0], advanced[-1]) == (0, 12)
+
+
+def test_a_callback_needs_no_folder_and_follows_several_runs() -> None:
+    diary = Diary()
+    gs.compare([STUDY, replace(STUDY, algorithm=gs.SwarmSGD())], seeds=2, callbacks=[diary])
+    assert len(diary.all("started")) == len(diary.all("ended")) == 4
+    assert len(diary.all("measured")) == 16
+
+
+def test_a_run_that_goes_on_tells_what_was_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diary = Diary()
+    stop(STUDY, tmp_path / "a", monkeypatch, 9, diary)
+    assert diary.all("ended")[0]["finished"] is False
+    before = [row["round"] for row in diary.all("measured")]
+    assert 0 < len(before) < 4
+    gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[diary])
+    assert diary.all("started") == [[], before]
+    assert [row["round"] for row in diary.all("measured")] == [0, 5, 10, 12]  # each once
+    gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[diary])  # is finished: nothing to tell
+    assert len(diary.all("started")) == 2
+
+
+@pytest.mark.parametrize("what", ["started", "advanced", "measured", "ended"])
+def test_one_that_raises_is_named_and_left_out_and_the_run_goes_on(what: str) -> None:
+    class Clumsy(Diary):
+        pass
+
+    def fail(self: Clumsy, *facts: Any) -> None:
+        getattr(Diary, what)(self, *facts)
+        raise RuntimeError("no such page")
+
+    setattr(Clumsy, what, fail)
+    clumsy, diary = Clumsy(), Diary()
+    with pytest.warns(
+        RuntimeWarning,
+        match=rf"Clumsy\.{what} failed and is left out; the run goes on.*no such page",
+    ):
+        done = gs.run(STUDY, callbacks=[clumsy, diary])
+    assert len(clumsy.all(what)) == 1
+    assert diary.all("ended") == [done.summary]
+    assert [row["round"] for row in diary.all("measured")] == [0, 5, 10, 12]
+
+
+def test_the_command_says_it_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("default")  # pytest makes errors of them
+        patch.setattr(TensorBoard, "measured", lambda *_: 1 / 0)
+        result = gossamer("run", "--set", "rounds=10", "--track", "tensorboard", "-q")
+    assert result.code == 0
+    said = "gossamer: TensorBoard.measured failed and is left out; the run goes on (ZeroDivisionError: division by zero)\n"
+    assert result.err == said
+
+
+def test_a_run_that_diverges_or_fails_says_so_to_callbacks() -> None:
+    diary = Diary()
+    with pytest.raises(Diverged):
+        gs.run(replace(STUDY, algorithm=gs.DPSGD(eta=1e30), rounds=100), callbacks=[diary])
+    assert diary.all("ended")[0]["diverged"]["round"] > 0
+
+    def links(t: int) -> list[tuple[int, int]]:
+        if t == 7:
+            raise OSError("the radio is gone")
+        return [(0, 1)]
+
+    with pytest.raises(OSError, match="radio"):
+        gs.run(replace(STUDY, network=gs.Callback(5, links)), callbacks=[diary])
+    assert diary.all("ended")[1] == {"finished": False, "rounds": 7, "failed": "the radio is gone"}
+
+
+def test_the_numbers_are_the_same_with_and_without(tmp_path: Path) -> None:
+    plain, followed = (
+        gs.run(STUDY, tmp_path / "a"),
+        gs.run(STUDY, tmp_path / "b", callbacks=[Diary()]),
+    )
+    for name, values in plain.metrics.items():
+        np.testing.assert_array_equal(followed.metrics[name], values)
+
+
+# -- the live file -----------------------------------------------------------------------------------------------------
+
+
+class Reader(Callback):
+    """Reads the live file whenever something happens, as a page would."""
+
+    def started(
+        self, study: gs.Study, folder: Path | None, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        assert folder is not None
+        self.path, self.seen = folder / live.NAME, []
+
+    def advanced(self, round: int) -> None:
+        self.seen.append([json.loads(line) for line in self.path.read_text().splitlines()])
+
+    def ended(self, summary: Mapping[str, Any]) -> None:
+        assert not self.path.exists()
+
+
+def test_what_a_page_can_read_while_a_run_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_SECONDS", 0.0)
+    reader = Reader()
+    done = gs.run(STUDY, tmp_path / "a", callbacks=[reader])
+    lines = reader.seen[-1]
+    assert all(line["rounds"] == 12 for line in lines)
+    assert [line["round"] for line in lines] == sorted(line["round"] for line in lines)
+    records = [line["record"] for line in lines if "record" in line]
+    assert [record["round"] for record in records] == [
+        0,
+        5,
+        10,
+    ]  # the last one ends the run, and is in its folder
+    for k, record in enumerate(records):
+        for name in ("accuracy", "accuracy_worst", "loss", "distance", "bytes"):
+            assert record[name] == pytest.approx(done.metrics[name][k], rel=1e-4)
+        for name in ("device_accuracy", "device_distance"):
+            assert record[name] == pytest.approx(done.metrics[name][k].tolist(), rel=1e-4)
+    assert lines[0]["left"] is None
+    assert lines[-1]["left"] >= 0
+    for earlier, later in zip(reader.seen, reader.seen[1:], strict=False):
+        assert later[: len(earlier)] == earlier  # only ever more
+
+
+def test_lines_come_at_most_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(np.arange(0.0, 1e4, 0.05))
+    monkeypatch.setattr(live.time, "monotonic", lambda: float(next(now)))
+    file = live.Live()
+    file.started(STUDY, tmp_path, [])
+    written = []
+    for t in range(200):
+        before = (tmp_path / live.NAME).stat().st_size
+        file.measured({"round": t, "accuracy": 0.5, "device_accuracy": [0.1, float("nan")]})
+        file.advanced(t)
+        written.append((tmp_path / live.NAME).stat().st_size > before)
+    times = np.flatnonzero(written)
+    assert (np.diff(times) >= 10).all()  # each turn takes 0.1 s of this clock
+    lines = [json.loads(line) for line in (tmp_path / live.NAME).read_text().splitlines()]
+    assert [line["record"]["round"] for line in lines] == list(
+        range(times[-1] + 1)
+    )  # nothing is lost
+    newest = [line["round"] for line in lines if "device_accuracy" in line["record"]]
+    assert newest == times.tolist()
+    assert lines[-1]["record"]["device_accuracy"] == [0.1, None]
+
+
+def test_the_live_file_stays_small_and_keeps_the_newest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_SECONDS", 0.0)
+    monkeypatch.setattr(live, "LIMIT", 20_000)
+    file = live.Live()
+    path, inodes = tmp_path / live.NAME, set()
+    file.started(STUDY, tmp_path, [])
+    for t in range(3000):
+        file.measured({"round": t, "accuracy": 0.5})
+        file.advanced(t)
+        assert path.stat().st_size <= 20_000
+        inodes.add(path.stat().st_ino)
+    rounds = [json.loads(line)["record"]["round"] for line in path.read_text().splitlines()]
+    assert rounds == sorted(set(rounds))
+    assert rounds[-1] == 2999
+    assert rounds[0] < 300  # the whole of the curve is there still, with gaps
+    assert len(inodes) > 1
+    assert {file.name for file in tmp_path.iterdir()} == {live.NAME}
+
+
+def test_a_run_that_goes_on_begins_with_what_was_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop(STUDY, tmp_path / "a", monkeypatch, 9)
+    (tmp_path / "a" / live.NAME).write_text("what a killed process left")
+    reader = Reader()
+    monkeypatch.setattr(live, "_SECONDS", 0.0)
+    gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[reader])
+    assert [line["record"]["round"] for line in reader.seen[-1] if "record" in line] == [0, 5, 10]
+
+
+def test_a_run_that_cannot_be_kept_ends_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        running.RunFolder, "write_models", lambda *_: (_ for _ in ()).throw(OSError("full"))
+    )
+    diary = Diary()
+    with pytest.raises(OSError, match="full"):
+        gs.run(STUDY, tmp_path / "a", callbacks=[diary])
+    assert diary.all("ended") == [{"finished": False, "rounds": 12, "failed": "full"}]
+    assert {file.name for file in (tmp_path / "a").iterdir()} == {"spec.toml", "metrics.parquet"}
+
+
+def test_a_run_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
+    def links(t: int) -> list[tuple[int, int]]:
+        raise OSError("no radio")
+
+    with pytest.raises(OSError, match="no radio"):
+        gs.run(replace(STUDY, network=gs.Callback(5, links)), tmp_path / "a")
+    assert not (tmp_path / "a").exists()
+
+
+# -- TensorBoard -------------------------------------------------------------------------------------------------------
+
+
+def events(folder: Path) -> Any:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0}).Reload()
+
+
+TAGS = {
+    "accuracy/mean": "accuracy",
+    "accuracy/worst": "accuracy_worst",
+    "accuracy/best": "accuracy_best",
+    "loss": "loss",
+    "distance": "distance",
+    "power_distance": "power_distance",
+    "bytes": "bytes",
+}
+
+
+def assert_shows(folder: Path, run: Run) -> None:
+    read = events(folder / "tensorboard")
+    assert set(read.Tags()["scalars"]) == TAGS.keys()
+    for tag, column in TAGS.items():
+        found = read.Scalars(tag)
+        assert [event.step for event in found] == run.metrics["round"].tolist(), tag
+        np.testing.assert_allclose([event.value for event in found], run.metrics[column], rtol=1e-6)
+
+
+def test_tensorboard_shows_what_was_measured(tmp_path: Path) -> None:
+    done = gs.run(STUDY, tmp_path / "a", callbacks=[TensorBoard()])
+    assert_shows(tmp_path / "a", done)
+    read = events(tmp_path / "a" / "tensorboard")
+    (text,) = read.Tensors("spec/text_summary")
+    assert (tmp_path / "a" / "spec.toml").read_text() in text.tensor_proto.string_val[0].decode()
+    assert {"_hparams_/session_start_info", "_hparams_/session_end_info"} <= set(
+        read.Tags()["tensors"]
+    ) | set(read.summary_metadata)
+    start = read.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    for word in (b"algorithm.eta", b"D-PSGD", b"network.kind"):
+        assert word in start
+
+
+def test_tensorboard_of_a_run_that_was_stopped_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = TensorBoard()
+    for calls in (4, 6):
+        stop(STUDY, tmp_path / "a", monkeypatch, calls, board)
+    done = gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[board])
+    assert len(list((tmp_path / "a" / "tensorboard").iterdir())) == 3
+    assert_shows(tmp_path / "a", done)
+
+
+def test_tensorboard_from_the_middle_on_shows_the_beginning_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop(STUDY, tmp_path / "a", monkeypatch, 9)
+    assert_shows(
+        tmp_path / "a", gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[TensorBoard()])
+    )
+
+
+def test_what_has_no_accuracy_has_no_curve_of_it(tmp_path: Path) -> None:
+    study = replace(
+        STUDY, data=gs.LeastSquares(5), model=gs.LinearRegression(), timing=gs.Timing(0.1, rate=1e6)
+    )
+    gs.run(study, tmp_path / "a", callbacks=[TensorBoard()])
+    tags = set(events(tmp_path / "a" / "tensorboard").Tags()["scalars"])
+    assert tags == {tag for tag in TAGS if "accuracy" not in tag} | {"simulated_seconds"}
+
+
+def test_track_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("--set", "rounds=10", "--track", "tensorboard", "-q")
+    assert gossamer("run", *words, "--out", "a").code == 0
+    assert_shows(Path("a"), Run.read("a"))
+    assert gossamer("compare", *words, "--out", "b").code == 0
+    folders = [path for path in Path("b").iterdir() if path.is_dir()]
+    assert len(folders) > 1
+    for folder in folders:
+        assert_shows(folder, Run.read(folder))
+    assert_refused(
+        gossamer("run", "--track", "tensorbord"),
+        "track = 'tensorbord' is not accepted",
+        '"tensorboard"',
+    )
+    assert_refused(gossamer("compare", "--track", "tensorboard", "--engine", "ray"), "track", "ray")
+
+
+def test_without_tensorboard_the_command_that_brings_it_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(MissingExtra, match=r"gossamer\[track\]"):
+        trackers("tensorboard")
+    assert trackers(None) == []
+
+
+def test_tensorboard_without_a_folder_is_left_out() -> None:
+    with pytest.warns(RuntimeWarning, match="TensorBoard.started failed.*out = None"):
+        gs.run(STUDY, callbacks=[TensorBoard()])
+
+
+def test_a_pool_cannot_be_followed(tmp_path: Path) -> None:
+    from gossamer.study.pools import Processes
+
+    with pytest.raises(InputError, match="callbacks"):
+        gs.compare([STUDY], out=tmp_path, pool=Processes(1), callbacks=[Diary()])

@@ -1,0 +1,590 @@
+"""Tuning: how the budget is spent, who ranks before whom, that it finds what is best, and what the command says."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.command import assert_refused, files, gossamer, real
+
+import gossamer as gs
+from gossamer.algorithms.recipes import gain_control
+from gossamer.errors import InputError
+from gossamer.study import spec
+from gossamer.study.space import BASELINE, RECIPES, Candidate, Choice, Log, Recipe, point
+from gossamer.study.sweep import Cell
+from gossamer.study.tune import (
+    FRESH_SEEDS,
+    RATES,
+    Score,
+    Tuned,
+    candidates,
+    choose,
+    course,
+    held_out,
+    lead,
+    ranked,
+    reachable,
+)
+
+tuning = importlib.import_module(
+    "gossamer.study.tune"
+)  # by name: it has a function of its own name
+
+STUDY = gs.Study(
+    gs.DPSGD(), gs.Random(10, 0.2), split=gs.OneLabel(), rounds=90, measure=gs.Measure(every=10)
+)
+FAST = Recipe("Fast", lambda eta: gain_control(eta), {"eta": Log(0.01, 1)})
+WILD = Recipe("Wild", lambda eta: gs.SwarmSGD(eta), {"eta": Log(0.01, 1)})
+
+
+class Refuses(gs.DPSGD):
+    def check(self, network: object) -> None:
+        raise InputError("network", "random", "links that never change")
+
+
+# -- a search without runs: what a study would give is said by a formula -----------------------------------------------
+
+
+def curve(rounds: int, speed: float, every: int = 10) -> dict[str, Any]:
+    """Accuracy rises to 1 with this speed; the worst device is a tenth behind."""
+    at = np.array([*range(0, rounds, every), rounds])
+    accuracy = 1 - np.exp(-speed * at)
+    return {"round": at, "bytes": 1000 * at, "accuracy": accuracy, "accuracy_worst": accuracy - 0.1}
+
+
+def speed_of(study: gs.Study) -> float | None:
+    """The planted truth: Fast is best at η = 0.2, D-PSGD at 0.05 and slower; Wild diverges above η = 0.1."""
+    eta, noise = study.algorithm.eta, 0.002 * (study.seed % 3)
+    if isinstance(study.algorithm, gs.SwarmSGD):
+        return None if eta > 0.1 else 0.001
+    best, height = (0.2, 0.08) if isinstance(study.algorithm, gs.WPM) else (0.05, 0.04)
+    return height * float(np.exp(-(np.log(eta / best) ** 2))) + noise
+
+
+@pytest.fixture
+def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[gs.Study]:
+    """Every study that the search asks for."""
+    monkeypatch.chdir(tmp_path)
+    asked: list[gs.Study] = []
+
+    def sweep(
+        studies: Sequence[gs.Study], folder: Path, workers: int, progress: Callable[[float], None]
+    ) -> list[Cell]:
+        asked.extend(studies)
+        folder.mkdir(parents=True, exist_ok=True)
+        progress(0.0)
+        progress(1.0)
+        speeds = [speed_of(study) for study in studies]
+        return [
+            Cell(study, {}, {"diverged": {"round": 1}})
+            if speed is None
+            else Cell(study, curve(study.rounds, speed), {})
+            for study, speed in zip(studies, speeds, strict=True)
+        ]
+
+    monkeypatch.setattr(tuning, "sweep", sweep)
+    return asked
+
+
+def search(
+    budget: int = 60, recipes: Sequence[Recipe] = (BASELINE, FAST, WILD), **options: Any
+) -> Tuned:
+    return tuning.tune(STUDY, budget, Path("cells"), recipes=recipes, **options)
+
+
+def test_it_finds_the_planted_method_and_rate(planted: list[gs.Study]) -> None:
+    tuned = search(100)
+    assert tuned.winner.candidate.recipe == "Fast"
+    tried = [
+        score.candidate.algorithm.eta
+        for score in tuned.others[0]
+        if score.candidate.recipe == "Fast"
+    ]
+    nearest = min(tried, key=lambda eta: abs(np.log(eta / 0.2)))
+    assert tuned.winner.candidate.algorithm.eta == nearest
+    rates = [score.candidate.algorithm.eta for score in tuned.baselines[0]]
+    assert tuned.baseline.candidate.algorithm.eta == min(
+        rates, key=lambda eta: abs(np.log(eta / 0.05))
+    )
+    assert tuned.led_before
+    assert tuned.lead_over(tuned.baseline).sure
+    assert tuned.target == 0.9
+    assert tuned.spec == replace(
+        STUDY, algorithm=tuned.winner.candidate.algorithm, name="study-tuned"
+    )
+
+
+def test_the_same_search_twice_is_the_same(planted: list[gs.Study]) -> None:
+    first = [score.candidate for score in search().confirmed]
+    asked = list(planted)
+    assert [score.candidate for score in search().confirmed] == first
+    assert planted == asked * 2
+
+
+@pytest.mark.parametrize("budget", [38, 47, 60, 150, 400])
+def test_the_budget_is_never_exceeded_and_well_used(planted: list[gs.Study], budget: int) -> None:
+    tuned = search(budget)
+    spent = sum(study.rounds for study in set(planted)) / STUDY.rounds  # equal studies are run once
+    assert spent == pytest.approx(tuned.course.cost)
+    assert 0.85 * budget < spent <= budget
+
+
+def test_what_confirms_has_no_part_in_the_search(planted: list[gs.Study]) -> None:
+    search()
+    searched = {study for study in planted if isinstance(study.data, gs.Validation)}
+    confirmed = set(planted) - searched
+    assert {study.data for study in confirmed} == {STUDY.data}
+    assert {study.seed for study in confirmed} == set(range(FRESH_SEEDS))
+    assert not {study.seed for study in confirmed} & {study.seed for study in searched}
+    assert not {study.network for study in confirmed} & {study.network for study in searched}
+    assert all(study.rounds == STUDY.rounds for study in confirmed)
+
+
+def test_methods_are_run_on_the_same_links_and_seeds(planted: list[gs.Study]) -> None:
+    search()
+    for algorithm in (gs.DPSGD, gs.WPM):
+        last = [s for s in planted if s.data == STUDY.data and isinstance(s.algorithm, algorithm)]
+        assert {(s.seed, s.network) for s in last} >= {
+            (k, STUDY.with_seed(k).network) for k in range(FRESH_SEEDS)
+        }
+
+
+def test_the_baseline_is_tuned_at_full_length(planted: list[gs.Study]) -> None:
+    search()
+    base = [study for study in planted if isinstance(study.algorithm, gs.DPSGD)]
+    assert {study.rounds for study in base} == {STUDY.rounds}
+    assert len({study.algorithm for study in base}) >= RATES
+
+
+def test_progress_goes_from_nothing_to_all(planted: list[gs.Study]) -> None:
+    shares: list[float] = []
+    search(progress=lambda share, stage: shares.append(share))
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0, 1)
+
+
+def test_a_target_out_of_reach_ranks_by_accuracy(planted: list[gs.Study]) -> None:
+    tuned = search(target=1.0)
+    assert tuned.winner.candidate.recipe == "Fast"
+    assert tuned.winner.mean_to_target("rounds", tuned.target) is None
+    assert tuned.lead_over(tuned.baseline).unit == "accuracy"
+
+
+def test_a_method_that_the_network_does_not_suit_is_left_out(planted: list[gs.Study]) -> None:
+    tuned = search(
+        recipes=(BASELINE, FAST, Recipe("Static", lambda eta: Refuses(eta), {"eta": Log(0.01, 1)}))
+    )
+    assert list(tuned.left_out) == ["Static"]
+    assert "links that never change" in tuned.left_out["Static"]
+
+
+def test_the_baseline_alone_can_be_tuned(planted: list[gs.Study]) -> None:
+    tuned = search(recipes=(BASELINE,))
+    assert {score.candidate.recipe for score in tuned.confirmed} == {"D-PSGD"}
+    assert len(tuned.confirmed) == 2
+
+
+# -- how the budget is spent -------------------------------------------------------------------------------------------
+
+
+def test_halving_by_hand() -> None:
+    """60 runs of 90 rounds for D-PSGD and two others: 14 for D-PSGD, 20 for the confirmation, the rest for the others."""
+    plan = course(STUDY, 60, (BASELINE, FAST, WILD))
+    assert [(r.baseline, r.others, r.rounds, r.seeds) for r in plan.rungs] == [
+        (9, 36, 10, (1000,)),
+        (3, 12, 30, (1000, 1001)),
+        (2, 4, 90, (1000, 1001, 1002)),
+    ]
+    assert (plan.final.baseline, plan.final.others, plan.final.seeds) == (1, 3, (0, 1, 2, 3, 4))
+    assert plan.work == (9 + 3 + 2) * 90 + 36 * 10 + 12 * 30 * 2 + 4 * 90 * 3 + 4 * 5 * 90
+    assert plan.cost == plan.work / 90 == 58
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(1, 1000), st.integers(1, 2000), st.integers(0, 10**6), st.integers(0, len(RECIPES))
+)
+def test_a_course_is_within_its_budget(rounds: int, budget: int, seed: int, methods: int) -> None:
+    study = replace(STUDY.with_seed(seed), rounds=rounds)
+    try:
+        plan = course(study, budget, RECIPES[:methods])
+    except InputError as refusal:
+        least = int(refusal.accepted.split("from ")[1].split(",")[0])
+        assert budget < least
+        plan = course(study, least, RECIPES[:methods])  # what it asks for is enough
+        budget = least
+    assert plan.cost <= budget
+    first, second, third = plan.rungs
+    assert first.baseline >= second.baseline >= third.baseline >= plan.final.baseline
+    assert first.others >= second.others >= third.others >= plan.final.others
+    assert first.rounds <= second.rounds <= third.rounds == plan.final.rounds == rounds
+    assert not set(third.seeds) & set(plan.final.seeds)
+    assert first.baseline >= RATES
+
+
+@pytest.mark.parametrize("budget", [-1, 0, 10, 10**9])
+def test_a_budget_that_is_too_small_or_too_large(budget: int) -> None:
+    with pytest.raises(
+        InputError, match=rf"budget = {budget} is not accepted: give a whole number from \d+, which"
+    ):
+        course(STUDY, budget)
+
+
+def test_no_rounds_no_tuning() -> None:
+    with pytest.raises(InputError, match="rounds = 0"):
+        course(replace(STUDY, rounds=0), 100)
+
+
+def test_a_short_run_is_the_beginning_of_the_long_one() -> None:
+    short, long = (
+        gs.run(replace(STUDY, rounds=rounds, measure=gs.Measure(every=2))) for rounds in (4, 8)
+    )
+    for name in ("accuracy", "loss", "bytes"):
+        assert short.metrics[name].tolist() == long.metrics[name][:3].tolist()
+
+
+# -- the space ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_every_setting_is_within_its_ranges_and_can_be_kept_as_toml(recipe: Recipe) -> None:
+    for number in range(12):
+        candidate = recipe.candidate(number)
+        for key, value in candidate.settings:
+            range_ = recipe.ranges[key]
+            assert (
+                value in range_.values
+                if isinstance(range_, Choice)
+                else range_.low <= value <= range_.high
+            )
+        study = replace(STUDY, algorithm=candidate.algorithm)
+        assert spec.studies(spec.parse(spec.dumps(study))) == [study]
+        assert recipe.name in candidate.label
+
+
+def test_recipes_have_names_of_their_own() -> None:
+    assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
+    assert RECIPES[0] is BASELINE
+
+
+@pytest.mark.parametrize("count", [5, 9, 30, 200])
+def test_settings_cover_a_range_evenly(count: int) -> None:
+    """By the three-distance theorem no gap is larger than φ² times an even one."""
+    places = sorted(point(number, 1)[0] for number in range(count))
+    gaps = np.diff([*places, places[0] + 1])
+    assert gaps.max() * count < 2.7
+    for dimensions in (2, 3):  # every half of every axis has its share
+        points = np.array([point(number, dimensions) for number in range(count)])
+        assert ((points >= 0) & (points < 1)).all()
+        assert (abs((points < 0.5).mean(0) - 0.5) < 0.25).all()
+
+
+def test_a_larger_search_begins_with_the_smaller_one() -> None:
+    few, many = candidates(RECIPES, 20), candidates(RECIPES, 60)
+    assert many[: len(few)] == few
+    assert {candidate.recipe for candidate in few} == {recipe.name for recipe in RECIPES}
+
+
+def test_a_setting_at_the_end_of_its_range_is_known_as_such() -> None:
+    edges = [candidate for candidate in map(BASELINE.candidate, range(40)) if candidate.edges]
+    ends = [abs(np.log(c.algorithm.eta / end)) for c in edges for end in (0.002, 1.0)]
+    assert edges
+    assert sum(distance < 0.06 * np.log(500) for distance in ends) == len(edges)
+
+
+# -- ranking -----------------------------------------------------------------------------------------------------------
+
+
+def score(name: str, *speeds: float | None, rounds: int = 90) -> Score:
+    curves = tuple(None if speed is None else curve(rounds, speed) for speed in speeds)
+    return Score(Candidate(name, (), gs.DPSGD()), curves)
+
+
+def names(scores: Sequence[Score]) -> list[str]:
+    return [one.candidate.recipe for one in scores]
+
+
+def test_who_ranks_before_whom() -> None:
+    scores = [
+        score("diverges twice", None, None),
+        score("diverges", 0.5, None),
+        score("never, lower", 0.001, 0.001),
+        score("never", 0.002, 0.002),
+        score("once", 0.001, 0.9),
+        score("slow", 0.03, 0.03),
+        score("quick", 0.1, 0.2),
+    ]
+    expected = ["quick", "slow", "once", "never", "never, lower", "diverges", "diverges twice"]
+    assert names(ranked(scores, "rounds", 0.8)) == expected
+    assert names(ranked(scores[::-1], "bytes", 0.8)) == expected
+    # without a target, by accuracy
+    assert names(ranked(scores, "rounds", None))[:3] == ["quick", "slow", "once"]
+
+
+def test_equal_rounds_are_told_apart_by_accuracy() -> None:
+    assert names(ranked([score("a", 0.17), score("b", 0.18)], "rounds", 0.8)) == ["b", "a"]
+
+
+def test_bytes_and_rounds_need_not_agree() -> None:
+    frugal = Score(
+        Candidate("frugal", (), gs.DPSGD()),
+        ({**curve(90, 0.05), "bytes": 10 * curve(90, 0.05)["round"]},),
+    )
+    scores = [score("quick", 0.1), frugal]
+    assert names(ranked(scores, "rounds", 0.8)) == ["quick", "frugal"]
+    assert names(ranked(scores, "bytes", 0.8)) == ["frugal", "quick"]
+
+
+def test_the_highest_target_within_reach() -> None:
+    scores = [score("a", 0.03, 0.03), score("b", 0.001, 0.9)]
+    assert (
+        reachable(scores, (0.5, 0.9, 0.999)) == 0.9
+    )  # 0.999 is reached by b, but on one seed alone
+    assert reachable(scores, (0.9, 0.5)) == 0.9
+    assert reachable(scores, (0.999,)) is None
+    assert reachable([score("c", None)], (0.1,)) is None
+
+
+def test_leads() -> None:
+    quick, slow, never = (
+        score("q", 0.1, 0.11, 0.1),
+        score("s", 0.04, 0.03, 0.04),
+        score("n", 0.001, 0.001, 0.001),
+    )
+    ahead = lead(quick, slow, "rounds", 0.8)
+    own, theirs = quick.to_target("rounds", 0.8), slow.to_target("rounds", 0.8)
+    assert ahead.unit == "rounds"
+    assert ahead.ahead.mean == pytest.approx(np.mean(np.subtract(theirs, own)))
+    assert ahead.share == pytest.approx(1 - np.sum(own) / np.sum(theirs))
+    assert ahead.sure
+    assert not lead(slow, quick, "rounds", 0.8).sure
+    assert not lead(quick, quick, "rounds", 0.8).sure
+    assert not lead(score("a", 0.03, 0.1, 0.05), score("b", 0.1, 0.04, 0.04), "rounds", 0.8).sure
+    far = lead(quick, never, "rounds", 0.8)
+    assert (far.unit, far.missed, far.sure) == ("accuracy", 3, True)
+    partly = lead(quick, score("p", 0.04, 0.04, 0.001), "rounds", 0.8)
+    assert (partly.unit, partly.missed, partly.ahead.count) == ("rounds", 1, 2)
+    both_miss = lead(score("p", 0.04, 0.04, 0.001), never, "rounds", 0.8)
+    assert (both_miss.unit, both_miss.missed) == ("accuracy", 0)
+    assert lead(quick, score("d", None, None, None), "rounds", 0.8).sure
+
+
+# -- the validation samples --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25, 0.999])
+def test_validation_samples_are_training_samples_that_are_not_trained_on(share: float) -> None:
+    whole, part = gs.Digits().load(), gs.Validation(gs.Digits(), share).load()
+    rows = {x.numpy().tobytes() for x in whole.x}
+    train, held, test = (
+        [x.numpy().tobytes() for x in part_] for part_ in (part.x, part.x_test, whole.x_test)
+    )
+    assert len(rows) == whole.samples  # no image is there twice, so that rows can stand for samples
+    assert set(train) | set(held) == rows
+    assert len(train) + len(held) == whole.samples
+    assert len(held) == int(np.ceil(share * whole.samples))
+    assert not set(held) & set(test)
+    labels = {x.numpy().tobytes(): int(y) for x, y in zip(whole.x, whole.y, strict=True)}
+    assert all(labels[x] == int(y) for x, y in zip(held, part.y_test, strict=True))
+    assert all(labels[x] == int(y) for x, y in zip(train, part.y, strict=True))
+    again, other = (
+        gs.Validation(gs.Digits(), share).load(),
+        gs.Validation(gs.Digits(), share, seed=1).load(),
+    )
+    assert repr(again) == repr(part) != repr(other)
+    assert part.classes == whole.classes
+
+
+def test_the_same_samples_are_held_out_for_every_seed() -> None:
+    assert held_out(STUDY).with_seed(3).data == held_out(STUDY).data == gs.Validation(gs.Digits())
+
+
+def test_what_names_samples_by_number_keeps_them(tmp_path: Path) -> None:
+    lists = replace(STUDY, split=gs.Lists(tmp_path / "mine.json"))
+    synthetic = replace(STUDY, data=gs.Logistic(10), split=gs.Iid())
+    assert held_out(lists) is lists
+    assert held_out(synthetic) is synthetic
+
+
+@pytest.mark.parametrize(
+    ("share", "data"), [(0, "digits"), (1, "digits"), (-0.1, "digits"), (0.1, "logistic")]
+)
+def test_validation_refuses(share: float, data: str) -> None:
+    with pytest.raises(InputError, match="share" if data == "digits" else "data"):
+        gs.Validation(gs.Digits() if data == "digits" else gs.Logistic(3), share)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+SPEC = """
+rounds = 30
+batch = 16
+data = "digits"
+split = "one-label"
+network = { kind = "random", devices = 10, density = 0.2 }
+measure = { every = 5, accuracy_targets = [0.3, 0.5, 0.999] }
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("fleet.toml").write_text(SPEC)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--budget", "5"], ("budget = 5 is not accepted: give a whole number from",)),
+        (
+            ["--methods", "wpm-robsut"],
+            ("methods = 'wpm-robsut' is not accepted", "did you mean 'wpm-robust'?"),
+        ),
+        (["--target", "88"], ("target = 88.0 is not accepted: give an accuracy above 0",)),
+        (["--target", "0"], ("target = 0.0 is not accepted",)),
+        (["--target", "nan"], ("target = nan is not accepted",)),
+        (["--for", "round"], ("for = 'round' is not accepted", "did you mean 'rounds'?")),
+        (["--for", "seconds"], ("for = 'seconds' is not accepted", "timing")),
+        (["--workers", "-1"], ("workers = -1 is not accepted",)),
+        (["--set", "rounds=0"], ("rounds = 0 is not accepted",)),
+        (["--set", "network.devices=0"], ("network.devices",)),
+        (
+            ["--set", "data.kind=least-squares", "--set", "model.kind=least-squares"],
+            ("split is not accepted",),
+        ),
+    ],
+)
+def test_refusals(here: Path, words: list[str], parts: tuple[str, ...]) -> None:
+    before = files()
+    assert_refused(gossamer("tune", "fleet.toml", "-q", *words), *parts)
+    assert files() == before
+
+
+def test_a_task_without_labels_is_refused(here: Path) -> None:
+    Path("fit.toml").write_text('rounds = 9\ndata = "least-squares"\n')
+    assert_refused(gossamer("tune", "fit.toml"), "data with labels")
+
+
+def test_methods_are_chosen_by_name() -> None:
+    assert [recipe.name for recipe in choose(["WPM robust", " swarmsgd"])] == [
+        "D-PSGD",
+        "WPM robust",
+        "SwarmSGD",
+    ]
+    assert choose(["d-psgd"]) == [BASELINE]
+
+
+def test_what_the_command_says(here: Path, planted: list[gs.Study]) -> None:
+    done = gossamer(
+        "tune",
+        "fleet.toml",
+        "--budget",
+        60,
+        "--methods",
+        "gain-control,swarmsgd",
+        "--set",
+        "rounds=90",
+    )
+    assert done.code == 0, done.err
+    assert "confirming" in done.err
+    text = " ".join(done.out.split())
+    for part in (
+        "1 Gain control",
+        "rounds",
+        "worst",
+        "fresh seeds 0 to 4",
+        "held out",
+        "seed by seed",
+        "sure at 95 %",
+    ):
+        assert part in text, part
+    winner = Path("runs/tune-fleet/winner.toml")
+    assert str(winner) in text
+    (study,) = spec.studies(spec.read(winner))
+    assert isinstance(study.algorithm, gs.WPM)
+    assert isinstance(study.algorithm.gain, gs.Switch)
+    assert (study.name, study.rounds, study.data, study.seed) == ("fleet-tuned", 90, gs.Digits(), 0)
+    assert winner.read_text().startswith("# Found by: gossamer tune fleet.toml --budget 60")
+
+
+def test_json_and_quiet(here: Path, planted: list[gs.Study]) -> None:
+    words = (
+        "tune",
+        "fleet.toml",
+        "--budget",
+        60,
+        "--methods",
+        "gain-control",
+        "--json",
+        "-q",
+        "--for",
+        "bytes",
+        "--seed",
+        4,
+    )
+    done = gossamer(*words, "--out", "here", "--target", 0.7, "--set", "rounds=90")
+    assert (done.code, done.err) == (0, "")
+    result = json.loads(done.out)
+    assert result == json.loads(Path("here/result.json").read_text())
+    assert (result["for"], result["target"], result["seeds"]) == ("bytes", 0.7, [4, 5, 6, 7, 8])
+    assert result["cost"] <= 60
+    assert result["confirmed"][0]["label"] == result["winner"]["label"]
+    assert result["leads"]["baseline"]["unit"] == "bytes"
+    (study,) = spec.studies(spec.read(Path("here/winner.toml")))
+    assert 0.7 in study.measure.accuracy_targets
+    assert study == spec.studies(result["spec"])[0]
+
+
+def test_it_says_where_it_is_not_sure(
+    here: Path, planted: list[gs.Study], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        importlib.import_module(__name__), "speed_of", lambda study: 0.02
+    )  # all are alike
+    done = gossamer(
+        "tune", "fleet.toml", "--budget", 60, "--methods", "gain-control", "--set", "rounds=90"
+    )
+    assert "not sure: the two may well be equal" in " ".join(done.out.split())
+
+
+@pytest.mark.slow
+def test_the_command_from_end_to_end(here: Path) -> None:
+    """Real runs: the winner can be run, and a second time nothing is computed and the same is said."""
+    words = (
+        "tune",
+        "fleet.toml",
+        "--budget",
+        "40",
+        "--methods",
+        "wpm-robust,gain-control",
+        "--workers",
+        "2",
+    )
+    first = real(*words, env={"OMP_NUM_THREADS": "1"})
+    assert first.code == 0, first.err
+    runs = {path: os.stat(path).st_mtime_ns for path in files("runs/tune-fleet/cells")}
+    assert runs
+    again = real(*words)
+    assert again.out == first.out
+    assert {path: os.stat(path).st_mtime_ns for path in files("runs/tune-fleet/cells")} == runs
+    result = json.loads(Path("runs/tune-fleet/result.json").read_text())
+    assert result["cost"] <= 40
+    assert result["target"] in (0.3, 0.5)
+    done = gossamer("run", "runs/tune-fleet/winner.toml", "--out", "won", "-q")
+    assert done.code == 0, done.err
+    # its own seed is the first of the fresh ones: the run repeats what was confirmed
+    summary = json.loads(Path("won/summary.json").read_text())
+    assert summary["accuracy"] == pytest.approx(result["confirmed"][0]["accuracy"][0], abs=1e-6)
+    assert tomllib.loads(Path("won/spec.toml").read_text())["data"]["kind"] == "digits"

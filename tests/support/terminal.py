@@ -1,0 +1,71 @@
+"""Specs for tests of the command, and the command in a pseudo-terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+
+from support.command import REAL
+
+SPEC = """
+rounds = 12
+batch = 8
+[network]
+kind = "random"
+devices = 10
+density = 0.2
+[measure]
+every = 6
+[algorithm]
+kind = "wpm"
+preset = "robust"
+p = 3
+eta = 0.05
+"""
+
+
+SEVERAL = (
+    SPEC.replace("[algorithm]", "[[algorithm]]") + '[[algorithm]]\nkind = "dpsgd"\neta = 0.05\n'
+)
+
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+def in_a_terminal(*words: str, columns: int = 80, **env: str) -> str:
+    """What the real command writes to a terminal of this width."""
+    outer, inner = pty.openpty()
+    fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    kept = {
+        k: v
+        for k, v in os.environ.items()
+        if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE", "CI")
+    }
+    process = subprocess.Popen(
+        [*REAL, *words],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env={**kept, "TERM": "xterm-256color", **env},
+    )
+    os.close(inner)
+    written = b""
+    while True:
+        try:
+            part = os.read(outer, 65536)
+        except OSError:  # how Linux says that the other end is closed
+            break
+        if not part:
+            break
+        written += part
+    os.close(outer)
+    assert process.wait(timeout=60) == 0
+    return written.decode()
+
+
+COLOUR = re.compile(r"\x1b\[(?:[0-9;]*;)?(?:3[0-8]|9[0-7])[0-9;]*m")
