@@ -6,22 +6,27 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from gossamer.engines.observer import Observer
 from gossamer.engines.plan import Engine, Plan, Snapshot
 from gossamer.engines.simulate import Simulator
 from gossamer.errors import InputError, MissingExtra
 
 
 class Where(Protocol):
-    """Anything that a plan can be run on."""
+    """Anything that a plan can be run on. The engine reports messages to the observer."""
 
-    def start(self, plan: Plan, snapshot: Snapshot | None = None) -> Engine: ...
+    def start(
+        self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
+    ) -> Engine: ...
 
 
 @dataclass(frozen=True)
 class InProcess:
     """The simulator, in this process."""
 
-    def start(self, plan: Plan, snapshot: Snapshot | None = None) -> Engine:
+    def start(
+        self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
+    ) -> Engine:
         return Simulator(plan, snapshot)
 
 
@@ -51,11 +56,13 @@ class Ray:
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(name, getattr(self, name), "a number of seconds above 0")
 
-    def start(self, plan: Plan, snapshot: Snapshot | None = None) -> Engine:
+    def start(
+        self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
+    ) -> Engine:
         check_ray()
         from gossamer.engines.ray.engine import RayEngine
 
-        return RayEngine(plan, self, snapshot)
+        return RayEngine(plan, self, snapshot, observer)
 
 
 def check_ray() -> None:

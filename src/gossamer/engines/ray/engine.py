@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from gossamer._core import interrupts
+from gossamer.engines.observer import Observer
 from gossamer.engines.part import Part
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.ray import gloo
@@ -136,7 +137,14 @@ class RayEngine:
     >>> engine.advance(100)                                                                    # doctest: +SKIP
     """
 
-    def __init__(self, plan: Plan, settings: Ray, snapshot: Snapshot | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        settings: Ray,
+        snapshot: Snapshot | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self._observer = observer or Observer()
         self.plan, self.settings = plan, settings
         self.round = 0 if snapshot is None else snapshot.round
         self.events: list[str] = []
@@ -271,6 +279,7 @@ class RayEngine:
     def _replace(self, why: str) -> None:
         since = 0 if self._last is None else self._last.round
         self.events.append(f"after round {self.round}: {why}; all went on from round {since}")
+        self._observer.message(self.events[-1])
         while True:
             self._stop()
             self._starts += 1
