@@ -17,12 +17,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State
 from gossamer.errors import InputError
 from gossamer.network.base import Network
 from gossamer.network.inspect import connected
 
 
+@register("algorithm", "adom")
 @dataclass(frozen=True)
 class ADOM(Algorithm):
     """Nesterov's method on min F*(z) over Σ_i z_i = 0, its projection replaced by gossip with error feedback m.

@@ -7,11 +7,13 @@ from typing import Literal
 
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
 from gossamer.algorithms.schedules import Schedule, at, check_eta
 from gossamer.network.weights import Clients, WeightRule
 
 
+@register("algorithm", "allreduce")
 @dataclass(frozen=True)
 class AllReduce(Algorithm):
     """w⁺ = (1/m)·Σ_j (w_j − η·d_j), whatever the links: plain SGD with the batches of all devices that are here.

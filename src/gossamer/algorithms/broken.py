@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gossamer import draws
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Mix, Neighbours, check_choice
 from gossamer.algorithms.wrapper import LinkMix, Wrapper
 from gossamer.errors import InputError
@@ -19,6 +20,7 @@ from gossamer.network.base import Network
 Sends = Literal["large", "opposite", "noise", "nan"]
 
 
+@register("algorithm", "broken")
 @dataclass(frozen=True)
 class Broken(Wrapper):
     """Any method, among whose devices some are broken: what they *send* is wrong, what they keep is not.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gossamer import draws
+from gossamer._core.registry import register
 from gossamer.errors import InputError
 
 
@@ -24,6 +25,7 @@ class Compressor(Protocol):
         """The size of a message that stands for so many numbers."""
 
 
+@register("compress", "top-k")
 @dataclass(frozen=True)
 class TopK:
     """The `share` of the numbers that are largest; with each goes its place, in four bytes."""
@@ -45,6 +47,7 @@ class TopK:
         return _count(self.share, numbers) * (itemsize + 4)
 
 
+@register("compress", "random-k")
 @dataclass(frozen=True)
 class RandomK:
     """A random `share` of the numbers, drawn by name: both ends know the places, so only the numbers are sent."""
@@ -75,6 +78,7 @@ class RandomK:
         return _count(self.share, numbers) * itemsize
 
 
+@register("compress", "quantised")
 @dataclass(frozen=True)
 class Quantised:
     """Every number in `bits` bits: its sign and one of s + 1 levels from 0 to the row's largest size, s = 2^(bits − 1) − 1.

@@ -14,12 +14,14 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_static
 from gossamer.algorithms.schedules import check_constant_eta
 from gossamer.errors import InputError
 from gossamer.network.base import Network
 
 
+@register("algorithm", "d2")
 @dataclass(frozen=True)
 class D2(Algorithm):
     """A step from where the last two rounds lead to, then the mean: what heterogeneity adds in a round is taken back.

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gossamer import draws
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State
 from gossamer.algorithms.schedules import Schedule, at, check_eta
 from gossamer.algorithms.steps import Constant, StepRule
@@ -24,6 +25,7 @@ from gossamer.errors import InputError
 from gossamer.mirror import check_p
 
 
+@register("algorithm", "dabmd")
 @dataclass(frozen=True)
 class DABMD(Algorithm):
     """b_i(t) mini-batches, drawn from 1 … `max_batches` for each device and round; each counts alike, whoever had it.

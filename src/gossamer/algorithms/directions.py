@@ -12,6 +12,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Mix, State
 from gossamer.errors import InputError
 
@@ -31,6 +32,7 @@ class Direction(Protocol):
     def remember(self, memory: State, w: Tensor, w_next: Tensor, eta: float | Tensor) -> State: ...
 
 
+@register("direction", "steepest")
 @dataclass(frozen=True)
 class Steepest:
     """d = g: the gradient itself."""
@@ -48,6 +50,7 @@ class Steepest:
         return memory
 
 
+@register("direction", "momentum")
 @dataclass(frozen=True)
 class Momentum(Steepest):
     """m⁺ = β·m + g, d = m⁺: every device has its own heavy ball."""
@@ -66,6 +69,7 @@ class Momentum(Steepest):
         return m, {"momentum": m}
 
 
+@register("direction", "quasi-global")
 @dataclass(frozen=True)
 class QuasiGlobal(Steepest):
     """d = g + β·b, and after the round b⁺ = β·b + (1 − β)·(w − w⁺)/η: momentum along the way that all have gone.
@@ -98,6 +102,7 @@ class QuasiGlobal(Steepest):
         }
 
 
+@register("direction", "tracking")
 @dataclass(frozen=True)
 class Tracking(Steepest):
     """y_t = A·y_{t−1} + g_t − g_{t−1}, d = A·y_t: each device's estimate of the gradient of all. Twice the bytes.

@@ -11,6 +11,7 @@ from typing import Literal
 
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import (
     ORDERS,
     POINTS,
@@ -26,6 +27,7 @@ from gossamer.algorithms.base import (
 from gossamer.algorithms.schedules import Schedule, at, check_eta
 
 
+@register("algorithm", "dpsgd")
 @dataclass(frozen=True)
 class DPSGD(Algorithm):
     """w_i⁺ = Σ_j a_ij·w_j − η·d_i, with d_i at w_i ("local", as its paper has it) or at the mean ("aggregate").

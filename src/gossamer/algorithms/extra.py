@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_static
 from gossamer.algorithms.schedules import check_constant_eta
 from gossamer.network.base import Network
 
 
+@register("algorithm", "extra")
 @dataclass(frozen=True)
 class EXTRA(Algorithm):
     """D-PSGD with its own last round taken back by half: the fixed point is the optimum, at a constant rate.

@@ -17,12 +17,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
 from gossamer.algorithms.schedules import Schedule, at, check_eta
 from gossamer.errors import InputError
 from gossamer.network.weights import Clients, WeightRule
 
 
+@register("algorithm", "fedavg")
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
     """A `fraction` of the devices that are here take `local_steps` steps from the server's model; it keeps their mean.

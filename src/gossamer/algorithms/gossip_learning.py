@@ -16,11 +16,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
 from gossamer.algorithms.schedules import Schedule, at, check_eta
 from gossamer.network.weights import RandomPeer, WeightRule
 
 
+@register("algorithm", "gossip-learning")
 @dataclass(frozen=True)
 class GossipLearning(Algorithm):
     """Each device sends its model w and its age t to one neighbour, drawn at random; who receives, merges and steps.

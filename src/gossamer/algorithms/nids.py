@@ -14,11 +14,13 @@ from typing import Literal
 
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_static
 from gossamer.algorithms.schedules import check_constant_eta
 from gossamer.network.base import Network
 
 
+@register("algorithm", "nids")
 @dataclass(frozen=True)
 class NIDS(Algorithm):
     """D² with the lazy weights (I + W)/2, by which any connected network and any rate below 2/L will do.

@@ -16,11 +16,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
 from gossamer.algorithms.schedules import Schedule, at, check_eta
 from gossamer.network.weights import PushSum, WeightRule
 
 
+@register("algorithm", "push-sum")
 @dataclass(frozen=True)
 class StochasticGradientPush(Algorithm):
     """Each splits what it has over itself and those it can send to; the pushed weight w undoes the bias of that.

@@ -18,6 +18,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Mix, Neighbours
 from gossamer.algorithms.broken import Broken
 from gossamer.algorithms.gossip_learning import GossipLearning
@@ -35,6 +36,7 @@ class MixRule(Protocol):
     def __call__(self, near: Neighbours, own: Tensor) -> Neighbours: ...
 
 
+@register("rule", "clip")
 @dataclass(frozen=True)
 class Clip:
     """Self-centred clipping: x_i + Σ_j a_ij·clip(x_j − x_i), where clip shortens what is longer than `radius` to it.
@@ -67,6 +69,7 @@ class Clip:
         return near._replace(value=value)
 
 
+@register("rule", "checked")
 @dataclass(frozen=True)
 class Checked:
     """A neighbour whose vector is not finite, or longer than `largest` times the own, is left out for the round.
@@ -93,6 +96,7 @@ class Checked:
         return near._replace(value=value)
 
 
+@register("rule", "trimmed-mean")
 @dataclass(frozen=True)
 class TrimmedMean:
     """Coordinate by coordinate, the mean of a neighbourhood's values without the lowest and the highest `share` of them.
@@ -116,6 +120,7 @@ class TrimmedMean:
         return _trimmed(near, len(own), lambda k: int(self.share * k + 1e-9))
 
 
+@register("rule", "median")
 @dataclass(frozen=True)
 class Median:
     """Coordinate by coordinate, the median of a neighbourhood's values, the own one included; of an even number, the mean
@@ -134,6 +139,7 @@ _UNGUARDED: dict[Sums, str] = {
 }
 
 
+@register("algorithm", "guarded")
 @dataclass(frozen=True)
 class Guarded(Wrapper):
     """Any method, with a rule between what a device receives and what it mixes. It sends no more than before.

@@ -10,6 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.mirror import check_p
 
@@ -28,6 +29,7 @@ def _positive(**values: float) -> None:
             raise InputError(name, value, "a number above 0")
 
 
+@register("schedule", "inverse-sqrt")
 @dataclass(frozen=True)
 class InverseSqrt:
     """start / √(1 + t/every): the classic rate of subgradient methods."""
@@ -44,6 +46,7 @@ class InverseSqrt:
         return self.start / math.sqrt(1 + t / self.every)
 
 
+@register("schedule", "inverse")
 @dataclass(frozen=True)
 class Inverse(InverseSqrt):
     """start / (1 + t/every): for strongly convex problems."""
@@ -52,6 +55,7 @@ class Inverse(InverseSqrt):
         return self.start / (1 + t / self.every)
 
 
+@register("schedule", "cosine")
 @dataclass(frozen=True)
 class Cosine:
     """From start to end along half a cosine in `rounds` rounds, then end."""
@@ -73,6 +77,7 @@ class Cosine:
         return self.end + (self.start - self.end) * (1 + math.cos(math.pi * share)) / 2
 
 
+@register("schedule", "switch")
 @dataclass(frozen=True)
 class Switch:
     """`first` for `rounds` rounds, `then` ever after: `Switch(5, 20)` is p = 5 for 20 rounds, then 1."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import hardshrink
 
 from gossamer import backend as kernels
+from gossamer._core.registry import register
 from gossamer.algorithms.base import check_choice, descend
 from gossamer.errors import InputError
 from gossamer.mirror import blockwise, root, short_root, signed_power, signed_power_
@@ -33,6 +34,7 @@ class StepRule(Protocol):
     ) -> Tensor: ...
 
 
+@register("step", "constant")
 @dataclass(frozen=True)
 class Constant:
     """rate = η, the same for every p and coordinate."""
@@ -51,6 +53,7 @@ class Constant:
         )
 
 
+@register("step", "power")
 @dataclass(frozen=True)
 class Power(Constant):
     """rate = η^(1 + p/2), the paper's rule for its η₀ (at p = 1 it gives 0.001 for η₀ = 0.01)."""
@@ -64,6 +67,7 @@ class Power(Constant):
             return math.inf  # the run diverges, and says so
 
 
+@register("step", "matched")
 @dataclass(frozen=True)
 class Matched:
     """rate = η·p·max(|w̄|, floor)^(p−1), coordinate by coordinate: to first order the primal step is η·d for every p.
@@ -120,6 +124,7 @@ class Matched:
             out[lost] = exact.float()
 
 
+@register("step", "safe")
 @dataclass(frozen=True)
 class Safe(Matched):
     """`Matched`, but w̄ − η·d where the sign would change: a relative step above 1/p flips a weight's sign otherwise."""
@@ -135,6 +140,7 @@ class Safe(Matched):
         out.mul_(kept).add_(plain.mul_(kept.neg_().add_(1)))
 
 
+@register("step", "plain")
 @dataclass(frozen=True)
 class Plain:
     """w̄ − η·d: no mirror step at all. The paper says that a power mean then misses the optimum; kept to show it."""
@@ -145,6 +151,7 @@ class Plain:
         return descend(w, d, eta)
 
 
+@register("step", "ratio")
 @dataclass(frozen=True)
 class Ratio:
     """rate = η·‖w̄^[p]‖/‖d‖, or as the paper prints it η·|w̄^[p]|/|f(w̄)|: kept to show that it does not work."""

@@ -11,12 +11,14 @@ from typing import Literal
 
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_choice, descend
 from gossamer.algorithms.schedules import Schedule, at, check_eta
 from gossamer.errors import InputError
 from gossamer.network.weights import Matching, OnePair, WeightRule
 
 
+@register("algorithm", "swarm")
 @dataclass(frozen=True)
 class SwarmSGD(Algorithm):
     """A random linked pair: each of the two takes `local_steps` steps of its own, then both keep the average.

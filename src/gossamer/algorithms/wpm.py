@@ -19,6 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from gossamer._core.registry import register
 from gossamer.algorithms.base import (
     ORDERS,
     POINTS,
@@ -46,6 +47,7 @@ _NO_MEAN: dict[Sums, str] = {
 }
 
 
+@register("algorithm", "wpm")
 @dataclass(frozen=True)
 class WPM(Algorithm):
     """The weighted power mean; p = 1 is D-PSGD bit for bit.

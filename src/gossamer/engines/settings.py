@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from gossamer._core.registry import register
 from gossamer.engines.observer import Observer
 from gossamer.engines.plan import Engine, Plan, Snapshot
 from gossamer.engines.simulate import Simulator
@@ -20,6 +21,7 @@ class Where(Protocol):
     ) -> Engine: ...
 
 
+@register("engine", "simulator")
 @dataclass(frozen=True)
 class InProcess:
     """The simulator, in this process."""
@@ -30,6 +32,7 @@ class InProcess:
         return Simulator(plan, snapshot)
 
 
+@register("engine", "ray")
 @dataclass(frozen=True)
 class Ray:
     """The devices in `shards` processes on a Ray cluster (0: one for each of its CPUs).

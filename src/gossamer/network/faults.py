@@ -12,6 +12,7 @@ import numpy as np
 
 from gossamer import draws
 from gossamer._core import checks as check
+from gossamer._core.registry import register
 from gossamer.network.base import BoolArray, Fault, IntArray, Links
 
 
@@ -57,6 +58,7 @@ def chain(
     return bad ^ flipped
 
 
+@register("faults", "link-failure")
 @dataclass(frozen=True)
 class LinkFailure(Fault):
     """Each link of each round fails with the same probability, independently.
@@ -79,6 +81,7 @@ class LinkFailure(Fault):
         )
 
 
+@register("faults", "gilbert-elliott")
 @dataclass(frozen=True)
 class GilbertElliott(Fault):
     """Failures in bursts: each pair of devices is in a good or a bad state, and loses more of its links in the bad one.
@@ -110,6 +113,7 @@ class GilbertElliott(Fault):
         return links.keep(lost >= np.where(bad, self.loss_bad, self.loss_good))
 
 
+@register("faults", "churn")
 @dataclass(frozen=True)
 class Churn(Fault):
     """Devices that go away (probability `leave` a round) and come back (`come_back`); while away they have no links.

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gossamer._core import checks as check
+from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
 from gossamer.network._finite import Recorded
 from gossamer.network.base import IntArray, Links, Network
@@ -101,6 +102,7 @@ def _umask() -> int:
     return mask
 
 
+@register("network", "file")
 @dataclass(frozen=True)
 class Sequence(Recorded):
     """A saved sequence of links. `beyond` is what comes after its last round: "error", "repeat" or "empty"."""

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from gossamer import draws
 from gossamer._core import checks as check
+from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.network.base import BoolArray, IntArray, Links, Network
 
@@ -77,6 +78,7 @@ class Static(Network):
         return 1
 
 
+@register("network", "full")
 @dataclass(frozen=True)
 class Full(Static):
     """Every device is linked to every other.
@@ -95,6 +97,7 @@ class Full(Static):
         return _numbered(self.devices, np.arange(pair_count(self.devices)))
 
 
+@register("network", "star")
 @dataclass(frozen=True)
 class Star(Static):
     """Every device is linked to device 0 and to no other.
@@ -123,6 +126,7 @@ def _ring(order: IntArray) -> Links:
     return Links(m, code // m, code % m)
 
 
+@register("network", "ring")
 @dataclass(frozen=True)
 class Ring(Static):
     """Device i is linked to i - 1 and i + 1, and the last to the first.
@@ -162,6 +166,7 @@ class Redrawn(Network):
         """The graph of draw number `draw`."""
 
 
+@register("network", "random-ring")
 @dataclass(frozen=True)
 class RandomRing(Redrawn):
     """A ring in a new random order each round.
@@ -178,6 +183,7 @@ class RandomRing(Redrawn):
         return _ring(draws.permutation(self.devices, self.seed, "links/random-ring", draw))
 
 
+@register("network", "random")
 @dataclass(frozen=True)
 class Random(Redrawn):
     """The paper's network: each round a given share of all pairs is linked, every choice of them equally likely.
@@ -231,6 +237,7 @@ class Random(Redrawn):
             size *= 2
 
 
+@register("network", "erdos-renyi")
 @dataclass(frozen=True)
 class ErdosRenyi(Redrawn):
     """Each pair is linked with the same probability, independently of all others.
@@ -267,6 +274,7 @@ class ErdosRenyi(Redrawn):
             size *= 2
 
 
+@register("network", "regular")
 @dataclass(frozen=True)
 class Regular(Redrawn):
     """A random graph in which every device has exactly `degree` neighbours (close to uniform among all such graphs).
@@ -376,6 +384,7 @@ class Graph(Static):
         return self._links
 
 
+@register("network", "cycle")
 @dataclass(frozen=True)
 class Cycle(Network):
     """Several networks in turn: round t has the links that network t mod k has in its own round t div k.

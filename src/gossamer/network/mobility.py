@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gossamer import draws
 from gossamer._core import checks as check
+from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.network.base import IntArray, Links, Network
 
@@ -28,6 +29,7 @@ def within(points: FloatArray, radius: float) -> tuple[IntArray, IntArray]:
     return code // len(points), code % len(points)
 
 
+@register("network", "mobility")
 @dataclass(frozen=True)
 class Mobility(Network):
     """Random waypoint: each device goes straight to a random place at a random speed, pauses, and goes on to the next.

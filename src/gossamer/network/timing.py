@@ -15,6 +15,7 @@ import numpy as np
 
 from gossamer import draws
 from gossamer._core import checks as check
+from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
 from gossamer.network.base import BoolArray, IntArray
 from gossamer.network.traces import Log
@@ -27,6 +28,7 @@ _VALUES = {
 }  # what a trace of devices says, and one of links
 
 
+@register("quantity", "log-uniform")
 @dataclass(frozen=True)
 class LogUniform:
     """Drawn for each device or link by itself, uniform in the logarithm: 1 to 10 is as likely as 10 to 100.
@@ -53,6 +55,7 @@ class LogUniform:
         return np.asarray(self.low * (self.high / self.low) ** u)
 
 
+@register("quantity", "trace")
 @dataclass(frozen=True)
 class TimingTrace:
     """Measured values from a CSV file whose first line names its columns.

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from gossamer._core import checks as check
+from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
 from gossamer.network._finite import Recorded
 from gossamer.network.base import IntArray, Links
@@ -133,6 +134,7 @@ def _first_round(time: FloatArray) -> IntArray:
     return np.floor(time + _SNAP).astype(np.int64)
 
 
+@register("network", "contacts")
 @dataclass(frozen=True)
 class ContactTrace(Recorded):
     """Links from a log of contacts.
@@ -248,6 +250,7 @@ class ContactTrace(Recorded):
                 )
 
 
+@register("network", "positions")
 @dataclass(frozen=True)
 class PositionTrace(Recorded):
     """Links from a log of positions, lines `t device x y`: two devices at most `radius` apart are linked.

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer import draws
+from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.network.base import BoolArray, IntArray, Links
 
@@ -149,6 +150,7 @@ def _symmetric(links: Links) -> None:
 # The same as rules that a spec can name, and more of them ----------------------------------------------------------------
 
 
+@register("weights", "metropolis")
 @dataclass(frozen=True)
 class Metropolis:
     """The paper's weights: a_ij = min(1/(|N_i|+1), 1/(|N_j|+1)). A device needs only its neighbours' numbers of links."""
@@ -161,6 +163,7 @@ class Metropolis:
         return metropolis(links)
 
 
+@register("weights", "laplacian")
 @dataclass(frozen=True)
 class Laplacian:
     """W = I − α·L, the same weight α on every link (Xiao and Boyd 2004). `alpha` 0: 1/(1 + the round's largest degree).
@@ -183,6 +186,7 @@ class Laplacian:
         return _laplacian(links, self.alpha or 1.0 / (1 + int(links.degrees.max(initial=0))))
 
 
+@register("weights", "best-constant")
 @dataclass(frozen=True)
 class BestConstant:
     """W = I − α·L with the α that averages fastest: 2/(λ_max + λ_min) over the Laplacian's eigenvalues that are not 0.
@@ -210,6 +214,7 @@ class BestConstant:
         return _laplacian(links, 2.0 / float(apart[0] + apart[-1]))
 
 
+@register("weights", "one-pair")
 @dataclass(frozen=True)
 class OnePair:
     """One of the round's links, each as likely (SwarmSGD): needs a clock that all share, so it runs in a simulation only."""
@@ -222,6 +227,7 @@ class OnePair:
         return one_pair(links, t, seed)
 
 
+@register("weights", "matching")
 @dataclass(frozen=True)
 class Matching:
     """Pairs without a coordinator: a link is active if its named draw is the lowest at both of its ends."""
@@ -234,6 +240,7 @@ class Matching:
         return matching(links, t, seed)
 
 
+@register("weights", "random-peer")
 @dataclass(frozen=True)
 class RandomPeer:
     """Gossip learning's: each device sends to one of its neighbours, and averages what it got with its own, equally.

@@ -22,6 +22,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from gossamer import draws
+from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
 from gossamer.tasks import download
 
@@ -73,6 +74,7 @@ class Source(Protocol):
     def load(self) -> Data: ...
 
 
+@register("data", "digits")
 @dataclass(frozen=True)
 class Digits:
     """scikit-learn's embedded digits: 1,797 images of 8×8 pixels, 10 classes; needs no download.
@@ -113,6 +115,7 @@ def _digits() -> tuple[NDArray[Any], NDArray[np.int64]]:
     return table[:, :-1], table[:, -1].astype(np.int64)
 
 
+@register("data", "mnist")
 @dataclass(frozen=True)
 class Mnist:
     """MNIST: 60,000 + 10,000 images of 28×28 pixels, 10 classes, from its idx files in `folder` (None: the cache).
@@ -126,6 +129,7 @@ class Mnist:
         return _from_idx("mnist", self.folder, mean=0.1307, std=0.3081)
 
 
+@register("data", "fashion-mnist")
 @dataclass(frozen=True)
 class FashionMnist:
     """Fashion-MNIST: 60,000 + 10,000 images of 28×28 pixels, 10 classes, from its idx .gz files in `folder`.
@@ -139,6 +143,7 @@ class FashionMnist:
         return _from_idx("fashion-mnist", self.folder, mean=0.2860, std=0.3530)
 
 
+@register("data", "cifar10")
 @dataclass(frozen=True)
 class Cifar10:
     """CIFAR-10: 50,000 + 10,000 images of 3×32×32 pixels, 10 classes, from its binary batches in `folder`.
@@ -181,6 +186,7 @@ DOWNLOADABLE: dict[str, type[Mnist | FashionMnist | Cifar10]] = {
 """The sources that `gossamer data get` brings, by the name that it knows them by."""
 
 
+@register("data", "arrays")
 @dataclass(frozen=True)
 class Arrays:
     """The user's own data: an .npz or .safetensors file with the arrays x, y, x_test and y_test.
@@ -206,6 +212,7 @@ class Arrays:
             raise DataError(f"{path}: {error}") from error
 
 
+@register("data", "validation")
 @dataclass(frozen=True)
 class Validation:
     """Other data for choosing on: a share of the *training* samples, by a named draw, takes the place of the test samples.

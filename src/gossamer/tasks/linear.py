@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from gossamer import backend as kernels
+from gossamer._core.registry import register
 from gossamer.backend import Rows
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
@@ -249,6 +250,7 @@ class _Linear:
         return data.classes
 
 
+@register("model", "softmax")
 @dataclass(frozen=True)
 class Softmax(_Linear):
     """Softmax regression with a bias: the paper's LR. `l2` adds l2/2·‖w‖² to the loss."""
@@ -257,6 +259,7 @@ class Softmax(_Linear):
         return _SoftmaxLearner(self._classes(data), math.prod(data.shape), True, self.l2)
 
 
+@register("model", "svm")
 @dataclass(frozen=True)
 class Svm(_Linear):
     """The linear SVM with the multi-class hinge of Crammer and Singer: max(0, 1 + max_{j≠y} s_j − s_y)."""
@@ -265,6 +268,7 @@ class Svm(_Linear):
         return _SvmLearner(self._classes(data), math.prod(data.shape), True, self.l2)
 
 
+@register("model", "least-squares")
 @dataclass(frozen=True)
 class LinearRegression(_Linear):
     """Least squares, ½·(⟨w, x⟩ − y)², without a bias."""
@@ -279,6 +283,7 @@ class LinearRegression(_Linear):
         return _LeastSquaresLearner(1, math.prod(data.shape), False, self.l2)
 
 
+@register("model", "logistic")
 @dataclass(frozen=True)
 class LogisticRegression(_Linear):
     """Two classes 0 and 1 by one row of weights, without a bias."""

@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from gossamer import draws
+from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores
@@ -514,6 +515,7 @@ def _seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
     return made
 
 
+@register("model", "mlp")
 @dataclass(frozen=True)
 class Mlp:
     """A multi-layer perceptron with ReLU: `hidden` units a layer, `dropout` after each."""
@@ -541,6 +543,7 @@ class Mlp:
         return Module(make).learner(data)
 
 
+@register("model", "cnn")
 @dataclass(frozen=True)
 class Cnn:
     """A small convolutional network for images [channels, height, width]: two 3×3 layers, each halved by pooling.

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gossamer import draws
+from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
 
 IntArray = NDArray[np.int64]
@@ -110,6 +111,7 @@ class SplitRule(ABC):
         """The split of samples with targets y over the devices; integer y are labels, floating y regression targets."""
 
 
+@register("split", "iid")
 @dataclass(frozen=True)
 class Iid(SplitRule):
     """Every sample to one device at random; sizes differ by at most one."""
@@ -120,6 +122,7 @@ class Iid(SplitRule):
         return Split(order, np.arange(devices + 1) * len(y) // devices)
 
 
+@register("split", "one-label")
 @dataclass(frozen=True)
 class OneLabel(SplitRule):
     """One label a device: device i holds label i mod C, and devices with the same label share its samples evenly.
@@ -137,6 +140,7 @@ class OneLabel(SplitRule):
         return _share(labels, _turns(counts, devices), np.arange(devices), devices, seed)
 
 
+@register("split", "labels")
 @dataclass(frozen=True)
 class Labels(SplitRule):
     """k different labels a device, chosen at random such that every label is held by (nearly) as many devices.
@@ -175,6 +179,7 @@ class Labels(SplitRule):
         return _share(labels, chosen.ravel(), np.repeat(np.arange(devices), self.k), devices, seed)
 
 
+@register("split", "dirichlet")
 @dataclass(frozen=True)
 class Dirichlet(SplitRule):
     """Each label's samples in proportions drawn from Dirichlet(α, …, α): small α few labels a device, large α near IID.
@@ -220,6 +225,7 @@ class Dirichlet(SplitRule):
         return np.asarray(share / share.sum())
 
 
+@register("split", "uneven")
 @dataclass(frozen=True)
 class Uneven(SplitRule):
     """Samples at random as in `Iid`, but sizes in proportion to log-normal draws exp(σ·normal), at least one each."""
@@ -239,6 +245,7 @@ class Uneven(SplitRule):
         return Split(draws.permutation(len(y), seed, "split/uneven/order"), offsets)
 
 
+@register("split", "drawn")
 @dataclass(frozen=True)
 class Drawn(SplitRule):
     """`samples` samples for each device, drawn with replacement: for more devices than there are samples."""
@@ -262,6 +269,7 @@ class Drawn(SplitRule):
         return Split(index.ravel(), np.arange(devices + 1) * self.samples)
 
 
+@register("split", "lists")
 @dataclass(frozen=True)
 class Lists(SplitRule):
     """The user's own lists, from a file: JSON with one list of sample numbers a device, or .npz with index and offsets.

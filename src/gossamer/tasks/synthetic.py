@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from gossamer import draws
+from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.splits import Split
@@ -75,6 +76,7 @@ class _Synthetic:
         return np.asarray(np.linalg.eigvalsh(x.T @ x / len(x)), dtype=np.float64)
 
 
+@register("data", "least-squares")
 @dataclass(frozen=True)
 class LeastSquares(_Synthetic):
     """y = ⟨w_i, x⟩ + noise·normal; the loss of a sample is (⟨w, x⟩ - y)²/2."""
@@ -115,6 +117,7 @@ class LeastSquares(_Synthetic):
         return max(float(self._covariance_eigenvalues()[0]), 0.0)
 
 
+@register("data", "logistic")
 @dataclass(frozen=True)
 class Logistic(_Synthetic):
     """y = 1 with probability 1/(1 + exp(-⟨w_i, x⟩)), else 0.

@@ -1,0 +1,63 @@
+"""The registry of parts: every class that a spec can name registers itself in its own file.
+
+The name is the `kind` of a TOML table. Specs, the documentation and `gossamer methods` read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+Part = TypeVar("Part", bound=type)
+
+PARTS: dict[str, dict[str, type]] = {}
+
+
+def register(section: str, kind: str) -> Callable[[Part], Part]:
+    """Register a class as a kind of a section of specs.
+
+    Args:
+        section: The section that names it, such as "network" or "split".
+        kind: Its name in specs: lower-case words joined by hyphens.
+
+    Returns:
+        A class decorator that returns the class unchanged.
+
+    Raises:
+        ValueError: Another class has this name.
+
+    Example:
+        >>> @register("network", "my-network")
+        ... class MyNetwork: ...
+        >>> kinds("network")["my-network"] is MyNetwork
+        True
+    """
+
+    def add(part: Part) -> Part:
+        known = PARTS.setdefault(section, {})
+        before = known.get(kind)
+        # A module that is loaded again registers its classes again.
+        if before is not None and before.__qualname__ != part.__qualname__:
+            raise ValueError(f"{section} has a kind {kind!r} already: {before.__qualname__}")
+        known[kind] = part
+        return part
+
+    return add
+
+
+def kinds(section: str) -> Mapping[str, type]:
+    """Return the classes of a section by kind, in the order in which they were registered."""
+    return PARTS.get(section, {})
+
+
+def sections() -> list[str]:
+    """Return the names of all sections."""
+    return list(PARTS)
+
+
+def kind_of(section: str, part: Any) -> str | None:
+    """Return the kind of a part, or None if its class is not registered in this section."""
+    for kind, registered in kinds(section).items():
+        if type(part) is registered:
+            return kind
+    return None
