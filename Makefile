@@ -1,40 +1,65 @@
-# The two commands of the README: `make demo` and `make test`. Each sets itself up from nothing, in .venv.
+# `make demo` and `make test` start from a fresh clone: they create .venv and install into it.
+# Run `make` or `make help` for the list of targets.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test quick lint types wheel docs bench clean
+# Lines of src/gossamer that the whole suite must execute, in per cent.
+COVERAGE_MINIMUM ?= 90
 
-demo: .venv/runtime
+.DEFAULT_GOAL := help
+.PHONY: help demo test quick coverage lint format types wheel docs bench hooks check-hooks clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
+
+demo: .venv/runtime ## Compare methods on a small data set and show a table (about a minute)
 	$(BIN)/gossamer compare --out runs/demo
 
-test: lint types
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not fleet and not cluster"
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "fleet or cluster"  # they follow the clock: beside little else
+# Fleet and cluster tests depend on the clock, so they run after the others, with fewer workers.
+test: lint types ## Run everything that CI runs: linting, types, all tests, coverage, wheel and sdist
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not fleet and not cluster" --cov --cov-report=
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "fleet or cluster" --cov --cov-append --cov-report=
+	$(MAKE) coverage
 	$(MAKE) wheel
 
-quick: .venv/dev
+quick: .venv/dev ## Run the quick tests (about a minute)
 	$(BIN)/python -m pytest -n 2 -m "not slow and not data"
 
-lint: .venv/dev
+coverage: .venv/dev ## Show the coverage of the last `make test`; fail if it is below the minimum
+	$(BIN)/coverage report --fail-under=$(COVERAGE_MINIMUM)
+
+lint: .venv/dev ## Check style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: .venv/dev
+format: .venv/dev ## Format the code and apply the linter's safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: .venv/dev ## Check the types
 	$(BIN)/mypy
 
-# A wheel that builds, installs elsewhere, and runs.
-wheel: .venv/dev
+wheel: .venv/dev ## Build wheel and sdist, install each elsewhere (the sdist without a compiler), and run them
 	rm -rf dist
-	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
+	$(BIN)/python -m build --outdir dist . > /dev/null
 	$(BIN)/python tests/support/check_wheel.py dist
+	$(BIN)/python tests/support/check_sdist.py dist
 
-# The documentation, to be read from site/index.html without a network.
-docs: .venv/dev
+docs: .venv/dev ## Build the documentation; open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 
-bench: .venv/dev
+bench: .venv/dev ## Measure speed as ratios within one run (needs MNIST)
 	$(BIN)/python benchmarks/speed.py
+
+hooks: .venv/dev ## Install the git hooks of .pre-commit-config.yaml in this clone
+	$(BIN)/pre-commit install
+
+check-hooks: .venv/dev ## Run the git hooks on all files
+	$(BIN)/pre-commit run --all-files
+
+clean: ## Delete .venv and everything that was built
+	rm -rf .venv dist build site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -47,6 +72,3 @@ bench: .venv/dev
 .venv/dev: .venv/runtime
 	$(PIP) --editable ".[dev,docs,ray,peer,track]"
 	@touch $@
-
-clean:
-	rm -rf .venv dist build site .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,10 +1,20 @@
-"""Builds the kernels with the package, if there is a C compiler. Without one the package is complete, but slower."""
+"""Hatch build hook that compiles the C kernels into the wheel.
+
+Without a C compiler the build still succeeds: the wheel is then pure Python (`py3-none-any`) and
+the package uses plain torch operations. The kernels do not use Python's C API (they are loaded
+with ctypes), so one wheel per platform serves every Python version: its tag is
+`py3-none-<platform>`.
+
+Only kernels that GCC built for Linux with glibc on x86-64 are used at present. On other platforms
+the library loads, reports that it gains nothing, and plain torch operations run instead.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -12,31 +22,71 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared"]
+LIBRARY = "src/gossamer/backend/kernels.so"
+SOURCE = "src/gossamer/backend/kernels.c"
 
 
 class KernelBuildHook(BuildHookInterface[Any]):
+    """Compile the kernels before the files of the wheel are collected."""
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        folder = Path(self.root, "src", "gossamer", "backend")
-        target = folder / "kernels.so"
+        """Compile the kernels and mark the wheel as one for this platform.
+
+        Args:
+            version: "standard" or "editable".
+            build_data: Hatch's settings of this build, changed in place.
+        """
+        # sysconfig honours _PYTHON_HOST_PLATFORM, by which cibuildwheel names the target platform.
+        platform = sysconfig.get_platform()
+        library = Path(self.root, LIBRARY)
         command = [
             *shlex.split(os.environ.get("CC", "cc")),
             *FLAGS,
+            *architecture_flags(platform),
             "-o",
-            str(target),
-            str(folder / "kernels.c"),
+            str(library),
+            str(Path(self.root, SOURCE)),
             "-lm",
         ]
-        target.unlink(missing_ok=True)
+        library.unlink(missing_ok=True)
         try:
-            subprocess.run(command, check=True, capture_output=True, text=True)
-        except (OSError, subprocess.CalledProcessError) as error:
-            why = (
-                error.stderr.strip() if isinstance(error, subprocess.CalledProcessError) else error
+            subprocess.run(
+                command, check=True, capture_output=True, text=True, env=environment(platform)
             )
-            self.app.display_warning(f"gossamer is built without its kernels, and slower: {why}")
+        except subprocess.CalledProcessError as error:
+            self.warn(error.stderr.strip() or str(error))
             return
-        build_data["artifacts"].append("src/gossamer/backend/kernels.so")
+        except OSError as error:
+            self.warn(str(error))
+            return
+        build_data["artifacts"].append(LIBRARY)
         build_data["pure_python"] = False
-        build_data["tag"] = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(
-            ".", "_"
-        )
+        # auditwheel replaces linux_* by the manylinux or musllinux tag that the library meets.
+        build_data["tag"] = "py3-none-" + platform.replace("-", "_").replace(".", "_")
+
+    def warn(self, reason: str) -> None:
+        """Say that the wheel has no kernels."""
+        self.app.display_warning(f"gossamer is built without its kernels, and slower: {reason}")
+
+
+def architecture_flags(platform: str) -> list[str]:
+    """Return the compiler flags that select the processors that the wheel is named for.
+
+    Only macOS needs them: there one compiler serves several processors, and a wheel may be built
+    for another than this machine's (ARCHFLAGS), or for both ("universal2").
+    """
+    if sys.platform != "darwin":
+        return []
+    if "ARCHFLAGS" in os.environ:
+        return shlex.split(os.environ["ARCHFLAGS"])
+    if platform.endswith("universal2"):
+        return ["-arch", "x86_64", "-arch", "arm64"]
+    return []
+
+
+def environment(platform: str) -> dict[str, str]:
+    """Return the compiler's environment: on macOS, with the oldest system that the tag names."""
+    variables = dict(os.environ)
+    if sys.platform == "darwin":
+        variables.setdefault("MACOSX_DEPLOYMENT_TARGET", platform.split("-")[1])
+    return variables

@@ -18,7 +18,7 @@ from typing import Any
 # time. OpenMP reads this once, when torch is loaded, so it is set before anything can load it.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"  # the only place: pyproject.toml reads it from here
 
 _ROOMS = {
     "algorithms": "WPM DPSGD SwarmSGD AllReduce FedAvg GossipLearning StochasticGradientPush EXTRA D2 NIDS ADOM DABMD "

@@ -9,11 +9,11 @@ import json
 import re
 from collections.abc import Sequence
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from gossamer._core.versions import version
 from gossamer.errors import GossamerError
 from gossamer.network import Network
 from gossamer.report import gather, links, pack

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from gossamer import backend as kernels
+from gossamer._core.versions import version
 from gossamer.engines import Engine, InProcess, Record, Where
 from gossamer.errors import DataError, Diverged, GossamerError
 from gossamer.results.folder import RunFolder, columns

@@ -1,0 +1,76 @@
+"""Files around the package agree with it: version, citation, changelog, workflows, hooks."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import gossamer
+from gossamer._core.versions import version
+
+ROOT = Path(__file__).parents[1]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.M))
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def test_the_version_is_defined_once() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert "version" not in project["project"]
+    assert project["tool"]["hatch"]["version"]["path"] == "src/gossamer/__init__.py"
+    assert version("gossamer") == gossamer.__version__
+
+
+def test_the_citation_has_the_version() -> None:
+    assert load(ROOT / "CITATION.cff")["version"] == gossamer.__version__
+
+
+def test_the_changelog_has_the_version() -> None:
+    headings = re.findall(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.M)
+    assert headings[0] == "Unreleased"
+    assert headings[1] == gossamer.__version__
+
+
+def test_security_fixes_are_promised_for_this_version() -> None:
+    minor = ".".join(gossamer.__version__.split(".")[:2])
+    assert f"| {minor}.x | yes |" in (ROOT / "SECURITY.md").read_text()
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows_call_existing_make_targets(path: Path) -> None:
+    called = set()
+    for job in load(path)["jobs"].values():
+        for step in job["steps"]:
+            for line in re.findall(r"^make ([a-z -]+)", step.get("run", ""), re.M):
+                called |= set(line.split())
+    assert called
+    assert called <= TARGETS
+
+
+def test_the_matrix_has_all_python_versions() -> None:
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    supported = [c.rpartition(" ")[2] for c in classifiers if "Python :: 3." in c]
+    jobs = load(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]
+    for name in ("linux", "macos"):
+        assert jobs[name]["strategy"]["matrix"]["python"] == supported
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_every_action_has_a_version(path: Path) -> None:
+    for action in re.findall(r"uses: (\S+)", path.read_text()):
+        assert re.search(r"@(v\d+|release/v\d+)$", action), action
+
+
+def test_hooks_use_the_tools_of_the_project() -> None:
+    local, *_ = load(ROOT / ".pre-commit-config.yaml")["repos"]
+    assert local["repo"] == "local"
+    for hook in local["hooks"]:
+        assert hook["entry"].startswith(".venv/bin/"), hook["id"]
