@@ -29,6 +29,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gossamer._core import checks
 from gossamer.errors import InputError
 from gossamer.network.base import Links, Network
 from gossamer.network.weights import Weights, metropolis
@@ -171,7 +172,7 @@ def divergence(a: ArrayLike, b: ArrayLike, p: float) -> float:
     >>> divergence([3.0, 0.0], [1.0, 0.0], p=1)
     2.0
     """
-    _at_least_one("p", p)
+    checks.number("p", p, least=1)
     a, b, scale = _scaled(a, b)
     terms = (np.abs(a) ** (p + 1) - np.abs(b) ** (p + 1)) / (p + 1) - _signed_power(b, p) * (a - b)
     return float(_unscaled(terms.sum(), scale, p + 1))
@@ -185,7 +186,7 @@ def claim1_gap(x: ArrayLike, y: ArrayLike, p: float) -> FloatArray:
     >>> claim1_gap([2.0, 1.0], [1.0, -1.0], p=3).tolist()
     [6.75, 0.0]
     """
-    _at_least_one("p", p)
+    checks.number("p", p, least=1)
     x, y, scale = _scaled(x, y)
     return _unscaled(
         np.abs(_signed_power(x, p) - _signed_power(y, p)) - 2.0 * (np.abs(x - y) / 2.0) ** p,
@@ -238,10 +239,9 @@ def mixing_constants(zeta: float, devices: int, b: int) -> Mixing:
     >>> mixing_constants(0.5, devices=1, b=1).kappa
     0.875
     """
-    if not 0 < zeta <= 1:
-        raise InputError("zeta", zeta, "a weight above 0, at most 1")
-    _at_least_one("devices", devices)
-    _at_least_one("b", b)
+    checks.number("zeta", zeta, above=0, most=1, noun="a weight")
+    checks.number("devices", devices, least=1)
+    checks.number("b", b, least=1)
     x = zeta / (4.0 * devices**2)
     log_kappa = np.log1p(-x) / b
     return Mixing((1.0 - x) ** -2, float(np.exp(log_kappa)), float(-np.expm1(log_kappa)))
@@ -270,9 +270,8 @@ def consensus_bound(
     has neither ϑ nor √n.
     """
     y = _models(start)
-    _at_least_one("p", p)
-    if not 0 < eta < np.inf:
-        raise InputError("eta", eta, "a positive number")
+    checks.number("p", p, least=1)
+    checks.positive("eta", eta)
     (m, n), r, scale = y.shape, 2 if euclidean and not printed else 1, float(np.abs(y).max()) or 1.0
     gradient = (
         m * eta * lipschitz / mixing.gap * (1.0 if printed else mixing.theta * n ** (1 / r - 0.5))
@@ -321,8 +320,8 @@ def regret_bound(
     divided by m here; its free κ^(t-s) is read as 1, the most it can be.
     """
     y = _models(start)
-    _at_least_one("p", p)
-    _at_least_one("rounds", rounds)
+    checks.number("p", p, least=1)
+    checks.number("rounds", rounds, least=1)
     (_, n), log_kappa = y.shape, np.log1p(-mixing.gap)
     scale = np.where(y.any(axis=0), np.abs(y).max(axis=0), 1.0)
     mean = scale * _signed_power(_signed_power(y / scale, p).mean(axis=0), 1 / p)
@@ -351,7 +350,7 @@ def best_rate(p: float) -> float:
     >>> best_rate(1), best_rate(3)
     (-0.5, -0.25)
     """
-    _at_least_one("p", p)
+    checks.number("p", p, least=1)
     return -1.0 / (p + 1.0)
 
 
@@ -360,8 +359,3 @@ def _models(start: ArrayLike) -> FloatArray:
     if y.ndim != 2 or not y.size or not np.isfinite(y).all():
         raise InputError("start", y, "finite models as [devices, n]")
     return y
-
-
-def _at_least_one(field: str, value: float) -> None:
-    if not 1 <= value < np.inf:
-        raise InputError(field, value, "a number of at least 1")

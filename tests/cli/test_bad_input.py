@@ -527,7 +527,7 @@ def test_data_get(
         (["a.toml", "--set", "network.kind=zoo"], "network.kind = 'zoo'"),
         (
             ["a.toml", "--save", "none/links.parquet"],
-            "none/links.parquet cannot be written: No such file",
+            "cannot write none/links.parquet: No such file",
         ),
         (["a.toml", "--picture", "none/net.png"], "cannot write none/net.png: No such file"),
         (["a.toml", "--picture", "net.xyz"], "cannot write net.xyz: Format 'xyz' is not supported"),

@@ -18,13 +18,13 @@ import torch
 from support.fleets import Fleets, Trial, leftovers, needed, simulated
 
 import gossamer as gs
+from gossamer._core.files import write_atomically
 from gossamer.fleet import keys
 from gossamer.fleet.namespaces import address
 from gossamer.fleet.provision import AUTHORITY, read_device
 from gossamer.fleet.rehearsal import Event, Rehearsal
 from gossamer.fleet.settings import Fleet
 from gossamer.fleet.wire import Reason
-from gossamer.results.folder import write_atomically
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.fleet]
 

@@ -404,7 +404,7 @@ def test_an_authority_that_is_not_whole_signs_nothing(fleet: Path, tmp_path: Pat
 
 def test_a_folder_that_cannot_be_is_said(fleet: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(DataError, match=r"device\.key cannot be written: Not a directory"):
+    with pytest.raises(DataError, match=r"cannot write .*device\.key: Not a directory"):
         make_certificate(tmp_path / "file" / "n1", fleet / "authority", "n1", days=1)
 
 

@@ -150,7 +150,7 @@ def test_too_many_rows_are_refused_before_they_are_read(
 ) -> None:
     path = tmp_path / "links.parquet"
     save(Full(5), path, 3)
-    monkeypatch.setattr("gossamer._core.checks.MAX_LINKS", 29)
+    monkeypatch.setattr("gossamer.network.limits.MAX_LINKS", 29)
     with pytest.raises(DataError, match="number of rows"):
         Sequence(path)
     with pytest.raises(InputError, match="fewer: one file may have"):
@@ -221,5 +221,5 @@ def test_more_rounds_than_there_are(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="cannot be written"):
+    with pytest.raises(DataError, match="cannot write"):
         save(Ring(5), tmp_path / "no" / "x", 3)

@@ -627,7 +627,7 @@ def test_run_resumes_and_shows_no_seconds_without_a_timing() -> None:
     [
         ("timing=5", ["timing = 5", "a table"]),
         ("timing={rate=1}", ["timing.compute is missing: give a number or a table with a kind"]),
-        ("timing.compute=-1", ["timing.compute = -1", "a finite number from 0"]),
+        ("timing.compute=-1", ["timing.compute = -1", "a number of at least 0"]),
         ("timing.compute='soon'", ["timing.compute = 'soon'", "a number or a table with a kind"]),
         ("timing.speed=1", ["timing.speed is not a key", "compute, rate, latency, seed"]),
         ("timing.rate.kind=drawn", ["timing.rate.kind = 'drawn'", "'log-uniform', 'trace'"]),

@@ -230,11 +230,11 @@ def test_what_is_given_is_found_and_what_is_unfinished_is_said(folder: Path) -> 
     [
         (
             ["--x", "round"],
-            "x = 'round' is not accepted: give one of rounds, bytes, seconds (did you mean 'rounds'?)",
+            "x = 'round' is not accepted: give one of 'rounds', 'bytes', 'seconds' (did you mean 'rounds'?)",
         ),
         (
             ["--y", "size"],
-            "y = 'size' is not accepted: give one of accuracy, worst, loss, distance",
+            "y = 'size' is not accepted: give one of 'accuracy', 'worst', 'loss', 'distance'",
         ),
         (["--width", "wide"], 'width = \'wide\' is not accepted: give "column", "page"'),
         (["--width", "3m"], "width"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import platform
 import random
 import signal
@@ -482,22 +481,3 @@ def test_killed_in_the_middle_of_a_write(write: int) -> None:
     finished(*words[3:], "--resume")
     finished("--out", "whole", *words[5:])
     assert_same_run("out", "whole")
-
-
-@pytest.mark.parametrize(
-    "error", [KeyboardInterrupt(), OSError(28, "No space left on device"), MemoryError()]
-)
-def test_a_write_is_whole_or_not_at_all(
-    error: BaseException, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    path = tmp_path / "file"
-    store.write_atomically(path, b"old")
-    for function in ("fsync", "replace", "chmod"):
-        with monkeypatch.context() as patch:
-            patch.setattr(os, function, lambda *_: (_ for _ in ()).throw(error))
-            with pytest.raises(DataError if isinstance(error, OSError) else type(error)):
-                store.write_atomically(path, b"new")
-        assert path.read_bytes() == b"old"
-        assert {file.name for file in tmp_path.iterdir()} == {"a.toml", "file"}
-    store.write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"

@@ -382,7 +382,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tiny: Tiny, tmp_path: Pa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(download.os, "replace", full)
-    with pytest.raises(DataError, match=r"cannot bring mnist into .*No space left"):
+    with pytest.raises(DataError, match=r"cannot write .*No space left"):
         download.get("mnist", source_dir=source)
     assert list(tiny.folder.iterdir()) == []
 

@@ -1,67 +1,142 @@
-"""Checks that the networks share: what a field may be, and what fits in memory."""
+"""Checks of arguments: each raises an `InputError` that names field, value and what is accepted."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection
+from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
-
-from gossamer.errors import InputError
-
-MAX_DEVICES = 10_000_000
-MAX_LINKS = 100_000_000  # of one round, or of one file: 1.6 GB as two int64 columns
-MAX_ROUNDS = 100_000_000  # of a file
+from gossamer.errors import InputError, nearest
 
 
-def whole(field: str, value: Any, least: int, most: int | None = None) -> None:
-    """A whole number from `least` (to `most`)."""
-    fine = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least
-    if not fine or (most is not None and value > most):
-        raise InputError(
-            field, value, f"a whole number from {least}" + ("" if most is None else f" to {most}")
-        )
+def whole(
+    field: str,
+    value: Any,
+    least: int | None = None,
+    most: int | None = None,
+    noun: str = "a whole number",
+) -> None:
+    """Refuse anything but a whole number in a range.
+
+    Args:
+        field: Name of the argument, for the message.
+        value: The argument.
+        least: Smallest accepted value, or None for no limit.
+        most: Largest accepted value, or None for no limit.
+        noun: How the message names what is accepted.
+
+    Raises:
+        InputError: If the value is not a whole number, is a bool, or is out of range.
+
+    Example:
+        >>> whole("rounds", -1, 0)
+        Traceback (most recent call last):
+        gossamer.errors.InputError: rounds = -1 is not accepted: give a whole number of at least 0
+    """
+    accepted = isinstance(value, Integral) and not isinstance(value, bool)
+    if accepted:
+        above_least = least is None or value >= least
+        accepted = above_least and (most is None or value <= most)
+    if not accepted:
+        raise InputError(field, value, noun + _range(least=least, most=most))
 
 
-def devices(value: Any) -> None:
-    whole("devices", value, 1, MAX_DEVICES)
+def number(
+    field: str,
+    value: Any,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    noun: str = "a number",
+) -> None:
+    """Refuse anything but a finite number in a range.
+
+    Args:
+        field: Name of the argument, for the message.
+        value: The argument.
+        least: Smallest accepted value.
+        above: Every accepted value is larger than this.
+        most: Largest accepted value.
+        below: Every accepted value is smaller than this.
+        noun: How the message names what is accepted, such as "a number of seconds".
+
+    Raises:
+        InputError: If the value is not a number, is not finite, or is out of range.
+
+    Example:
+        >>> number("pull", 2, above=0, most=1)
+        Traceback (most recent call last):
+        gossamer.errors.InputError: pull = 2 is not accepted: give a number above 0 and at most 1
+    """
+    accepted = isinstance(value, Real) and math.isfinite(value)
+    if accepted:
+        from_least = least is None or value >= least
+        over = above is None or value > above
+        to_most = most is None or value <= most
+        under = below is None or value < below
+        accepted = from_least and over and to_most and under
+    if not accepted:
+        raise InputError(field, value, noun + _range(least, above, most, below))
 
 
-def drawn(seed: Any, every: Any = 1) -> None:
-    """The two fields of everything that is drawn."""
-    if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
-        raise InputError("seed", seed, "a whole number")
-    whole("every", every, 0)
+def positive(field: str, value: Any, noun: str = "a number") -> None:
+    """Refuse anything but a finite number above 0. Arguments as in `number`."""
+    number(field, value, above=0, noun=noun)
 
 
-def share(field: str, value: Any) -> None:
-    """A number from 0 to 1."""
-    if not isinstance(value, int | float | np.number) or not 0 <= value <= 1:
-        raise InputError(field, value, "a number from 0 to 1")
+def not_negative(field: str, value: Any, noun: str = "a number") -> None:
+    """Refuse anything but a finite number of at least 0. Arguments as in `number`."""
+    number(field, value, least=0, noun=noun)
 
 
-def finite(field: str, value: Any, zero: bool = False) -> None:
-    """A finite number above 0 (or `zero` itself)."""
-    if (
-        not isinstance(value, int | float | np.number)
-        or not math.isfinite(value)
-        or value < 0
-        or (value == 0 and not zero)
-    ):
-        raise InputError(field, value, f"a finite number {'from' if zero else 'above'} 0")
+def probability(field: str, value: Any) -> None:
+    """Refuse anything but a number from 0 to 1. Arguments as in `number`."""
+    number(field, value, least=0, most=1)
 
 
-def choice(field: str, value: Any, among: Collection[str]) -> None:
-    if value not in among:
-        raise InputError(field, value, "one of " + ", ".join(f'"{word}"' for word in among))
+def one_of(field: str, value: Any, choices: Collection[str]) -> None:
+    """Refuse anything but one of some words.
+
+    Args:
+        field: Name of the argument, for the message.
+        value: The argument.
+        choices: The accepted words, in the order of the message.
+
+    Raises:
+        InputError: If the value is none of them; with a hint if one of them is close.
+
+    Example:
+        >>> one_of("side", "top", ("left", "right"))
+        Traceback (most recent call last):
+        gossamer.errors.InputError: side = 'top' is not accepted: give one of 'left', 'right'
+    """
+    if value not in tuple(choices):
+        words = ", ".join(repr(choice) for choice in choices)
+        hint = nearest(value, choices) if isinstance(value, str) else ""
+        raise InputError(field, value, f"one of {words}{hint}")
 
 
-def fits(field: str, value: Any, links: float) -> None:
-    """Refuse what would not fit before memory is taken for it."""
-    if links > MAX_LINKS:
-        raise InputError(
-            field,
-            value,
-            f"a sparser network: a round may have {MAX_LINKS:,} links, not {links:,.0f}",
-        )
+def _range(
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> str:
+    """Return a range in words, such as " from 0 to 1" or " above 0 and at most 1"."""
+    if least is not None and most is not None:
+        return f" from {least} to {most}"
+    limits = []
+    if least is not None:
+        limits.append(f"of at least {least}")
+    if above is not None:
+        limits.append(f"above {above}")
+    if most is not None:
+        limits.append(f"at most {most}")
+    if below is not None:
+        limits.append(f"below {below}")
+    if not limits:
+        return ""
+    return " " + " and ".join(limits)

@@ -575,9 +575,9 @@ def new(
     ),
 ) -> None:
     """Write a commented spec to start from."""
+    from gossamer._core.files import write_atomically
     from gossamer.cli.template import TEMPLATE
     from gossamer.errors import DataError
-    from gossamer.results.folder import write_atomically
 
     if path.exists():
         raise DataError(f"{path} exists: give another name")

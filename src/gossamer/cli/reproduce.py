@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import gossamer
+from gossamer._core import checks
+from gossamer._core.files import write_atomically
 from gossamer.cli.show import Share
-from gossamer.errors import DataError, InputError, nearest
-from gossamer.results.folder import write_atomically
+from gossamer.errors import DataError
 
 if TYPE_CHECKING:
     from gossamer.study import Study
@@ -53,10 +54,9 @@ def reproduce(
     paper = load_paper(name)
     known = parts_of(paper)
     for part in parts:
-        if part not in known:
-            raise InputError("part", part, f"one of {', '.join(known)}{nearest(part, known)}")
-    if seeds is not None and seeds < 1:
-        raise InputError("--seeds", seeds, "a whole number of at least 1")
+        checks.one_of("part", part, known)
+    if seeds is not None:
+        checks.whole("--seeds", seeds, 1)
     setting = importlib.import_module(f"papers.{name}.paper")
     scale = setting.TINY if tiny else setting.Scale()
     scale = scale if seeds is None else replace(scale, seeds=seeds)

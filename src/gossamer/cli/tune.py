@@ -24,8 +24,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from gossamer._core.files import write_atomically
 from gossamer.engines import Where
-from gossamer.results.folder import write_atomically
 from gossamer.study import Interrupted, Interval, Study, interval, spec
 from gossamer.study.pools import pool_on
 from gossamer.study.space import name_of

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gossamer._core import checks
 from gossamer.algorithms import Algorithm
 from gossamer.errors import InputError
 from gossamer.network.base import Network
@@ -34,10 +35,8 @@ class Measure:
 
     def __post_init__(self) -> None:
         for name in ("every", "test"):
-            if getattr(self, name) < 0:
-                raise InputError(name, getattr(self, name), "a whole number of at least 0")
-        if self.at not in ("after_step", "after_mix"):
-            raise InputError("at", self.at, '"after_step" or "after_mix"')
+            checks.whole(name, getattr(self, name), 0)
+        checks.one_of("at", self.at, ("after_step", "after_mix"))
         if not all(0 <= target <= 1 for target in self.accuracy_targets):
             raise InputError("accuracy_targets", list(self.accuracy_targets), "numbers from 0 to 1")
         if not all(math.isfinite(target) for target in self.loss_targets):
@@ -70,8 +69,7 @@ class Plan:
                 f"{self.task.devices}, as many as the data is split for",
             )
         self.algorithm.check(self.network)
-        if self.rounds < 0:
-            raise InputError("rounds", self.rounds, "a whole number of at least 0")
+        checks.whole("rounds", self.rounds, 0)
         # In the middle of a round means in the middle of the coming one: the last measurement needs the links of one more.
         within = self.measure.at != f"after_{self.algorithm.ends_with}"
         if self.network.rounds is not None and self.network.rounds < self.rounds + within:
@@ -81,8 +79,7 @@ class Plan:
             raise InputError(
                 "rounds", self.rounds, f"at most {self.network.rounds - within}, {reason}"
             )
-        if not 0 <= self.threads <= 1024:
-            raise InputError("threads", self.threads, "a whole number from 0 to 1024")
+        checks.whole("threads", self.threads, 0, 1024)
 
     def threads_to_use(self) -> int:
         """One thread where the work of a round is too little to share out, else every core."""

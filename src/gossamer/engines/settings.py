@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.engines.observer import Observer
 from gossamer.engines.plan import Engine, Plan, Snapshot
@@ -56,8 +56,7 @@ class Ray:
                 "shards", self.shards, "a whole number from 1 to 10000, or 0 for one a CPU"
             )
         for name in ("wait", "checkpoint"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise InputError(name, getattr(self, name), "a number of seconds above 0")
+            checks.positive(name, getattr(self, name), "a number of seconds")
 
     def start(
         self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None

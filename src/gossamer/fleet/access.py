@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gossamer._core import checks
 from gossamer.errors import DataError, InputError
 from gossamer.fleet import keys
 from gossamer.fleet.line import ANSWERS, BATCH, BATCHES, CHUNK
@@ -62,13 +63,10 @@ class Settings:
             for endpoint in getattr(self, field):
                 if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}", endpoint):
                     raise InputError(field, endpoint, "host:port, such as 10.0.0.2:7447")
-        if not 0.2 <= self.lease <= 60:
-            raise InputError("lease", self.lease, "seconds from 0.2 to 60")
-        if not 1 <= self.largest < 1 << 32:
-            raise InputError("largest", self.largest, "a whole number of bytes from 1 to 2^32 - 1")
+        checks.number("lease", self.lease, least=0.2, most=60, noun="seconds")
+        checks.whole("largest", self.largest, 1, (1 << 32) - 1, "a whole number of bytes")
         for field in ("outgoing", "incoming"):
-            if not 1 <= getattr(self, field) <= 1000:
-                raise InputError(field, getattr(self, field), "a whole number from 1 to 1000")
+            checks.whole(field, getattr(self, field), 1, 1000)
 
 
 def configuration(device: int | None, settings: Settings) -> dict[str, Any]:

@@ -18,7 +18,6 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,6 +25,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+from gossamer._core.files import os_errors, remove_partial_files, write_atomically
 from gossamer.algorithms import State
 from gossamer.errors import DataError
 
@@ -101,8 +101,9 @@ class Journal:
         self._sync, self._kept, self._promised = sync, folder / "kept", folder / "promised"
         self._last: Exchange | None = None  # whose own vector is in `promised` already
         self._end = 0  # of what was promised in this round
-        with _said("make", folder):
+        with os_errors("make", folder):
             folder.mkdir(parents=True, exist_ok=True)
+        remove_partial_files(folder)
 
     def read(self) -> Kept | None:
         """What was kept, with what has been promised since; None if nothing was."""
@@ -151,9 +152,15 @@ class Journal:
         tensors: dict[str, Tensor],
         known: dict[str, int],
     ) -> None:
-        with _said("write", self._promised), open(self._promised, "r+b", opener=_opened) as file:
+        with (
+            os_errors("write", self._promised),
+            open(self._promised, "r+b", opener=_opened) as file,
+        ):
             file.seek(self._end)
-            _write(file, header | {"round": exchange[0]}, tensors, known, self._sync)
+            _write(file, header | {"round": exchange[0]}, tensors, known)
+            file.flush()
+            if self._sync:
+                os.fsync(file.fileno())
             self._end = file.tell()
         self._last = exchange
 
@@ -162,15 +169,12 @@ class Journal:
         header, tensors, known = _described(kept.pending)
         header |= {"round": kept.round, "applied": kept.applied}
         tensors |= {f"state/{name}": x for name, x in kept.state.items()}
-        beside = self._kept.with_name(f".{self._kept.name}")
-        with _said("write", self._kept):
-            with beside.open("wb") as file:
-                _write(file, header, tensors, known, self._sync)
-            beside.replace(self._kept)
-            if self._sync and os.name == "posix":  # elsewhere a folder cannot be flushed
-                folder = os.open(self._kept.parent, os.O_RDONLY)
-                os.fsync(folder)
-                os.close(folder)
+        write_atomically(
+            self._kept,
+            lambda file: _write(file, header, tensors, known),
+            sync=self._sync,
+            sync_folder=self._sync,
+        )
         self._last, self._end = None, 0
 
 
@@ -209,9 +213,8 @@ def _write(
     header: dict[str, Any],
     tensors: dict[str, Tensor],
     known: dict[str, int],
-    sync: bool,
 ) -> None:
-    """Write a record, and wait until it is on disk."""
+    """Write a record."""
     contents = {name: _bytes(x) for name, x in tensors.items()}
     described = [
         [
@@ -227,16 +230,13 @@ def _write(
     file.write(lengths + _CHECKSUM.pack(zlib.crc32(words, zlib.crc32(lengths))) + words)
     for content in contents.values():
         file.write(content)
-    file.flush()
-    if sync:
-        os.fsync(file.fileno())
 
 
 def _records(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Tensor]]]:
     """The records of a file, up to one that a crash cut short: nobody was told of that one."""
     if not path.exists():
         return
-    with _said("read", path):
+    with os_errors("read", path):
         data = memoryview(path.read_bytes())
     while len(data) >= _FRAME:
         mark, header, size = _LENGTHS.unpack_from(data)
@@ -276,12 +276,3 @@ def _opened(path: str, flags: int) -> int:
 def _bytes(x: Tensor) -> memoryview:
     """A tensor's numbers as they are in memory; without a copy where they lie in order."""
     return x.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-
-
-@contextmanager
-def _said(action: str, path: Path) -> Iterator[None]:
-    """Turn what the system says (disk full, read-only) into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise DataError(f"cannot {action} {path}: {error.strerror or error}") from None

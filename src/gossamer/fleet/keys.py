@@ -19,6 +19,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gossamer._core import checks
+from gossamer._core.files import PRIVATE_MODE, PUBLIC_MODE, os_errors, write_atomically
 from gossamer.errors import DataError, InputError, MissingExtra
 
 if TYPE_CHECKING:
@@ -116,7 +118,9 @@ def make_certificate(
         )
     )
     _write_pair(folder, key, _signed(builder, signer_key), KEY, CERTIFICATE)
-    _write(folder / AUTHORITY_CERTIFICATE, signer.public_bytes(serialization.Encoding.PEM), 0o644)
+    _write(
+        folder / AUTHORITY_CERTIFICATE, signer.public_bytes(serialization.Encoding.PEM), PUBLIC_MODE
+    )
 
 
 def check_folder(
@@ -169,8 +173,7 @@ def _require() -> None:
 
 
 def _days(days: float) -> timedelta:
-    if not 0 < days <= 36500:
-        raise InputError("days", days, "a number above 0, at most 36500")
+    checks.number("days", days, above=0, most=36500)
     return timedelta(days=days)
 
 
@@ -331,22 +334,12 @@ def _write_pair(
     private = key.private_bytes(
         pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    _write(folder / key_file, private, 0o600)
-    _write(folder / file, certificate.public_bytes(pem), 0o644)
+    _write(folder / key_file, private, PRIVATE_MODE)
+    _write(folder / file, certificate.public_bytes(pem), PUBLIC_MODE)
 
 
-def _write(file: Path, data: bytes, mode: int) -> None:
-    """A whole file or none, with its mode from the first moment: whoever opened an older file does not see the new one."""
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
+def _write(file: Path, content: bytes, mode: int) -> None:
+    """Write a file atomically; create its folder for its owner alone."""
+    with os_errors("write", file):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside.unlink(missing_ok=True)  # of a process that had this number and was killed
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        beside.replace(file)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink()
-        raise DataError(f"{file} cannot be written: {error.strerror}") from None
+    write_atomically(file, content, mode=mode)

@@ -20,6 +20,7 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any
 
+from gossamer._core import checks
 from gossamer.errors import GossamerError, InputError
 
 _SECONDS = 30  # for one command of ip, tc or nft
@@ -59,8 +60,7 @@ class Ground:
     """
 
     def __init__(self, devices: int, prefix: str) -> None:
-        if not 1 <= devices <= _MOST:
-            raise InputError("devices", devices, f"a whole number from 1 to {_MOST}")
+        checks.whole("devices", devices, 1, _MOST)
         if not _NAME.fullmatch(prefix):
             raise InputError(
                 "prefix", prefix, "at most 31 of a-z, 0-9 and '-', from a letter to no digit"
@@ -139,8 +139,7 @@ class Ground:
 
     def loss(self, a: int, b: int, share: float, one_way: bool = False) -> None:
         """Lose this share of the packets between two devices, at random; `one_way`: only of those from a to b."""
-        if not 0 <= share <= 1:
-            raise InputError("share", share, "a number from 0 to 1")
+        checks.probability("share", share)
         self._cable(a, b)
         for here, there in ((b, a),) if one_way else ((b, a), (a, b)):
             self._losses[here][there] = share
@@ -168,8 +167,7 @@ class Ground:
 
     def _known(self, *devices: int) -> None:
         for device in devices:
-            if not 0 <= device < self.devices:
-                raise InputError("device", device, f"a whole number from 0 to {self.devices - 1}")
+            checks.whole("device", device, 0, self.devices - 1)
 
     def _cable(self, a: int, b: int) -> None:
         """The cable between two devices, made on first use and not yet up; its ends are born inside the namespaces."""

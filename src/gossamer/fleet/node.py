@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer._core.files import write_atomically
 from gossamer.algorithms import State
 from gossamer.engines.plan import Plan
 from gossamer.engines.simulate import BatchGradient
@@ -220,7 +221,8 @@ class Node:
         parts = (
             self.plan.task.learner.unstack(self.plan.algorithm.models(state)) | self._worker.buffers
         )
-        _replace(path, save({name: part[0].contiguous() for name, part in parts.items()}))
+        content = save({name: part[0].contiguous() for name, part in parts.items()})
+        write_atomically(path, content, sync=False)
 
     def _tell(self, doing: str, **more: Any) -> None:
         status = {
@@ -235,7 +237,7 @@ class Node:
             "counts": dict(self.edges.counts),
             "time": time.time(),
         }
-        _replace(self._folder / STATUS, json.dumps(status).encode())
+        write_atomically(self._folder / STATUS, json.dumps(status).encode(), sync=False)
         self._told(status)
 
 
@@ -248,13 +250,6 @@ def worker_of(plan: Plan, device: int) -> Worker:
         torch.device("cpu"),
         plan.measure.test,
     )
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    beside = path.with_name(f".{path.name}")
-    beside.write_bytes(content)
-    beside.replace(path)
 
 
 def _last_line(path: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ import numpy as np
 import tomli_w
 import torch
 
+from gossamer._core.files import write_atomically
 from gossamer.engines import Plan, Record
 from gossamer.errors import DataError, InputError, MissingExtra
 from gossamer.fleet import keys, node, settings
@@ -33,7 +34,7 @@ from gossamer.fleet.mix import check_runs_on_devices
 from gossamer.fleet.settings import Device, Fleet
 from gossamer.network import Full, Links, Network, save
 from gossamer.network import Sequence as LinkFile
-from gossamer.results.folder import RunFolder, columns, write_atomically
+from gossamer.results.folder import RunFolder, columns
 from gossamer.results.statistics import summarise
 from gossamer.study import spec
 from gossamer.study.run import versions

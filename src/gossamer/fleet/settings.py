@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
+from gossamer._core import checks
 from gossamer.errors import InputError
 from gossamer.study import spec
 
@@ -41,18 +41,12 @@ class Fleet:
     insecure: bool = False  # no certificates: for a bench
 
     def __post_init__(self) -> None:
-        if not 0.1 <= self.slot <= 86_400:
-            raise InputError("slot", self.slot, "seconds from 0.1 to 86400")
-        if self.wire not in ("float32", "bfloat16", "float64"):
-            raise InputError("wire", self.wire, '"float32", "bfloat16" or "float64"')
-        if not 0 < self.bound < math.inf:
-            raise InputError("bound", self.bound, "a number above 0")
-        if self.join not in ("neighbour", "own"):
-            raise InputError("join", self.join, '"neighbour" or "own"')
-        if not 0 <= self.history < math.inf:
-            raise InputError("history", self.history, "megabytes of at least 0")
-        if not 0.2 <= self.lease <= 60:
-            raise InputError("lease", self.lease, "seconds from 0.2 to 60")
+        checks.number("slot", self.slot, least=0.1, most=86_400, noun="seconds")
+        checks.one_of("wire", self.wire, ("float32", "bfloat16", "float64"))
+        checks.positive("bound", self.bound)
+        checks.one_of("join", self.join, ("neighbour", "own"))
+        checks.not_negative("history", self.history, "megabytes")
+        checks.number("lease", self.lease, least=0.2, most=60, noun="seconds")
 
 
 @dataclass(frozen=True)
@@ -82,13 +76,9 @@ class Device:
     def __post_init__(self) -> None:
         if not _RUN.fullmatch(self.run):
             raise InputError("run", self.run, "32 hexadecimal digits")
-        if not 0 <= self.device < len(self.names):
-            raise InputError(
-                "device", self.device, f"a whole number from 0 to {len(self.names) - 1}"
-            )
+        checks.whole("device", self.device, 0, len(self.names) - 1)
         self.started()
-        if not math.isfinite(self.clock):
-            raise InputError("clock", self.clock, "seconds")
+        checks.number("clock", self.clock, noun="a number of seconds")
 
     def started(self) -> float:
         """When round 0 begins, in seconds since 1970."""

@@ -49,6 +49,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer._core import checks
 from gossamer.errors import GossamerError, InputError
 
 MAGIC, VERSION = b"GSMR", 1
@@ -194,8 +195,7 @@ class Expected:
 
     def __post_init__(self) -> None:
         _check_dtype(self.dtype)
-        if not 0 < self.bound < math.inf:
-            raise InputError("bound", self.bound, "a number above 0")
+        checks.positive("bound", self.bound)
         for shape in (*self.shapes, self.start):
             _check_shape(shape)
             if math.prod(shape) * self.dtype.itemsize > self.largest:

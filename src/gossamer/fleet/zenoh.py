@@ -25,6 +25,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from gossamer._core import checks
 from gossamer.errors import GossamerError, InputError, MissingExtra
 from gossamer.fleet.access import DIGITS, STATUS_BYTES, Settings, access, configuration
 from gossamer.fleet.line import HEADER, Line
@@ -52,10 +53,7 @@ class Zenoh:
             import zenoh
         except ImportError:
             raise MissingExtra("peer", "the runtime for devices") from None
-        if not 0 <= device < len(settings.names):
-            raise InputError(
-                "device", device, f"a whole number from 0 to {len(settings.names) - 1}"
-            )
+        checks.whole("device", device, 0, len(settings.names) - 1)
         self.device, self.settings = device, settings
         self._counts = Counter({"received": 0, "bytes received": 0, "overflow": 0, "refused": 0})
         self._arrived = threading.Condition()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-from gossamer._core import checks as check
+from gossamer._core import checks
 from gossamer.errors import InputError
 from gossamer.network.base import Links, Network
 
@@ -18,7 +18,7 @@ class Recorded(Network):
     recorded: int
 
     def __post_init__(self) -> None:
-        check.choice("beyond", self.beyond, BEYOND)
+        checks.one_of("beyond", self.beyond, BEYOND)
 
     @property
     def rounds(self) -> int | None:

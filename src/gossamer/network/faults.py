@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from gossamer import draws
-from gossamer._core import checks as check
+from gossamer._core import checks
 from gossamer._core.registry import register
+from gossamer.network import limits
 from gossamer.network.base import BoolArray, Fault, IntArray, Links
 
 
@@ -72,8 +73,8 @@ class LinkFailure(Fault):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check.share("probability", self.probability)
-        check.drawn(self.seed)
+        checks.probability("probability", self.probability)
+        limits.check_drawn(self.seed)
 
     def apply(self, links: Links, t: int) -> Links:
         return links.keep(
@@ -101,8 +102,8 @@ class GilbertElliott(Fault):
 
     def __post_init__(self) -> None:
         for name in ("fail", "recover", "loss_good", "loss_bad"):
-            check.share(name, getattr(self, name))
-        check.drawn(self.seed)
+            checks.probability(name, getattr(self, name))
+        limits.check_drawn(self.seed)
 
     def apply(self, links: Links, t: int) -> Links:
         pair = (np.minimum(links.a, links.b), np.maximum(links.a, links.b))
@@ -128,9 +129,9 @@ class Churn(Fault):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check.share("leave", self.leave)
-        check.share("come_back", self.come_back)
-        check.drawn(self.seed)
+        checks.probability("leave", self.leave)
+        checks.probability("come_back", self.come_back)
+        limits.check_drawn(self.seed)
 
     def apply(self, links: Links, t: int) -> Links:
         here = ~chain(

@@ -7,18 +7,18 @@ where directed). A row with a = b says that this device is away in that round. T
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from gossamer._core import checks as check
+from gossamer._core import checks
+from gossamer._core.files import write_atomically
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
+from gossamer.network import limits
 from gossamer.network._finite import Recorded
 from gossamer.network.base import IntArray, Links, Network
 
@@ -36,7 +36,7 @@ def save(network: Network, path: str | Path, rounds: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    check.whole("rounds", rounds, 1, check.MAX_ROUNDS)
+    checks.whole("rounds", rounds, 1, limits.MAX_ROUNDS)
     if network.rounds is not None and rounds > network.rounds:
         raise InputError(
             "rounds", rounds, f"at most {network.rounds}, which is what the network has"
@@ -46,25 +46,14 @@ def save(network: Network, path: str | Path, rounds: int) -> None:
     about["directed"] = "true" if network.directed else "false"
     metadata = {key: str(value) for key, value in about.items()}
     schema = pa.schema([(name, pa.int32()) for name in _COLUMNS], metadata=metadata)
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror}") from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
-                for rows in _batches(network, rounds):
-                    writer.write_batch(
-                        pa.record_batch([pa.array(column) for column in rows], schema=schema)
-                    )
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}") from error
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+
+    def write(file: BinaryIO) -> None:
+        with pq.ParquetWriter(file, schema, write_page_checksum=True) as writer:
+            for rows in _batches(network, rounds):
+                columns = [pa.array(column) for column in rows]
+                writer.write_batch(pa.record_batch(columns, schema=schema))
+
+    write_atomically(path, write)
 
 
 def _batches(network: Network, rounds: int) -> Iterator[list[Any]]:
@@ -74,11 +63,11 @@ def _batches(network: Network, rounds: int) -> Iterator[list[Any]]:
         rows = _rows(network.links(t), t)
         waiting.append(rows)
         count, total = count + len(rows[0]), total + len(rows[0])
-        if total > check.MAX_LINKS:
+        if total > limits.MAX_LINKS:
             raise InputError(
                 "rounds",
                 rounds,
-                f"fewer: one file may have {check.MAX_LINKS:,} links, reached in round {t}",
+                f"fewer: one file may have {limits.MAX_LINKS:,} links, reached in round {t}",
             )
         if count >= _ROWS_AT_ONCE or t == rounds - 1:
             yield list(np.concatenate(waiting, axis=1).astype(np.int32))
@@ -93,13 +82,6 @@ def _rows(links: Links, t: int) -> IntArray:
         code = np.sort(np.concatenate([a, away]) * links.devices + np.concatenate([b, away]))
         a, b = code // links.devices, code % links.devices
     return np.stack([np.full_like(a, t), a, b])
-
-
-def _umask() -> int:
-    """What the user's other files would be allowed; it can only be read by setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 @register("network", "file")
@@ -158,14 +140,14 @@ def _read(path: Path) -> tuple[int, int, bool, tuple[IntArray, ...]]:
             ):
                 raise wrong("expected the whole-number columns round, a, b")
             devices, rounds = (
-                _metadata(about, "devices", check.MAX_DEVICES),
-                _metadata(about, "rounds", check.MAX_ROUNDS),
+                _metadata(about, "devices", limits.MAX_DEVICES),
+                _metadata(about, "rounds", limits.MAX_ROUNDS),
             )
             if (
                 not devices
                 or not rounds
                 or about.get("directed") not in ("true", "false")
-                or count > check.MAX_LINKS
+                or count > limits.MAX_LINKS
             ):
                 raise wrong(
                     "devices, rounds, directed or the number of rows is missing or out of range"

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gossamer import draws
-from gossamer._core import checks as check
+from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import InputError
+from gossamer.network import limits
 from gossamer.network.base import BoolArray, IntArray, Links, Network
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ class Full(Static):
     devices: int
 
     def __post_init__(self) -> None:
-        check.devices(self.devices)
-        check.fits("devices", self.devices, pair_count(self.devices))
+        limits.check_devices(self.devices)
+        limits.check_links("devices", self.devices, pair_count(self.devices))
 
     def links(self, t: int) -> Links:
         return _numbered(self.devices, np.arange(pair_count(self.devices)))
@@ -109,7 +110,7 @@ class Star(Static):
     devices: int
 
     def __post_init__(self) -> None:
-        check.devices(self.devices)
+        limits.check_devices(self.devices)
 
     def links(self, t: int) -> Links:
         b = np.arange(1, self.devices)
@@ -138,7 +139,7 @@ class Ring(Static):
     devices: int
 
     def __post_init__(self) -> None:
-        check.devices(self.devices)
+        limits.check_devices(self.devices)
 
     def links(self, t: int) -> Links:
         return _ring(np.arange(self.devices))
@@ -151,8 +152,8 @@ class Redrawn(Network):
     every: int
 
     def __post_init__(self) -> None:
-        check.devices(self.devices)
-        check.drawn(self.seed, self.every)
+        limits.check_devices(self.devices)
+        limits.check_drawn(self.seed, self.every)
 
     @property
     def period(self) -> int | None:
@@ -202,8 +203,8 @@ class Random(Redrawn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.share("density", self.density)
-        check.fits("density", self.density, self.density * pair_count(self.devices))
+        checks.probability("density", self.density)
+        limits.check_links("density", self.density, self.density * pair_count(self.devices))
 
     def _draw(self, draw: int) -> Links:
         pairs = pair_count(self.devices)
@@ -253,8 +254,10 @@ class ErdosRenyi(Redrawn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.share("probability", self.probability)
-        check.fits("probability", self.probability, self.probability * pair_count(self.devices))
+        checks.probability("probability", self.probability)
+        limits.check_links(
+            "probability", self.probability, self.probability * pair_count(self.devices)
+        )
 
     def _draw(self, draw: int) -> Links:
         pairs = pair_count(self.devices)
@@ -290,14 +293,14 @@ class Regular(Redrawn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check.whole("degree", self.degree, 0, self.devices - 1)
+        checks.whole("degree", self.degree, 0, self.devices - 1)
         if self.devices * self.degree % 2:
             raise InputError(
                 "degree",
                 self.degree,
                 f"an even number, since the number of devices ({self.devices}) is odd",
             )
-        check.fits("degree", self.degree, self.devices * self.degree / 2)
+        limits.check_links("degree", self.degree, self.devices * self.degree / 2)
 
     def _draw(self, draw: int) -> Links:
         m, other = self.devices, self.devices - 1 - self.degree
@@ -377,7 +380,7 @@ class Graph(Static):
     _links: Links = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check.devices(self.devices)
+        limits.check_devices(self.devices)
         object.__setattr__(self, "_links", Links.of(self.devices, self.pairs, self.directed))
 
     def links(self, t: int) -> Links:
@@ -445,7 +448,7 @@ class Callback(Network):
     directed: bool = False
 
     def __post_init__(self) -> None:
-        check.devices(self.devices)
+        limits.check_devices(self.devices)
         if not callable(self.function):
             raise InputError("function", self.function, "a function of the round")
 

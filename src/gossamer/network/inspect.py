@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gossamer import draws
-from gossamer._core import checks as check
+from gossamer._core import checks
 from gossamer.network.base import Links, Network
 from gossamer.network.weights import metropolis
 
@@ -47,7 +47,7 @@ def summary(network: Network, rounds: int) -> Summary:
     >>> summary(Ring(10), rounds=5).degree_mean
     2.0
     """
-    check.whole("rounds", rounds, 1)
+    checks.whole("rounds", rounds, 1)
     looked_at = 1 if network.period == 1 else rounds
     links, density, degree, isolated, connected_rounds = [], [], [], [], []
     for t in range(looked_at):

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer import draws
-from gossamer._core import checks as check
+from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import InputError
+from gossamer.network import limits
 from gossamer.network.base import IntArray, Links, Network
 
 FloatArray = NDArray[np.float64]
@@ -22,8 +23,10 @@ def within(points: FloatArray, radius: float) -> tuple[IntArray, IntArray]:
     from scipy.spatial import cKDTree
 
     tree = cKDTree(points)
-    if len(points) > math.isqrt(2 * check.MAX_LINKS):  # only then can there be too many
-        check.fits("radius", radius, (int(tree.count_neighbors(tree, radius)) - len(points)) / 2)
+    if len(points) > math.isqrt(2 * limits.MAX_LINKS):  # only then can there be too many
+        limits.check_links(
+            "radius", radius, (int(tree.count_neighbors(tree, radius)) - len(points)) / 2
+        )
     pairs = tree.query_pairs(radius, output_type="ndarray").astype(np.int64)
     code = np.sort(pairs[:, 0] * len(points) + pairs[:, 1])
     return code // len(points), code % len(points)
@@ -54,12 +57,12 @@ class Mobility(Network):
     _latest: list[tuple[float, FloatArray]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        check.devices(self.devices)
-        check.drawn(self.seed)
-        check.finite("radius", self.radius, zero=True)
+        limits.check_devices(self.devices)
+        limits.check_drawn(self.seed)
+        checks.not_negative("radius", self.radius)
         for name in ("min_speed", "max_speed", "width", "height", "seconds_per_round"):
-            check.finite(name, getattr(self, name))
-        check.finite("pause", self.pause, zero=True)
+            checks.positive(name, getattr(self, name))
+        checks.not_negative("pause", self.pause)
         if self.max_speed < self.min_speed:
             raise InputError(
                 "max_speed", self.max_speed, f"a number from min_speed = {self.min_speed}"

@@ -14,9 +14,10 @@ from typing import Literal
 import numpy as np
 
 from gossamer import draws
-from gossamer._core import checks as check
+from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
+from gossamer.network import limits
 from gossamer.network.base import BoolArray, IntArray
 from gossamer.network.traces import Log
 from gossamer.network.weights import FloatArray, Weights
@@ -44,11 +45,11 @@ class LogUniform:
     every: int = 0
 
     def __post_init__(self) -> None:
-        check.finite("low", self.low)
-        check.finite("high", self.high)
+        checks.positive("low", self.low)
+        checks.positive("high", self.high)
         if self.high < self.low:
             raise InputError("high", self.high, f"a number of at least low, which is {self.low}")
-        check.whole("every", self.every, 0)
+        checks.whole("every", self.every, 0)
 
     def at(self, seed: int, purpose: str, t: int, *who: IntArray) -> FloatArray:
         u = draws.uniform(seed, purpose, t // self.every if self.every else 0, *who)
@@ -141,7 +142,7 @@ class TimingTrace:
 def _cell(log: Log, name: str, word: str) -> float:
     value = log.number_in(word, f"the {name}")
     if name in ("device", "a", "b", "round"):
-        limit = check.MAX_ROUNDS if name == "round" else check.MAX_DEVICES
+        limit = limits.MAX_ROUNDS if name == "round" else limits.MAX_DEVICES
         if not 0 <= value < limit or value != int(value):
             raise log.wrong(f"the {name} {word} is not a whole number from 0 to {limit - 1}")
     elif value < 0 or (value == 0 and name == "rate"):
@@ -155,14 +156,14 @@ def _code(*who: IntArray) -> IntArray:
     """One number for a device, or for a link whichever way it is named."""
     if len(who) == 1:
         return who[0]
-    return np.minimum(*who) * check.MAX_DEVICES + np.maximum(*who)
+    return np.minimum(*who) * limits.MAX_DEVICES + np.maximum(*who)
 
 
 def _name(code: int, who: list[str]) -> str:
     return (
         f"device {code}"
         if len(who) == 1
-        else f"the link {code // check.MAX_DEVICES}–{code % check.MAX_DEVICES}"
+        else f"the link {code // limits.MAX_DEVICES}–{code % limits.MAX_DEVICES}"
     )
 
 
@@ -185,15 +186,16 @@ class Timing:
     def __post_init__(self) -> None:
         for name, about in (("compute", "device"), ("rate", "link"), ("latency", "link")):
             value = getattr(self, name)
+            check = checks.positive if name == "rate" else checks.not_negative
             if isinstance(value, TimingTrace):
                 if name not in value.columns:
                     accepted = f'a {about} trace with a column "{name}"; this one has {", ".join(value.columns)}'
                     raise InputError(name, str(value.path), accepted)
                 if value.default is not None:
-                    check.finite(f"{name}.default", value.default, zero=name != "rate")
+                    check(f"{name}.default", value.default)
             elif not isinstance(value, LogUniform):
-                check.finite(name, value, zero=name != "rate")
-        check.drawn(self.seed)
+                check(name, value)
+        limits.check_drawn(self.seed)
 
     def of(self, name: Quantity, t: int, *who: IntArray) -> FloatArray:
         """The compute times of devices, or the rates or latencies of links (a, b), in round t."""

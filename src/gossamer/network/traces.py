@@ -14,9 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gossamer._core import checks as check
+from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
+from gossamer.network import limits
 from gossamer.network._finite import Recorded
 from gossamer.network.base import IntArray, Links
 from gossamer.network.mobility import FloatArray, within
@@ -77,9 +78,9 @@ class Log:
                 if self.start == 0
                 else f"the time {word} is before start"
             )
-        if (value - self.start) / self.seconds >= check.MAX_ROUNDS:
+        if (value - self.start) / self.seconds >= limits.MAX_ROUNDS:
             raise self.wrong(
-                f"the time {word} is past {check.MAX_ROUNDS:,} rounds; set start to the time of round 0, "
+                f"the time {word} is past {limits.MAX_ROUNDS:,} rounds; set start to the time of round 0, "
                 "or a larger seconds_per_round"
             )
         return (value - self.start) / self.seconds
@@ -93,8 +94,8 @@ class Log:
             return known
         if word.startswith("-") and word[1:].isdecimal():
             raise self.wrong(f"device {word} is negative; devices are numbered from 0")
-        if len(self.number) >= check.MAX_DEVICES:
-            raise self.wrong(f"there are more than {check.MAX_DEVICES:,} devices")
+        if len(self.number) >= limits.MAX_DEVICES:
+            raise self.wrong(f"there are more than {limits.MAX_DEVICES:,} devices")
         self.first_line[word] = self.line
         return self.number.setdefault(word, len(self.number))
 
@@ -113,7 +114,7 @@ class Log:
                 raise InputError("devices", devices, accepted)
             place = {word: i for i, word in enumerate(names)}
             return names, np.array([place[word] for word in words])
-        limit = devices or check.MAX_DEVICES
+        limit = devices or limits.MAX_DEVICES
         for word, is_number in zip(words, plain, strict=True):
             if not is_number:
                 accepted = "devices must be all whole numbers or all words"
@@ -170,8 +171,8 @@ class ContactTrace(Recorded):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_times(self.devices, self.seconds_per_round, self.start)
-        check.choice("format", self.format, ("auto", "contacts", "intervals"))
-        check.choice("symmetric", self.symmetric, ("assume", "require"))
+        checks.one_of("format", self.format, ("auto", "contacts", "intervals"))
+        checks.one_of("symmetric", self.symmetric, ("assume", "require"))
         log = Log(self.path, self.start, self.seconds_per_round)
         a, b, first, last, line = self._read(log)
         names, number = log.names(self.devices)
@@ -287,7 +288,7 @@ class PositionTrace(Recorded):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_times(self.devices, self.seconds_per_round, self.start)
-        check.finite("radius", self.radius, zero=True)
+        checks.not_negative("radius", self.radius)
         log = Log(self.path, self.start, self.seconds_per_round)
         device, columns = array("q"), (array("d"), array("d"), array("d"))
         for words in log:
@@ -358,9 +359,9 @@ def _on_sphere(degrees: FloatArray) -> FloatArray:
 
 
 def _check_times(devices: int, seconds_per_round: float, start: float) -> None:
-    check.whole("devices", devices, 0, check.MAX_DEVICES)
-    check.finite("seconds_per_round", seconds_per_round)
-    check.finite("start", start, zero=True)
+    checks.whole("devices", devices, 0, limits.MAX_DEVICES)
+    checks.positive("seconds_per_round", seconds_per_round)
+    checks.not_negative("start", start)
 
 
 def _set(network: Recorded, **values: object) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer import draws
+from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.network.base import BoolArray, IntArray, Links
@@ -296,8 +297,7 @@ class Clients:
     sums: ClassVar[Sums] = "nothing"
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise InputError("fraction", self.fraction, "a number above 0 and at most 1")
+        checks.number("fraction", self.fraction, above=0, most=1)
 
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         active = links.active

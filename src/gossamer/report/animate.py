@@ -13,11 +13,11 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from numpy.typing import NDArray
 
+from gossamer._core.files import write_atomically
 from gossamer.errors import InputError
 from gossamer.network import Network
 from gossamer.network.notebook import extent, places
 from gossamer.report.palette import COLOURS
-from gossamer.results.folder import write_atomically
 
 FRAMES = 120
 _DEVICES = 500

@@ -13,11 +13,12 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.collections import LineCollection
 
-from gossamer.errors import DataError, InputError, nearest
+from gossamer._core import checks
+from gossamer._core.files import write_atomically
+from gossamer.errors import DataError, InputError
 from gossamer.network import Network
 from gossamer.report.palette import COLOURS, MARKERS, look
 from gossamer.report.palette import DASHES as LENGTHS
-from gossamer.results.folder import write_atomically
 from gossamer.study import Method, interval
 
 DASHES: tuple[Any, ...] = tuple((0, lengths) if lengths else "-" for lengths in LENGTHS)
@@ -82,8 +83,7 @@ def paper(
     Vector if the file's name ends in .pdf or .svg. Told apart without colour too: by dashes and markers.
     """
     for name, value, known in (("x", x, X), ("y", y, Y)):
-        if value not in known:
-            raise InputError(name, value, f"one of {', '.join(known)}{nearest(value, known)}")
+        checks.one_of(name, value, known)
     if not _has(named, Y[y][0]):
         raise InputError("y", y, "loss or distance: these runs have no accuracy")
     if not _has(named, X[x]):

@@ -13,12 +13,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from gossamer._core.files import write_atomically
 from gossamer._core.versions import version
 from gossamer.errors import GossamerError
 from gossamer.network import Network
 from gossamer.report import gather, links, pack
 from gossamer.report.gather import Group, Told
-from gossamer.results.folder import write_atomically
 from gossamer.study import Study
 
 _LINK_BYTES = 2_000_000  # of all networks' rounds together, before they are packed

@@ -12,9 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,37 +19,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from gossamer._core.files import (
+    PARTIAL_SUFFIX,
+    os_errors,
+    remove_partial_files,
+    write_atomically,
+)
 from gossamer.engines import Record, Snapshot
 from gossamer.errors import DataError
 
-_PART = ".part"  # how the name of a file ends while it is being written
 _PER_DEVICE_LIMIT = 1000  # devices up to which every device's accuracy is kept in the metrics
-
-
-@contextlib.contextmanager
-def _said(action: str, path: Path) -> Iterator[None]:
-    """Turn what the system says (disk full, read-only, not there) into one sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise DataError(f"cannot {action} {path}: {error.strerror or error}") from None
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all: to a temporary name in the same folder, then renamed."""
-    with _said("write", path):
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
 
 
 @dataclass(frozen=True)
@@ -62,7 +38,7 @@ class RunFolder:
     path: Path
 
     def has(self, name: str) -> bool:
-        with _said("read", self.path / name):
+        with os_errors("read", self.path / name):
             return (self.path / name).exists()
 
     def check_new(self) -> None:
@@ -71,13 +47,13 @@ class RunFolder:
             raise DataError(
                 f"{self.path} exists: go on with it by --resume, or give another name by --out"
             )
-        with _said("read", self.path):
-            if self.has("") and any(file.suffix != _PART for file in self.path.iterdir()):
+        with os_errors("read", self.path):
+            if self.has("") and any(file.suffix != PARTIAL_SUFFIX for file in self.path.iterdir()):
                 raise DataError(f"{self.path} exists and holds no run: give another name by --out")
 
     def create(self, spec: str) -> None:
         """Make the folder with its spec, or nothing."""
-        with _said("make the folder", self.path):
+        with os_errors("make the folder", self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self.sweep()
         try:
@@ -95,9 +71,7 @@ class RunFolder:
 
     def sweep(self) -> None:
         """Remove what a killed process left half-written."""
-        with _said("clear", self.path):
-            for file in self.path.glob(f".*{_PART}"):
-                file.unlink()
+        remove_partial_files(self.path)
 
     # -- metrics and summary ---------------------------------------------------------------------------------------
 
@@ -139,7 +113,7 @@ class RunFolder:
         if not self.has(path.name):
             return None
         try:
-            with _said("read", path):
+            with os_errors("read", path):
                 loaded = json.loads(path.read_bytes())
         except (ValueError, RecursionError):
             loaded = None
@@ -183,7 +157,7 @@ class RunFolder:
             ) from None
 
     def drop_snapshot(self) -> None:
-        with _said("remove", self.path / "checkpoint.safetensors"):
+        with os_errors("remove", self.path / "checkpoint.safetensors"):
             (self.path / "checkpoint.safetensors").unlink(missing_ok=True)
 
     def write_models(self, parts: dict[str, Any]) -> None:

@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 
 from gossamer import draws
+from gossamer._core import checks
 from gossamer.algorithms import WPM
 from gossamer.engines import Measure, Plan, Simulator
 from gossamer.engines.mixing import StackedMix
-from gossamer.errors import InputError
 from gossamer.network import ErdosRenyi, Network
 from gossamer.network.base import Links
 from gossamer.study.study import Study
@@ -147,8 +147,7 @@ def measure(
     >>> [(speed.devices, speed.p) for speed in bench.speeds if speed.model == "softmax"]
     [(4, 1), (4, 15), (8, 1), (8, 15)]
     """
-    if not 0 < seconds < math.inf:
-        raise InputError("seconds", seconds, "a number above 0")
+    checks.positive("seconds", seconds)
     threads, middle, cores = (
         torch.get_num_threads(),
         devices[len(devices) // 2],

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gossamer._core import checks
 from gossamer.errors import Diverged, InputError
 from gossamer.results.tables import Comparison, Method
 from gossamer.study import spec
@@ -37,8 +38,7 @@ def compare(
     >>> [m.label for m in compare([Study(DPSGD(), rounds=5), Study(SwarmSGD(), rounds=5)])]
     ['D-PSGD', 'SwarmSGD']
     """
-    if seeds < 1:
-        raise InputError("seeds", seeds, "a whole number of at least 1")
+    checks.whole("seeds", seeds, 1)
     if pool is not None and callbacks:
         raise InputError(
             "callbacks",

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gossamer._core.files import write_atomically
 from gossamer.study.track import Callback, Row
 
 if TYPE_CHECKING:
@@ -111,11 +111,7 @@ class Live(Callback):
         while len(kept) > 1 and sum(len(records[k]) for k in kept) > LIMIT // 2:
             wanted //= 2
             kept = np.unique(np.searchsorted(rounds, np.linspace(rounds[-1], rounds[0], wanted)))
-        part = self._path.with_name(
-            f".{NAME}.part"
-        )  # a name that is swept away if it is left behind
-        part.write_bytes(b"".join(records[k] for k in kept))
-        os.replace(part, self._path)
+        write_atomically(self._path, b"".join(records[k] for k in kept), sync=False)
 
 
 def _short(value: Any) -> Any:

@@ -16,11 +16,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from gossamer._core import interrupts
+from gossamer._core import checks, interrupts
+from gossamer._core.files import write_atomically
 from gossamer.engines import Ray
 from gossamer.engines.settings import Where, check_ray
-from gossamer.errors import Diverged, GossamerError, InputError
-from gossamer.results.folder import RunFolder, write_atomically
+from gossamer.errors import Diverged, GossamerError
+from gossamer.results.folder import RunFolder
 from gossamer.study import spec
 from gossamer.study.run import Interrupted, run
 from gossamer.study.study import Study, load
@@ -113,8 +114,7 @@ class RayTasks:
 @contextmanager
 def pool_on(engine: Where, workers: int = 0) -> Iterator[Pool]:
     """The pool that goes with an engine: for Ray its cluster, for as long as this lasts; else processes here."""
-    if workers < 0:
-        raise InputError("workers", workers, "a whole number of at least 0")
+    checks.whole("workers", workers, 0)
     if not isinstance(engine, Ray):
         yield Processes(workers)
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
+from gossamer._core import checks
 from gossamer.algorithms import WPM, Algorithm
 from gossamer.engines import Measure, Plan
 from gossamer.errors import InputError
@@ -51,8 +52,7 @@ class Study:
                 self.name,
                 "a name that can be a folder's, of characters that can be printed",
             )
-        if self.dtype not in ("float32", "float64"):
-            raise InputError("dtype", self.dtype, '"float32" or "float64"')
+        checks.one_of("dtype", self.dtype, ("float32", "float64"))
 
     def _repr_html_(self) -> str:
         """In a notebook: its parts."""

@@ -21,6 +21,7 @@ from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
+from gossamer._core import checks
 from gossamer.engines import Simulator
 from gossamer.errors import InputError, nearest
 from gossamer.results.statistics import Interval, interval, rounds_to
@@ -86,8 +87,7 @@ def course(study: Study, budget: int, recipes: Sequence[Recipe] = RECIPES) -> Co
     >>> [(rung.others, rung.rounds, len(rung.seeds)) for rung in course(Study(rounds=90), 70, RECIPES[:6]).rungs]
     [(54, 10, 1), (18, 30, 2), (6, 90, 3)]
     """
-    if study.rounds < 1:
-        raise InputError("rounds", study.rounds, "a whole number of at least 1")
+    checks.whole("rounds", study.rounds, 1)
     others = [recipe for recipe in recipes if recipe is not BASELINE]
     low = max(RATES, len(others))
     least = math.ceil(_course(study, budget, others, low).cost)

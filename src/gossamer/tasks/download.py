@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+from gossamer._core.files import os_errors, write_atomically
 from gossamer.errors import DataError, InputError, nearest
 
 Progress = Callable[[str, int, int], None]
@@ -146,7 +147,7 @@ def get(
         return target
     except DataError:
         pass
-    try:
+    with os_errors(f"bring {name} into", target):
         if source_dir is not None:
             source = Path(source_dir).expanduser()
             if not source.is_dir():
@@ -160,8 +161,6 @@ def get(
                 for file in original.packed:
                     _fetch(name, file, Path(folder), progress)
                 _write(contents(name, Path(folder)), target)
-    except OSError as error:
-        raise DataError(f"cannot bring {name} into {target}: {error.strerror or error}") from error
     return target
 
 
@@ -225,15 +224,13 @@ def _missing(name: str, folder: Path, file: str) -> DataError:
 
 
 def _check(name: str, path: Path, stamp: Stamp) -> None:
-    try:
+    with os_errors("read", path):
         status = path.stat()
         if status.st_size != stamp.size:
             raise _not_the_original(
                 name, str(path), f"{status.st_size:,} bytes", f"{stamp.size:,} bytes"
             )
         found = _digest(path, status.st_size, status.st_mtime_ns, stamp.hash.partition(":")[0])
-    except OSError as error:
-        raise DataError(f"{name}: cannot read {path}: {error.strerror or error}") from error
     if found != stamp.hash:
         raise _not_the_original(name, str(path), found, stamp.hash)
 
@@ -284,15 +281,7 @@ def _write(files: Iterator[tuple[str, bytes]], folder: Path) -> None:
     """Each file whole or not at all: written beside its place, then renamed."""
     for file, content in files:
         folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{file}-")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-            os.chmod(temporary, 0o644)
-            os.replace(temporary, folder / file)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        write_atomically(folder / file, content, sync=False)  # read back by its hash
 
 
 def _fetch(name: str, file: str, folder: Path, progress: Progress | None) -> None:

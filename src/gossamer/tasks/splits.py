@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gossamer import draws
+from gossamer._core.files import os_errors
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
 
@@ -310,13 +311,14 @@ class Lists(SplitRule):
                 )
             return _checked(index, offsets, samples)
         try:
-            if path.stat().st_size > MAX_HELD:
+            with os_errors("read", path):
+                size = path.stat().st_size
+            if size > MAX_HELD:
                 raise DataError(
                     f"{path} is larger than {MAX_HELD >> 30} GiB; give an .npz file with index and offsets"
                 )
-            lists = json.loads(path.read_bytes())
-        except OSError as error:
-            raise DataError(f"cannot read {path}: {error.strerror or error}") from error
+            with os_errors("read", path):
+                lists = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:
             raise DataError(f"{path} is not JSON: {error}") from error
         if not isinstance(lists, list) or not all(isinstance(part, list) for part in lists):
