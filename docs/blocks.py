@@ -96,7 +96,7 @@ def _default(cls: type, field: dataclasses.Field[Any]) -> str:
 
 
 def _toml(cls: type, name: str, value: Any) -> str:
-    section = spec._nested_section(cls, name)
+    section = spec.nested_section(cls, name)
     for kind, made in spec.KINDS.get(section or "", {}).items():
         if type(value) is made:
             return f'"{kind}"'
@@ -114,8 +114,8 @@ def _toml(cls: type, name: str, value: Any) -> str:
 
 
 def _accepted(cls: type, field: dataclasses.Field[Any]) -> str:
-    section = spec._nested_section(cls, field.name)
-    wanted = spec._wanted(spec._hints(cls)[field.name]).replace("'", '"')
+    section = spec.nested_section(cls, field.name)
+    wanted = spec.describe_type(spec.type_hints(cls)[field.name]).replace("'", '"')
     if not section:
         return wanted
     a = f"a {section}" if section[0] not in "aeiou" else f"an {section}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import tomllib
 import typing
@@ -511,7 +512,7 @@ def test_our_own_specs_are_specs(text: str) -> None:
     ],
 )
 def test_settings(before: dict[str, Any], settings: list[str], after: dict[str, Any]) -> None:
-    given = spec.copy.deepcopy(before)
+    given = copy.deepcopy(before)
     assert spec.with_settings(before, settings) == after
     assert before == given  # the tables that were given are left as they were
 
@@ -537,7 +538,7 @@ def test_settings_say_what_toml_says(real: float, whole: int, truth: bool, text:
     )
 )
 def test_a_table_does_not_differ_from_itself(table: Any) -> None:
-    assert spec.difference(table, spec.copy.deepcopy(table)) is None
+    assert spec.difference(table, copy.deepcopy(table)) is None
 
 
 def test_the_first_difference_is_named() -> None:

@@ -12,7 +12,7 @@ from gossamer.errors import InputError
 from gossamer.network import Network, Random, Timing
 from gossamer.tasks import Data, Digits, Iid, Model, Softmax, Task
 from gossamer.tasks.data import Source
-from gossamer.tasks.splits import Split, SplitRule
+from gossamer.tasks.splits import Split, SplitRule, own_split
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,9 @@ class Study:
     def with_seed(self, seed: int) -> Study:
         """The same study on other links, times, batches, start and synthetic data: all seeds move by the same amount."""
         shift = seed - self.seed
-        data = _shifted(self.data, shift) if hasattr(self.data, "split") else self.data
+        data = self.data
+        if own_split(data) is not None:
+            data = _shifted(data, shift)
         network, timing = _shifted(self.network, shift), _shifted(self.timing, shift)
         algorithm = _shifted(
             self.algorithm, shift
@@ -75,9 +77,7 @@ class Study:
     def plan(self, data: Data | None = None) -> Plan:
         """What an engine needs. `data`: already loaded, so that many runs share one copy."""
         data = data or load(self.data)
-        split = self.split
-        if hasattr(self.data, "split"):  # a synthetic problem comes with its devices' samples
-            split = self.data.split()
+        split = own_split(self.data) or self.split
         if not isinstance(split, Split):
             try:
                 split = split.make(data.y.numpy(), self.network.devices, self.seed)

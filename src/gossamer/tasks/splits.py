@@ -365,6 +365,30 @@ def _ranks(labels: IntArray, counts: IntArray, seed: int) -> IntArray:
     return rank
 
 
+def own_split(source: Any) -> Split | None:
+    """Return the split that a data source brings along, or None if it has none.
+
+    A synthetic problem draws every device's own samples: its method `split()` returns which they
+    are, and a study's split rule does not apply.
+
+    Args:
+        source: A source of data, or loaded data.
+
+    Returns:
+        The samples of each device, or None.
+
+    Example:
+        >>> from gossamer.tasks import Digits
+        >>> own_split(Digits()) is None
+        True
+    """
+    make = getattr(source, "split", None)
+    if make is None:
+        return None
+    split: Split = make()
+    return split
+
+
 def _share(
     labels: IntArray, slot_label: IntArray, slot_device: IntArray, devices: int, seed: int
 ) -> Split:

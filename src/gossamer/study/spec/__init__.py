@@ -1,0 +1,34 @@
+"""A study as TOML text, and back.
+
+The kinds of every section come from one table, and their keys are the fields of the dataclasses.
+Every key has a default, except those that a kind cannot do without: an empty file is a study too.
+"""
+
+from gossamer.study.kinds import KINDS, PRESETS
+from gossamer.study.spec.build import build_dataclass, check_keys, engine, studies
+from gossamer.study.spec.sections import SpecError, Table, nested_section
+from gossamer.study.spec.settings import with_settings
+from gossamer.study.spec.text import parse, read
+from gossamer.study.spec.values import describe_type, type_hints
+from gossamer.study.spec.write import difference, digest, dumps, to_table
+
+__all__ = [
+    "KINDS",
+    "PRESETS",
+    "SpecError",
+    "Table",
+    "build_dataclass",
+    "check_keys",
+    "describe_type",
+    "difference",
+    "digest",
+    "dumps",
+    "engine",
+    "nested_section",
+    "parse",
+    "read",
+    "studies",
+    "to_table",
+    "type_hints",
+    "with_settings",
+]

@@ -1,0 +1,283 @@
+"""Build studies and their parts from the tables of a spec."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from gossamer import algorithms, engines, network
+from gossamer.engines import Measure
+from gossamer.errors import InputError, nearest
+from gossamer.study.kinds import KINDS, PRESETS
+from gossamer.study.spec.sections import (
+    ALGORITHM_FIELDS,
+    DEFAULTS,
+    PLAIN_KEYS,
+    SECTIONS,
+    SpecError,
+    Table,
+    item_path,
+    keys_of,
+    kind_of,
+    nested_section,
+)
+from gossamer.study.spec.values import checked_value, describe_type, type_hints
+from gossamer.study.spec.write import part_to_table
+from gossamer.study.study import Study
+
+_SYNTHETIC = ("least-squares", "logistic")  # kinds of data that bring their own split
+
+
+def studies(table: Table, name: str = "study", seed: int | None = None) -> list[Study]:
+    """Build the studies of a spec: one per [[algorithm]], equal in everything else.
+
+    Args:
+        table: The tables of a spec.
+        name: The name of the studies, if the spec gives none.
+        seed: Shift every seed of the spec by as much as the study's own, as `Study.with_seed`
+            does.
+
+    Returns:
+        The studies, in the order of the algorithms.
+
+    Raises:
+        SpecError: If a key is unknown or missing.
+        InputError: If a value is not accepted.
+
+    Example:
+        >>> spec = {"algorithm": [{"kind": "dpsgd"}, {"kind": "swarm"}]}
+        >>> [study.algorithm.label for study in studies(spec)]
+        ['D-PSGD', 'SwarmSGD']
+    """
+    check_keys(table, (*PLAIN_KEYS, *SECTIONS), "")
+    fields: Table = {"name": name}
+    for key in PLAIN_KEYS:
+        if key in table:
+            fields[key] = checked_value(Study, key, table[key], key)
+    fields |= _shared_parts(table, fields.get("seed", 0))
+    tables = table.get("algorithm", DEFAULTS["algorithm"])
+    if not isinstance(tables, list):
+        tables = [tables]
+    if not tables:
+        raise SpecError(
+            "algorithm = [] is not accepted: give one [algorithm] or several [[algorithm]]"
+        )
+    built = []
+    for index, one in enumerate(tables):
+        algorithm = _build_algorithm(one, item_path("algorithm", tables, index))
+        study = Study(algorithm=algorithm, **fields)
+        if seed is not None:
+            study = study.with_seed(seed)
+        built.append(study)
+    return built
+
+
+def _shared_parts(table: Table, seed: int) -> Table:
+    """Build the parts that the studies of a spec share, by the names of `Study`'s fields."""
+    given = {"seed": seed}
+    net = build_part("network", table.get("network", DEFAULTS["network"]), "network", given)
+    data_table = table.get("data", DEFAULTS["data"])
+    data_kind = kind_of(data_table)
+    model = "softmax"
+    data_given: Table = {}
+    if data_kind in _SYNTHETIC:
+        if "split" in table:
+            raise SpecError(
+                f"split is not accepted: data.kind = {data_kind!r} gives every device its own "
+                "samples; leave it out"
+            )
+        model = data_kind
+        data_given = {"devices": net.devices} | given
+    timing = None
+    data = build_part("data", data_table, "data", data_given)
+    split = build_part("split", table.get("split", DEFAULTS["split"]), "split")
+    built_model = build_part("model", table.get("model", model), "model")
+    measure = build_dataclass(Measure, table.get("measure", {}), "measure")
+    if "timing" in table:
+        timing = build_dataclass(network.Timing, table["timing"], "timing", given)
+    return {
+        "network": net,
+        "data": data,
+        "split": split,
+        "model": built_model,
+        "measure": measure,
+        "timing": timing,
+    }
+
+
+def engine(table: Table) -> engines.Where:
+    """Build the engine of a spec: its [engine], or the simulator in this process.
+
+    The engine is no part of a study: results do not depend on it.
+
+    Args:
+        table: The tables of a spec.
+
+    Returns:
+        The engine's settings.
+
+    Example:
+        >>> engine({"engine": {"kind": "ray", "shards": 4}}).shards
+        4
+    """
+    built: engines.Where = build_part("engine", table.get("engine", "simulator"), "engine")
+    return built
+
+
+def build_part(section: str, table: Any, path: str, given: Table | None = None) -> Any:
+    """Build a part of a study from its table.
+
+    Args:
+        section: The section whose kinds apply.
+        table: A table with a kind, or the kind alone.
+        path: The table's name in messages.
+        given: Values from elsewhere in the spec, for fields that the table does not set.
+
+    Returns:
+        The part: an object of the kind's dataclass.
+
+    Raises:
+        SpecError: If a key is unknown or missing.
+        InputError: If a value is not accepted.
+    """
+    kinds = KINDS[section]
+    given = given or {}
+    if isinstance(table, str):
+        table = {"kind": table}
+    _check_kind(kinds, table, path)
+    kind = table["kind"]
+    keys = keys_of(section, kind)
+    check_keys(table, keys, path)
+    values: Table = {}
+    for key, value in (given | table).items():
+        if key in keys and key not in ("kind", "faults", "preset"):
+            values[key] = value
+    part = build_dataclass(kinds[kind], values, path, given)
+    faults = table.get("faults", [])
+    if not isinstance(faults, list):
+        faults = [faults]
+    for index, fault in enumerate(faults):
+        fault_path = item_path(f"{path}.faults", faults, index)
+        part = part & build_part("faults", fault, fault_path, given)
+    return part
+
+
+def _check_kind(kinds: dict[str, type], table: Any, path: str) -> None:
+    """Raise an error unless `table` is a table whose kind is known."""
+    names = ", ".join(map(repr, kinds))
+    if not isinstance(table, dict):
+        example = f"{path} = {{ kind = {next(iter(kinds))!r} }}"
+        raise InputError(path, table, f"a table with a kind, such as {example}")
+    if "kind" not in table:
+        for key in table:
+            if nearest(key, ["kind"]):  # a misspelt "kind"
+                check_keys({key: None}, ["kind"], path)
+        raise SpecError(f"{path} has no kind: give {path}.kind = one of {names}")
+    kind = table["kind"]
+    if kind == "python":
+        raise SpecError(
+            f"{path} was made in Python ({table.get('is', '?')}): resume the run from Python"
+        )
+    if not isinstance(kind, str) or kind not in kinds:
+        raise InputError(f"{path}.kind", kind, f"one of {names}{nearest(str(kind), kinds)}")
+
+
+def build_dataclass(cls: type, table: Any, path: str, given: Table | None = None) -> Any:
+    """Build a dataclass from a table of its fields.
+
+    Args:
+        cls: The dataclass.
+        table: Values by field.
+        path: The table's name in messages.
+        given: Values for fields that the table does not set.
+
+    Returns:
+        An object of `cls`.
+
+    Raises:
+        SpecError: If a key is unknown or missing.
+        InputError: If a value is not accepted.
+    """
+    if not isinstance(table, dict):
+        raise InputError(path, table, "a table")
+    fields = [field for field in dataclasses.fields(cls) if field.init]
+    names = [field.name for field in fields]
+    check_keys(table, names, path)
+    values: Table = {}
+    for key, value in (given or {}).items():
+        if key in names:
+            values[key] = value
+    for key, value in table.items():
+        values[key] = _field_value(cls, key, value, f"{path}.{key}", given)
+    for field in fields:
+        required = field.default is field.default_factory is dataclasses.MISSING
+        if required and field.name not in values:
+            wanted = describe_type(type_hints(cls)[field.name])
+            raise SpecError(f"{path}.{field.name} is missing: give {wanted}")
+    try:
+        return cls(**values)
+    except InputError as error:  # name and show the value as the user wrote it
+        value = table.get(error.field, error.value)
+        raise InputError(f"{path}.{error.field}", value, error.accepted) from None
+
+
+def _field_value(cls: type, field: str, value: Any, path: str, given: Table | None) -> Any:
+    """Build the value of one field: a part, a tuple of parts, or a plain value."""
+    section = nested_section(cls, field)
+    if section == "network":
+        if not isinstance(value, list):
+            raise InputError(path, value, "a list of networks, each a table with a kind")
+        networks = []
+        for index, item in enumerate(value):
+            networks.append(build_part(section, item, item_path(path, value, index), given))
+        return tuple(networks)
+    if section == "algorithm":
+        return _build_algorithm(value, path)
+    if section and (isinstance(value, dict) or section in (*ALGORITHM_FIELDS, "data")):
+        return build_part(section, value, path)
+    return checked_value(cls, field, value, path)
+
+
+def _build_algorithm(table: Any, path: str) -> algorithms.Algorithm:
+    """Build an algorithm; a table may start from a preset and change some of its values."""
+    if isinstance(table, dict) and "preset" in table:
+        table = _preset_table(table, path) | table | {"kind": "wpm"}
+    algorithm: algorithms.Algorithm = build_part("algorithm", table, path)
+    return algorithm
+
+
+def _preset_table(table: Table, path: str) -> Table:
+    preset = table["preset"]
+    if table.get("kind", "wpm") != "wpm":
+        raise InputError(
+            f"{path}.preset",
+            preset,
+            f'no preset with kind = {table["kind"]!r}: only "wpm" has them',
+        )
+    if not isinstance(preset, str) or preset not in PRESETS:
+        names = ", ".join(map(repr, PRESETS))
+        raise InputError(f"{path}.preset", preset, f"one of {names}{nearest(str(preset), PRESETS)}")
+    return part_to_table("algorithm", PRESETS[preset](p=3))
+
+
+def check_keys(table: Table, known: Sequence[str], path: str) -> None:
+    """Raise an error for the first key of a table that is not known.
+
+    Args:
+        table: The table.
+        known: The keys that it may have.
+        path: The table's name in messages; empty for the whole spec.
+
+    Raises:
+        SpecError: If a key is not known.
+    """
+    for key in table:
+        if key not in known:
+            name = key
+            if path:
+                name = f"{path}.{key}"
+            raise SpecError(
+                f"{name} is not a known key{nearest(key, known)}; "
+                f"the keys here are {', '.join(known)}"
+            )

@@ -1,0 +1,112 @@
+"""The layout of a spec: its sections, their defaults, and the keys of every kind."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from gossamer import algorithms, network, tasks
+from gossamer.errors import GossamerError
+from gossamer.study.kinds import KINDS
+
+Table = dict[str, Any]
+
+# Keys at the top of a spec whose values are plain: they are fields of `Study`.
+PLAIN_KEYS = ("batch", "rounds", "seed", "dtype", "device", "threads", "name")
+SECTIONS = (
+    "data",
+    "split",
+    "model",
+    "network",
+    "algorithm",
+    "measure",
+    "timing",
+    "engine",
+    "fleet",
+)
+DEFAULTS: Table = {
+    "data": {"kind": "digits"},
+    "split": {"kind": "iid"},
+    "network": {"kind": "random", "devices": 10, "density": 0.2},
+    "algorithm": {"kind": "wpm", "preset": "robust"},
+    "engine": {"kind": "simulator"},
+}
+
+# Keys whose values are paths, relative to the folder of the spec.
+PATH_KEYS = ("path", "folder")
+# Fields of an algorithm that are a number or a schedule.
+SCHEDULED_FIELDS = ("eta", "p", "gain")
+# Fields of an algorithm that have kinds of their own, in the section of the same name.
+ALGORITHM_FIELDS = ("step", "direction", "weights", "compress", "rule", "algorithm")
+# Fields of a timing: each is a number or a table with a kind.
+TIMING_FIELDS = ("compute", "rate", "latency")
+
+
+class SpecError(GossamerError):
+    """Raised for an unknown or missing key, and for a file that is not a spec."""
+
+
+def kind_of(table: Any) -> Any:
+    """Return the kind of a section, which is a table with a kind or the kind alone."""
+    if isinstance(table, dict):
+        return table.get("kind")
+    return table
+
+
+def keys_of(section: str, kind: Any) -> list[str]:
+    """Return the keys that a kind of a section accepts; none if the kind is not known."""
+    kinds = KINDS.get(_section_of_kinds(section), {})
+    if not isinstance(kind, str) or kind not in kinds:
+        return []
+    keys = ["kind"]
+    for field in dataclasses.fields(kinds[kind]):
+        if field.init:
+            keys.append(field.name)
+    if section in ("network", "networks"):
+        keys.append("faults")
+    if section == "algorithm" and kind == "wpm":
+        keys.append("preset")
+    return keys
+
+
+def _section_of_kinds(key: str) -> str:
+    """Return the section whose kinds the table under a key takes."""
+    if key in SCHEDULED_FIELDS:
+        return "schedule"
+    if key in TIMING_FIELDS:
+        return "quantity"
+    if key == "networks":
+        return "network"
+    return key
+
+
+def nested_section(cls: type, field: str) -> str | None:
+    """Return the section whose kinds a dataclass field takes, or None for a plain value.
+
+    Args:
+        cls: The dataclass of a kind, such as `gossamer.DPSGD`.
+        field: The name of one of its fields.
+
+    Returns:
+        A section's name, such as "schedule" for a learning rate.
+    """
+    if issubclass(cls, algorithms.Algorithm):
+        if field in SCHEDULED_FIELDS:
+            return "schedule"
+        if field in ALGORITHM_FIELDS:
+            return field
+        return None
+    if cls is tasks.Validation and field == "data":
+        return "data"
+    if cls is network.Timing and field in TIMING_FIELDS:
+        return "quantity"
+    if cls is network.Cycle and field == "networks":
+        return "network"
+    return None
+
+
+def item_path(path: str, items: list[Any], index: int) -> str:
+    """Return the name of a list's item in messages; a single item needs no index."""
+    if len(items) == 1:
+        return path
+    return f"{path}[{index}]"
