@@ -556,7 +556,9 @@ def test_several_methods_are_not_one_run() -> None:
             "gossamer compare",
         )
     )
-    refused("--set", "algorithm.local_steps=2", parts=("algorithm[0].local_steps is not a known key",))
+    refused(
+        "--set", "algorithm.local_steps=2", parts=("algorithm[0].local_steps is not a known key",)
+    )
 
 
 def test_studies_that_differ_in_more_than_the_method() -> None:

@@ -397,12 +397,12 @@ WRONG_DEVICES: dict[str, tuple[Callable[[], object], tuple[str, ...], tuple[str,
     "a key": (
         lambda: changed("fleet/n1.toml", "classes", "clases"),
         (),
-        ("clases is not a key", "did you mean 'classes'?"),
+        ("clases is not a known key", "did you mean 'classes'?"),
     ),
     "a key below": (
         lambda: changed("fleet/n1.toml", "slot", "slots"),
         (),
-        ("fleet.slots is not a key", "'slot'"),
+        ("fleet.slots is not a known key", "'slot'"),
     ),
     "its number": (
         lambda: changed("fleet/n1.toml", "device = 1", "device = 3"),
@@ -484,7 +484,7 @@ WRONG_FLEETS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     ),
     "one device": (("--devices", 1), ("devices = 1", "at least 2")),
     "slot": (("--set", "fleet.slot=0"), ("fleet.slot = 0", "seconds from 0.1")),
-    "key": (("--set", "fleet.slots=1"), ("fleet.slots is not a key", "did you mean 'slot'?")),
+    "key": (("--set", "fleet.slots=1"), ("fleet.slots is not a known key", "did you mean 'slot'?")),
     "days": (("--days", 0), ("days = 0", "above 0")),
     "short": (
         ("--days", 3, "--start", "2090-01-01T12:00:00Z"),

@@ -629,7 +629,7 @@ def test_run_resumes_and_shows_no_seconds_without_a_timing() -> None:
         ("timing={rate=1}", ["timing.compute is missing: give a number or a table with a kind"]),
         ("timing.compute=-1", ["timing.compute = -1", "a number of at least 0"]),
         ("timing.compute='soon'", ["timing.compute = 'soon'", "a number or a table with a kind"]),
-        ("timing.speed=1", ["timing.speed is not a key", "compute, rate, latency, seed"]),
+        ("timing.speed=1", ["timing.speed is not a known key", "compute, rate, latency, seed"]),
         ("timing.rate.kind=drawn", ["timing.rate.kind = 'drawn'", "'log-uniform', 'trace'"]),
         ("timing.rate={kind='log-uniform',low=1}", ["timing.rate.high is missing"]),
         ("timing.rate={kind='log-uniform',low=2,high=1}", ["timing.rate.high = 1", "at least low"]),
