@@ -8,7 +8,6 @@ import json
 import os
 import resource
 import shutil
-import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ import safetensors.torch
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support import processes
 from support.command import REAL, assert_refused, files, gossamer, real
 
 from gossamer.network import Ring, save
@@ -930,13 +930,7 @@ def test_the_real_command_and_a_real_limit_of_the_file_system() -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_the_real_command_and_an_output_that_is_full() -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [*REAL, "network", "show", "a.toml"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=120,
-        )
+        done = processes.run([*REAL, "network", "show", "a.toml"], stdout=full)
     assert (done.returncode, done.stderr) == (
         2,
         "gossamer: cannot go on: No space left on device\n",

@@ -6,13 +6,13 @@ import json
 import math
 import signal
 import subprocess
-import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from support.command import REAL, Result, assert_refused, gossamer, real
+from support.processes import DEADLINE, cpu_seconds, needs_proc, started, wait_until
 
 from gossamer.cli.bench import facts
 from gossamer.engines import Simulator
@@ -301,15 +301,12 @@ def test_the_real_command() -> None:
     check(json.loads(result.out), (10, 100, 1000))
 
 
+@needs_proc
 @pytest.mark.slow
 def test_ctrl_c_ends_it_cleanly() -> None:
-    process = subprocess.Popen(
-        [*REAL, "bench", "--seconds", "600", "-q"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    try:
-        time.sleep(5)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started([*REAL, "bench", "--seconds", "600", "-q"], **pipes) as process:
+        wait_until(lambda: cpu_seconds(process.pid) > 5, "the benchmark begins to measure")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=120)
-    finally:
-        process.kill()
-    assert_refused(Result(process.returncode, out.decode(), err.decode()), "stopped", code=130)
+        out, err = process.communicate(timeout=DEADLINE)
+    assert_refused(Result(process.returncode, out, err), "stopped", code=130)

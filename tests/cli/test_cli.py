@@ -7,7 +7,6 @@ import hashlib
 import importlib
 import json
 import re
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from support import processes
 from support.command import assert_refused, files, gossamer, real
 from support.terminal import ANSI, COLOUR, SEVERAL, SPEC, in_a_terminal
 
@@ -529,20 +529,13 @@ def test_help_is_light() -> None:
         "print('loaded:', sorted(heavy & set(sys.modules)))"
     )
     for words in (["--help"], ["run", "--help"], ["--version"]):
-        result = subprocess.run(
-            [sys.executable, "-c", script, *words], capture_output=True, text=True, timeout=60
-        )
+        result = processes.run([sys.executable, "-c", script, *words])
         # typer itself brings pydantic in some of its versions
         assert result.stdout.splitlines()[-1] in ("loaded: []", "loaded: ['pydantic_core']"), (
             result.stdout + result.stderr
         )
     light = "import sys, gossamer; print(sorted({'torch', 'numpy'} & set(sys.modules)))"
-    assert (
-        subprocess.run(
-            [sys.executable, "-c", light], capture_output=True, text=True, timeout=60
-        ).stdout
-        == "[]\n"
-    )
+    assert processes.run([sys.executable, "-c", light]).stdout == "[]\n"
 
 
 @pytest.mark.slow
@@ -550,10 +543,7 @@ def test_the_real_command() -> None:
     assert real("--version").out == f"gossamer {gs.__version__}\n"
     script = Path(sys.executable).with_name("gossamer")
     if script.exists():  # where the package is installed
-        assert (
-            subprocess.run([script, "--version"], capture_output=True, text=True, timeout=60).stdout
-            == real("--version").out
-        )
+        assert processes.run([script, "--version"]).stdout == real("--version").out
     result = real("run", "a.toml")
     assert result.code == 0
     assert not ANSI.search(result.out + result.err)

@@ -6,13 +6,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import processes
 from support.command import REAL, Result, assert_refused, gossamer, real
 from support.terminal import ANSI, COLOUR, SEVERAL, SPEC, in_a_terminal
 
@@ -116,7 +116,7 @@ def test_a_refusal_prints_no_json() -> None:
 def test_json_of_the_real_command_in_a_terminal() -> None:
     """Bars go to standard error: what is piped is the document."""
     script = f"{' '.join(REAL)} run a.toml --json > out.json"
-    process = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
+    process = processes.run(["bash", "-c", script])
     assert process.returncode == 0
     assert json.loads(Path("out.json").read_text())["finished"]
 
@@ -214,9 +214,7 @@ def test_bash_itself_completes() -> None:
         f'PATH={Path.cwd()}:$PATH; eval "$(_GOSSAMER_COMPLETE=source_bash gossamer)"; '
         'COMP_WORDS=(gossamer compare --see); COMP_CWORD=2; _gossamer_completion gossamer; echo "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script], capture_output=True, text=True, timeout=60
-    )
+    done = processes.run(["bash", "--norc", "-c", script])
     assert done.stdout.split() == ["--seed", "--seeds"], done.stderr
 
 
@@ -375,7 +373,5 @@ def test_runs_is_light() -> None:
         "import sys\nfrom gossamer.cli import main\nsys.argv = ['gossamer', 'runs']\n"
         "try:\n    main()\nexcept SystemExit: pass\nprint(sorted({'torch', 'scipy', 'matplotlib'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
-    )
+    done = processes.run([sys.executable, "-c", script])
     assert done.stdout.splitlines()[-1] == "[]"

@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 from support.loopback import Script, python
 from support.methods import EVERY
+from support.processes import wait_until
 
 import gossamer as gs
 from gossamer.results.folder import RunFolder
+from gossamer.study.live import NAME as LIVE
 
 pytest.importorskip("ray", reason="the extra gossamer[ray] is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.cluster]
@@ -130,11 +132,10 @@ def test_the_command_gives_the_same_run_folder(fleet: Path) -> None:
 
 def killed_at_random(script: Script, words: str, seconds: float) -> None:
     """SIGKILL one of the command's processes once there are such, after a random time."""
-    deadline = time.monotonic() + 120
-    while not (found := script.left(words)):
-        assert script.process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(
+        lambda: script.process.poll() is not None or script.left(words), f"there is a {words}"
+    )
+    assert script.process.poll() is None
     time.sleep(seconds)
     found = script.left(words)
     if found:
@@ -159,24 +160,23 @@ def test_killed_shards_and_a_killed_driver(fleet: Path) -> None:
     run_on_ray(fleet, "run", "fleet.toml", "--out", "whole", *LONG)
     whole = RunFolder(fleet / "whole").models()
 
-    script = Script(command("run", "fleet.toml", "--out", "shard", "--engine", "ray", *LONG), fleet)
-    killed_at_random(script, "ray::Shard", 2 + 2 * random.random())
-    code, _, err = script.ended()
-    assert code == 0, err
-    script.assert_gone()
+    words = command("run", "fleet.toml", "--out", "shard", "--engine", "ray", *LONG)
+    with Script(words, fleet) as script:
+        killed_at_random(script, "ray::Shard", 2 + 2 * random.random())
+        code, _, err = script.ended()
+        assert code == 0, err
+        script.assert_gone()
     summary = RunFolder(fleet / "shard").summary()
     assert len(summary["events"]) == 1
     assert "was lost; all went on from round" in summary["events"][0]
     assert summary["events"][0] in err
 
-    script = Script(
-        command("run", "fleet.toml", "--out", "driver", "--engine", "ray", *LONG), fleet
-    )
-    killed_at_random(script, "ray::Shard", 2 * random.random())
-    killed_at_random(script, "-m gossamer", 3 * random.random())
-    script.ended()
-    script.assert_gone(60, but="Agent")  # two helpers of Ray's own notice it only after minutes
-    script.clear()
+    words = command("run", "fleet.toml", "--out", "driver", "--engine", "ray", *LONG)
+    with Script(words, fleet) as script:
+        killed_at_random(script, "ray::Shard", 2 * random.random())
+        killed_at_random(script, "-m gossamer", 3 * random.random())
+        script.ended()
+        script.assert_gone(but="Agent")  # two helpers of Ray's own notice it only after minutes
     run_on_ray(fleet, "run", "fleet.toml", "--out", "driver", "--resume", *LONG)
 
     for name in ("shard", "driver"):
@@ -195,19 +195,19 @@ def test_ctrl_c_stops_and_keeps(fleet: Path) -> None:
         "--set",
         "engine.shards=2",
     ]
-    script = Script(command(*words, "--engine", "ray"), fleet)
-    deadline = time.monotonic() + 120
-    while not script.left("ray::Shard.advance") and not (fleet / "out").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    time.sleep(2)
-    for pid in script.left():  # as a terminal does: to all of its processes
-        os.kill(pid, signal.SIGINT)
-    code, _, err = script.ended()
-    assert code == 130
-    assert "is kept and --resume goes on" in err
-    assert "Traceback" not in err
-    script.assert_gone()
+    live = fleet / "out" / LIVE
+    with Script(command(*words, "--engine", "ray"), fleet) as script:
+        wait_until(
+            lambda: live.exists() and live.read_bytes().count(b'"record"') >= 2,
+            "the run has measured after its first round",
+        )
+        for pid in script.left():  # as a terminal does: to all of its processes
+            os.kill(pid, signal.SIGINT)
+        code, _, err = script.ended()
+        assert code == 130
+        assert "is kept and --resume goes on" in err
+        assert "Traceback" not in err
+        script.assert_gone()
     assert RunFolder(fleet / "out").snapshot().round > 0
 
 

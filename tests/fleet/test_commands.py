@@ -28,6 +28,7 @@ from rich.console import Console
 from safetensors.torch import load_file, save_file
 from support.command import REAL, assert_refused, files, gossamer, real
 from support.loopback import namespace, python
+from support.processes import DEADLINE, started
 
 import gossamer as gs
 from gossamer.cli import status
@@ -838,31 +839,26 @@ def test_the_live_table_ends_with_ctrl_c_and_all_is_well(watched: Watched, colou
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
     environment.pop("NO_COLOR", None)
-    process = subprocess.Popen(
-        [*REAL, "fleet", "status", "fleet"],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment if colour else {**environment, "NO_COLOR": "1"},
-    )
-    os.close(theirs)
-    said, limit, interrupted = b"", time.monotonic() + 120, False
-    try:
+    if not colour:
+        environment["NO_COLOR"] = "1"
+    written = b""
+    interrupted = False
+    limit = time.monotonic() + DEADLINE
+    words = [*REAL, "fleet", "status", "fleet"]
+    with started(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
+        os.close(theirs)
         while time.monotonic() < limit:
             if select.select([ours], [], [], 0.2)[0]:
                 try:
-                    said += os.read(ours, 1 << 16)
+                    written += os.read(ours, 1 << 16)
                 except OSError:  # the other end is gone
                     break
-            if said.count(b"n2") >= 2 and not interrupted:
+            if written.count(b"n2") >= 2 and not interrupted:
                 process.send_signal(signal.SIGINT)
                 interrupted = True
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-    text = said.decode()
+        assert process.wait(DEADLINE) == 0
+    os.close(ours)
+    text = written.decode()
     assert "not seen" in text
     assert "Traceback" not in text
     assert ("\x1b[1;32mdone" in text) == colour

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from support.browser import Opened, chromium, opener
 from support.command import REAL, files
+from support.processes import DEADLINE, started, wait_until
 
 from gossamer import DPSGD, Random, Study, run
 from gossamer.engines import Measure
@@ -65,19 +66,11 @@ def finished(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def until(true: Callable[[], Any], why: str, seconds: float = 60) -> None:
-    """Wait for something to come about."""
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, why
-        time.sleep(0.01)
-
-
 # -- following ---------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def real_run(folder: Path, *settings: str) -> Iterator[subprocess.Popen[bytes]]:
+def real_run(folder: Path, *settings: str) -> Iterator[subprocess.Popen[str]]:
     """`gossamer run` as a process of its own, stopped for now as soon as it has measured something."""
     words = [
         *REAL,
@@ -87,21 +80,17 @@ def real_run(folder: Path, *settings: str) -> Iterator[subprocess.Popen[bytes]]:
         str(folder),
         *(f"--set={setting}" for setting in settings),
     ]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    try:
-        live = folder / LIVE
-        until(
+    live = folder / LIVE
+    with started(words, stdout=subprocess.DEVNULL) as process:
+        wait_until(
             lambda: (
                 process.poll() is not None or (live.exists() and b'"record"' in live.read_bytes())
             ),
-            "it does not begin",
+            "the run has measured something",
         )
         process.send_signal(signal.SIGSTOP)
         assert process.poll() is None, "it was over too soon to be followed"
         yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 @pytest.mark.skipif(
@@ -407,14 +396,14 @@ def test_there_are_not_more_connections_than_it_can_bear(server: Server) -> None
     address = ("127.0.0.1", server.server_address[1])
     waiting = [socket.create_connection(address) for _ in range(16)]
     try:
-        until(lambda: server._free._value == 0, "they are not taken")  # type: ignore[attr-defined]
+        wait_until(lambda: server._free._value == 0, "all are taken")  # type: ignore[attr-defined]
         with socket.create_connection(address) as more:
             more.settimeout(30)
             assert more.recv(10) == b""  # hung up on
     finally:
         for connection in waiting:
             connection.close()
-    until(lambda: server._free._value == 16, "they are not given back")  # type: ignore[attr-defined]
+    wait_until(lambda: server._free._value == 16, "all are given back")  # type: ignore[attr-defined]
     assert ask(server, "/content.json")[0] == 200
 
 
@@ -448,16 +437,12 @@ def test_refusals(tmp_path: Path, finished: Path) -> None:
 
 
 def test_the_command_says_where_and_ends_by_a_signal(finished: Path) -> None:
-    process = subprocess.Popen([*REAL, "watch", str(finished)], stdout=subprocess.PIPE, text=True)
-    try:
+    with started([*REAL, "watch", finished], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
         assert said.startswith(f"watching {finished} at http://127.0.0.1:")
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
-    finally:
-        process.kill()
-        process.communicate()
+        assert process.wait(DEADLINE) == 0
 
 
 def test_a_copy_of_a_run_folder_can_be_watched_from_inside(

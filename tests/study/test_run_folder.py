@@ -24,12 +24,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file
-from support.command import REAL, gossamer
+from support import processes
+from support.command import REAL, Result, gossamer
+from support.processes import DEADLINE, has_loaded, needs_proc, started, wait_until
 
 import gossamer as gs
 from gossamer.errors import DataError
 from gossamer.results import folder as store
 from gossamer.study import spec
+from gossamer.study.live import NAME as LIVE
 from gossamer.study.run import Interrupted, Run
 
 pytestmark = pytest.mark.slow
@@ -355,27 +358,36 @@ def test_a_checkpoint_with_one_wrong_bit_is_refused(tmp_path: Path, data: st.Dat
 LONGER = ["--set", "rounds=1200", "--set", "measure.every=7"]
 
 
-def started(*words: object, until: Callable[[int], bool]) -> subprocess.Popen[str]:
-    """The real command, once it has come so far."""
-    process = subprocess.Popen(
-        [*REAL, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    while process.poll() is None and not until(process.pid):
-        time.sleep(0.005)
-    return process
+def interrupted(
+    *words: object, when: Callable[[int], bool], later: float = 0, by: int = signal.SIGINT
+) -> Result:
+    """Run the real command and send it a signal, some seconds after `when` is true of its pid."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started([*REAL, *words], **pipes) as process:
+        wait_until(lambda: process.poll() is not None or when(process.pid), "the run has begun")
+        time.sleep(later)
+        process.send_signal(by)
+        out, err = process.communicate(timeout=DEADLINE)
+    return Result(process.returncode, out, err)
 
 
 def has_begun(pid: int) -> bool:
     return Path("out/spec.toml").exists()
 
 
+def has_measured(pid: int) -> bool:
+    live = Path("out") / LIVE
+    return live.exists() and b'"record"' in live.read_bytes()
+
+
 def loads_torch(pid: int) -> bool:
-    return "libtorch" in Path(f"/proc/{pid}/maps").read_text()
+    return has_loaded(pid, "libtorch")
 
 
-needs_proc = pytest.mark.skipif(
-    not Path("/proc/self/maps").exists(), reason="this system has no /proc to look into"
-)
+def assert_stopped(result: Result) -> None:
+    assert result.code == 130
+    assert result.err.startswith("gossamer: stopped")
+    assert result.err.count("\n") == 1
 
 
 @needs_proc
@@ -383,16 +395,13 @@ needs_proc = pytest.mark.skipif(
 def test_ctrl_c_at_random_moments_and_resume() -> None:
     chance, codes = random.Random(0), []
     for moment in (has_begun, loads_torch, loads_torch):
-        process = started("run", "a.toml", "-q", "--out", "out", "--resume", *LONGER, until=moment)
-        time.sleep(chance.uniform(0.0, 0.6) if moment is has_begun else chance.uniform(1.0, 3.0))
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-        codes.append(process.returncode)
-        if process.returncode == 0:
+        later = chance.uniform(0.0, 0.6) if moment is has_begun else chance.uniform(1.0, 3.0)
+        words = ["run", "a.toml", "-q", "--out", "out", "--resume", *LONGER]
+        result = interrupted(*words, when=moment, later=later)
+        codes.append(result.code)
+        if result.code == 0:
             break
-        assert process.returncode == 130
-        assert said.startswith("gossamer: stopped")
-        assert said.count("\n") == 1
+        assert_stopped(result)
     assert 130 in codes
     finished("--out", "out", "--resume", *LONGER)
     finished("--out", "whole", *LONGER)
@@ -401,14 +410,10 @@ def test_ctrl_c_at_random_moments_and_resume() -> None:
 
 @pytest.mark.slow
 def test_sigterm_is_a_ctrl_c_too() -> None:
-    process = started(
-        "run", "a.toml", "-q", "--out", "out", "--set", "rounds=1000000", until=has_begun
-    )
-    time.sleep(1)
-    process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "of 1000000; out is kept and --resume goes on" in said
+    words = ["run", "a.toml", "-q", "--out", "out", "--set", "rounds=1000000"]
+    result = interrupted(*words, when=has_measured, by=signal.SIGTERM)
+    assert result.code == 130
+    assert "of 1000000; out is kept and --resume goes on" in result.err
     assert Path("out/checkpoint.safetensors").exists()
 
 
@@ -417,24 +422,9 @@ def test_sigterm_is_a_ctrl_c_too() -> None:
 def test_ctrl_c_while_torch_is_loaded() -> None:
     """C++ that is interrupted while it is loaded aborts the process, so this is done another way: see `cli._interrupt`."""
     chance = random.Random(1)
+    words = ["run", "a.toml", "-q", "--out", "out", "--resume", "--set", "rounds=1000000"]
     for _ in range(4):
-        process = started(
-            "run",
-            "a.toml",
-            "-q",
-            "--out",
-            "out",
-            "--resume",
-            "--set",
-            "rounds=1000000",
-            until=loads_torch,
-        )
-        time.sleep(chance.uniform(0.0, 0.8))
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 130
-        assert said.startswith("gossamer: stopped")
-        assert said.count("\n") == 1
+        assert_stopped(interrupted(*words, when=loads_torch, later=chance.uniform(0.0, 0.8)))
 
 
 KILLED = """
@@ -464,7 +454,7 @@ def test_killed_in_the_middle_of_a_write(write: int) -> None:
         "--set",
         "measure.every=7",
     ]
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(write), *words], timeout=60)
+    killed = processes.run([sys.executable, "-c", KILLED, write, *words])
     assert killed.returncode == -signal.SIGKILL
     (half_written,) = Path("out").glob(".*.part")
     name = ["spec.toml", "metrics.parquet", "checkpoint.safetensors"][

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from support.processes import started, wait_until
 
 import gossamer as gs
 from gossamer.study import spec
+from gossamer.study.live import NAME as LIVE
 from gossamer.study.pools import Processes
 from gossamer.study.sweep import cell_path, sweep
 
@@ -74,25 +74,18 @@ if __name__ == "__main__":
 """
     path = tmp_path / "endless.py"
     path.write_text(script)
-    parent = subprocess.Popen([sys.executable, str(path)])
-    try:
-        while (
-            not (
-                workers := [pid for pid in _children(parent.pid) if b"spawn_main" in _command(pid)]
-            )
-            or len(workers) < 2
-        ):
-            assert parent.poll() is None
-            time.sleep(0.1)
-        time.sleep(1)  # so that they are past their imports
-    finally:
+    with started([sys.executable, path]) as parent:
+        wait_until(lambda: len(list(tmp_path.rglob(LIVE))) == 2, "both runs have begun")
+        workers = _workers(parent.pid)
         parent.kill()
         parent.wait()
-    for _ in range(300):
-        if not any(b"spawn_main" in _command(pid) for pid in workers):
-            return
-        time.sleep(0.1)
-    pytest.fail(f"still there: {workers}")
+        wait_until(
+            lambda: not any(b"spawn_main" in _command(pid) for pid in workers), "they have ended"
+        )
+
+
+def _workers(parent: int) -> list[int]:
+    return [pid for pid in _children(parent) if b"spawn_main" in _command(pid)]
 
 
 def _children(pid: int) -> list[int]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from gossamer.cli import main
+from support import processes
 
 REAL = [sys.executable, "-m", "gossamer"]
 
@@ -40,16 +41,9 @@ def gossamer(*words: object) -> Result:
             return Result(int(end.code or 0), out.getvalue(), err.getvalue())
 
 
-def real(*words: object, env: Mapping[str, str] | None = None, **options: object) -> Result:
+def real(*words: object, env: Mapping[str, str] | None = None, **options: Any) -> Result:
     """Run the command as a process of its own."""
-    done = subprocess.run(
-        [*REAL, *map(str, words)],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **(env or {})},
-        timeout=240,
-        **options,
-    )
+    done = processes.run([*REAL, *words], env={**os.environ, **(env or {})}, **options)
     return Result(done.returncode, done.stdout, done.stderr)
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from support.processes import DEADLINE, end, start
+
 _UP = 'ip link set lo up 2>/dev/null || exit 97; exec "$@"'
 TESTS = Path(__file__).parents[1]
 
@@ -51,17 +53,28 @@ class Script:
         }
         environment = {**os.environ, **more}
         command = [*namespace(), *words]
-        self.process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=-1, stderr=-1, text=True
+        self.process = start(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
         )
 
-    def ended(self, timeout: float = 240) -> tuple[int, str, str]:
+    def __enter__(self) -> Script:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.clear()
+        end(self.process)
+
+    def ended(self, timeout: float = 2 * DEADLINE) -> tuple[int, str, str]:
         """Exit code, stdout, stderr."""
         try:
             out, err = self.process.communicate(timeout=timeout)
         except BaseException:
             self.clear()
-            self.process.communicate()
+            end(self.process)
             raise
         return self.process.returncode, out, err
 
@@ -79,7 +92,7 @@ class Script:
                     found.append(int(folder.name))
         return found
 
-    def assert_gone(self, seconds: float = 30, but: str = "nothing") -> None:
+    def assert_gone(self, seconds: float = DEADLINE, but: str = "nothing") -> None:
         """Wait until no process is left."""
         deadline = time.monotonic() + seconds
         while words := [words for pid in self.left() if but not in (words := _words(pid))]:

@@ -7,10 +7,10 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import termios
 
 from support.command import REAL
+from support.processes import DEADLINE, started
 
 SPEC = """
 rounds = 12
@@ -46,25 +46,22 @@ def in_a_terminal(*words: str, columns: int = 80, **env: str) -> str:
         for k, v in os.environ.items()
         if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE", "CI")
     }
-    process = subprocess.Popen(
-        [*REAL, *words],
-        stdin=inner,
-        stdout=inner,
-        stderr=inner,
-        env={**kept, "TERM": "xterm-256color", **env},
-    )
-    os.close(inner)
+    environment = {**kept, "TERM": "xterm-256color", **env}
     written = b""
-    while True:
-        try:
-            part = os.read(outer, 65536)
-        except OSError:  # how Linux says that the other end is closed
-            break
-        if not part:
-            break
-        written += part
-    os.close(outer)
-    assert process.wait(timeout=60) == 0
+    with started(
+        [*REAL, *words], stdin=inner, stdout=inner, stderr=inner, env=environment
+    ) as process:
+        os.close(inner)
+        while True:
+            try:
+                part = os.read(outer, 65536)
+            except OSError:  # how Linux says that the other end is closed
+                break
+            if not part:
+                break
+            written += part
+        os.close(outer)
+        assert process.wait(DEADLINE) == 0
     return written.decode()
 
 
