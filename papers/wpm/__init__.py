@@ -10,7 +10,10 @@ from papers.wpm import (
     figure4,
     figure5,
     figure6,
+    iid,
+    kept_gain,
     lemma1,
+    plain_step,
     readings,
     regimes,
     slips,
@@ -35,5 +38,6 @@ TABLES_AND_FIGURES = (
     figure5,
     figure6,
 )
-THEORY = (lemma1, theorem1, slips, ablation)
-STUDIES = (readings, cifar, step_rules, fair, regimes)  # longer: `gossamer reproduce wpm --studies`
+THEORY = (lemma1, theorem1, slips, ablation, plain_step)
+# Longer: `gossamer reproduce wpm --studies`.
+STUDIES = (readings, cifar, step_rules, fair, iid, regimes, kept_gain)
