@@ -22,6 +22,7 @@ import gossamer
 from gossamer import engines, network
 from gossamer.fleet import settings
 from gossamer.study import Study, spec
+from gossamer.study.spec.sections import PLAIN_KEYS
 
 _BLOCK = re.compile(r"^<!-- (?P<what>kinds|keys) (?P<name>\w+) -->\n.*?^<!-- end -->", re.M | re.S)
 _PLAIN = {
@@ -61,7 +62,7 @@ def _kinds(section: str) -> list[str]:
 
 def _keys(name: str) -> list[str]:
     cls = _PLAIN[name]
-    kept = [field for field in _fields(cls) if name != "study" or field.name in spec._PLAIN]
+    kept = [field for field in _fields(cls) if name != "study" or field.name in PLAIN_KEYS]
     return _table(("key", "default", "accepted"), (_row(cls, field) for field in kept))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import gossamer as gs
 from gossamer.algorithms.recipes import gain_control
 from gossamer.study import Study
 from papers.wpm import regimes

@@ -78,6 +78,7 @@ def test_every_part_of_the_paper_is_there_and_named_after_it() -> None:
         "theorem1",
         "slips",
         "ablation",
+        "plain_step",
     ]
     assert set(PARTS) - set(TABLES_AND_FIGURES) >= {
         "readings",
