@@ -22,7 +22,7 @@ import numpy as np
 
 import gossamer as gs
 from gossamer.engines import Ray, Simulator
-from gossamer.engines.ray.placement import boundary_rows, divide
+from gossamer.engines.ray.partition import boundary_rows, partition
 from gossamer.study.pools import RayTasks
 from gossamer.study.sweep import sweep
 
@@ -71,9 +71,9 @@ def scaling() -> dict[str, float]:
         plan = study(devices, threads=1).plan(data)
         return Simulator(plan) if shards == 0 else Ray(shards=shards, checkpoint=1e6).start(plan)
 
-    from gossamer.engines.ray.engine import connect, ray
+    from gossamer.engines.ray.cluster import connect
 
-    connect(Ray(shards=4))  # room for all that take turns
+    connection = connect(Ray(shards=4))  # room for all that take turns
     result: dict[str, float] = {}
     engines = {
         "one process": started(400, 0),
@@ -83,17 +83,17 @@ def scaling() -> dict[str, float]:
     result |= seconds_a_round(engines, 20)
     half = {"one shard, 200": started(200, 1)}
     for engine in (engines["one shard"], engines["two shards"]):
-        engine._stop()
+        engine._actors.stop()
     result |= seconds_a_round(half, 40)
     half["one shard, 200"].close()
-    ray.shutdown()
+    connection.close()
     result |= seconds_a_round({"two threads": Simulator(study(400, threads=2).plan(data))}, 40)
     return result
 
 
 def sweeps() -> dict[str, float]:
     """Eight runs one after the other in one process with one thread, and as Ray tasks; start-up not counted."""
-    from gossamer.engines.ray.engine import connect, ray
+    from gossamer.engines.ray.cluster import connect
 
     cells = [
         replace(
@@ -105,7 +105,7 @@ def sweeps() -> dict[str, float]:
         for seed in range(8)
     ]
     data = gs.Mnist().load()
-    connect(Ray())
+    connection = connect(Ray())
     with tempfile.TemporaryDirectory() as folder:
         sweep(
             [replace(cell, rounds=5) for cell in cells], Path(folder) / "warm", RayTasks()
@@ -119,7 +119,7 @@ def sweeps() -> dict[str, float]:
             began = time.perf_counter()
             sweep(cells, Path(folder) / f"ray-{turn}", RayTasks())
             times["ray"].append(time.perf_counter() - began)
-    ray.shutdown()
+    connection.close()
     return {name: statistics.median(several) for name, several in times.items()}
 
 
@@ -142,7 +142,7 @@ def moved() -> dict[str, float]:
             links, plain
         ),
         "10,000 mobile devices on 8 shards, rows as placed": boundary_rows(
-            links, divide(mobile, parts, 100)
+            links, partition(mobile, parts, 100)
         ),
     }
 

@@ -36,9 +36,9 @@ import ray
 from support.methods import takes
 from support.shards import METHODS, plan_of
 from gossamer.engines import Ray, Simulator
-from gossamer.engines.ray.engine import connect
+from gossamer.engines.ray.cluster import connect
 
-connect(Ray(shards=2))
+connection = connect(Ray(shards=2))
 result = {}
 for name in given["names"]:
     plan = plan_of(METHODS[name], "churn" if "churn" in takes(name) else "static")
@@ -53,7 +53,7 @@ for name in given["names"]:
     counted = (one.round, one.messages, one.bytes, one.seconds) == (other.round, other.messages, other.bytes, other.seconds)
     result[name] = [apart, bool(same), counted]
     engine.close()
-ray.shutdown()
+connection.close()
 """
     names = [*EVERY, "wpm p=15 constant", "guarded"][
         group::GROUPS
@@ -162,18 +162,18 @@ def test_killed_shards_and_a_killed_driver(fleet: Path) -> None:
 
     words = command("run", "fleet.toml", "--out", "shard", "--engine", "ray", *LONG)
     with Script(words, fleet) as script:
-        killed_at_random(script, "ray::Shard", 2 + 2 * random.random())
+        killed_at_random(script, "ray::ShardActor", 2 + 2 * random.random())
         code, _, err = script.ended()
         assert code == 0, err
         script.assert_gone()
     summary = RunFolder(fleet / "shard").summary()
     assert len(summary["events"]) == 1
-    assert "was lost; all went on from round" in summary["events"][0]
+    assert "was lost; all shards restarted from round" in summary["events"][0]
     assert summary["events"][0] in err
 
     words = command("run", "fleet.toml", "--out", "driver", "--engine", "ray", *LONG)
     with Script(words, fleet) as script:
-        killed_at_random(script, "ray::Shard", 2 * random.random())
+        killed_at_random(script, "ray::ShardActor", 2 * random.random())
         killed_at_random(script, "-m gossamer", 3 * random.random())
         script.ended()
         script.assert_gone(but="Agent")  # two helpers of Ray's own notice it only after minutes
@@ -219,7 +219,7 @@ import torch
 import gossamer as gs
 import ray
 from gossamer.engines import Ray
-from gossamer.engines.ray.engine import RayEngine
+from gossamer.engines.ray.actors import ShardActors
 from gossamer.errors import InputError, Lost
 from ray.cluster_utils import Cluster
 
@@ -237,7 +237,7 @@ def go():
         result["trouble"] = repr(error)
 
 engine = settings.start(plan)
-result["hosts"] = len({host for host, _ in engine._all("host", [()] * 2)})
+result["hosts"] = len({host.address for host in engine._call("host")})
 engine.advance(2000)
 whole = engine.models()
 engine.close()
@@ -260,15 +260,16 @@ try:
 except InputError as error:
     result["no room"] = [str(error), time.monotonic() - began < 60]
 
-whole_call, killed = RayEngine._all, []
+call = ShardActors.call
+killed = []
 
-def then_killed(self, name, *words, **options):
-    found = whole_call(self, name, *words, **options)
-    if name == "host" and not killed:
-        killed.append(ray.kill(self._shards[0]))
-    return found
+def call_then_kill(self, method, *args, **kwargs):
+    results = call(self, method, *args, **kwargs)
+    if method == "host" and not killed:
+        killed.append(ray.kill(self._handles[0]))
+    return results
 
-RayEngine._all = then_killed
+ShardActors.call = call_then_kill
 engine = Ray(shards=2, address=cluster.address, wait=5, checkpoint=1).start(plan)
 result["killed at the start"] = list(engine.events)
 engine.advance(100)
@@ -284,9 +285,9 @@ cluster.shutdown()
     assert not found["trouble"]
     assert found["same"], found["events"]
     assert len(found["events"]) >= 1
-    assert "all went on from round" in found["events"][0]
+    assert "all shards restarted from round" in found["events"][0]
     assert found["killed at the start"] == [
-        "after round 0: shard 0 of 2 was lost; all went on from round 0"
+        "after round 0: shard 0 of 2 was lost; all shards restarted from round 0"
     ]
     sentence, in_time = found["no room"]
     assert in_time
@@ -294,7 +295,10 @@ cluster.shutdown()
     assert sentence.startswith(
         "engine.shards = 3 is not accepted: give at most 2 now: the cluster has"
     )
-    assert "was lost, and there is no room for another: at most 1 now" in found["no room any more"]
+    assert (
+        "was lost, and the cluster has no room for a replacement: at most 1 now"
+        in found["no room any more"]
+    )
 
 
 def test_sweeps_as_tasks(fleet: Path) -> None:
@@ -374,7 +378,7 @@ def test_without_the_extra(fleet: Path) -> None:
         (["engine.shards=-1"], ["engine.shards = -1", "one a CPU"]),
         (["engine.wait=0"], ["engine.wait = 0"]),
         (["engine.nodes=3"], ["engine.nodes"]),
-        (["engine.address=127.0.0.1:1"], ["engine.address = '127.0.0.1:1'", "cluster that is up"]),
+        (["engine.address=127.0.0.1:1"], ["engine.address = '127.0.0.1:1'", "running Ray cluster"]),
     ],
 )
 def test_refusals(settings: list[str], parts: list[str], fleet: Path) -> None:

@@ -77,9 +77,9 @@ class RayTasks:
         check_ray()
         import ray
 
-        from gossamer.engines.ray.engine import connect
+        from gossamer.engines.ray.cluster import connect
 
-        connected = connect(self.settings)
+        connection = connect(self.settings)
         task = ray.remote(num_cpus=1, max_retries=3)(_files_of)
         try:
             data: dict[Any, Any] = {}
@@ -107,8 +107,7 @@ class RayTasks:
                         write_atomically(path / name, files[name])
                     yield path, failed
         finally:
-            if connected:
-                ray.shutdown()
+            connection.close()
 
 
 @contextmanager
@@ -119,16 +118,10 @@ def pool_on(engine: Where, workers: int = 0) -> Iterator[Pool]:
         yield Processes(workers)
         return
     check_ray()
-    import ray
+    from gossamer.engines.ray.cluster import connect
 
-    from gossamer.engines.ray.engine import connect
-
-    connected = connect(engine)
-    try:
+    with connect(engine):
         yield RayTasks(engine)
-    finally:
-        if connected:
-            ray.shutdown()
 
 
 def done(path: Path) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gossamer as gs
-from gossamer.engines.ray.placement import boundary_rows, divide
+from gossamer.engines.ray.partition import boundary_rows, partition
 from gossamer.network import Graph, Links
 
 
@@ -17,7 +17,7 @@ from gossamer.network import Graph, Links
 @given(st.integers(1, 40), st.integers(1, 8), st.floats(0, 1), st.integers(0, 99))
 def test_parts_are_of_equal_size(devices: int, parts: int, density: float, seed: int) -> None:
     parts = min(parts, devices)
-    owner = divide(gs.Random(devices, density, seed), parts, rounds=20)
+    owner = partition(gs.Random(devices, density, seed), parts, rounds=20)
     sizes = np.bincount(owner, minlength=parts)
     assert len(owner) == devices
     assert sizes.max() - sizes.min() <= 1
@@ -56,12 +56,12 @@ def shuffled(graph: nx.Graph, seed: int = 3) -> gs.Network:
 )
 def test_structure_is_found(graph: nx.Graph, most: int) -> None:
     network = shuffled(graph)
-    assert boundary_rows(network.links(0), divide(network, 4, 10)) <= most
+    assert boundary_rows(network.links(0), partition(network, 4, 10)) <= most
 
 
 def test_devices_that_move_slowly_stay_together() -> None:
     network = gs.Mobility(120, radius=0.15, min_speed=0.001, max_speed=0.002, seed=2)
-    placed, plain = divide(network, 3, 40), np.arange(120) * 3 // 120
+    placed, plain = partition(network, 3, 40), np.arange(120) * 3 // 120
     rows = [
         sum(boundary_rows(network.links(t), owner) for t in range(0, 40, 3))
         for owner in (placed, plain)
@@ -70,4 +70,4 @@ def test_devices_that_move_slowly_stay_together() -> None:
 
 
 def test_links_drawn_anew_have_no_structure() -> None:
-    assert divide(gs.RandomRing(50), 2, 30).tolist() == (np.arange(50) * 2 // 50).tolist()
+    assert partition(gs.RandomRing(50), 2, 30).tolist() == (np.arange(50) * 2 // 50).tolist()

@@ -1,0 +1,139 @@
+"""Exchange of rows between the shards of a cluster: gloo, and shared memory within one machine.
+
+Gloo copies every byte four times over the loopback interface. Shared memory is written once and
+read in place; gloo then only carries the notice that the rows are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gossamer.engines.ray.adapter import GlooGroup
+from gossamer.engines.ray.shared_memory import SharedBuffer, buffer_path
+from gossamer.network.base import IntArray
+
+_NOTICE = 0  # tag of a notice: the generation of the shared buffer that holds the rows, or _BY_GLOO
+_ROWS = 1  # tag of rows that follow a notice
+_BY_GLOO = 0
+_HEADROOM = 1.25  # a buffer is made larger than the message, which varies from round to round
+
+
+class Disconnected(Exception):
+    """Another shard does not answer."""
+
+
+class GlooExchange:
+    """`gossamer.engines.shard.Exchange` between the shards of a group.
+
+    Args:
+        group: The process group.
+        machines: Machine identifier per shard (see `machine_id`).
+        name: Name of the group, which its shared buffers carry.
+    """
+
+    def __init__(self, group: GlooGroup, machines: list[str], name: str) -> None:
+        self._group = group
+        self._name = name
+        self._same_machine = _others_on_machine(machines, group.rank)
+        self._sent: dict[int, SharedBuffer] = {}
+        self._received: dict[int, SharedBuffer] = {}
+        self._messages: dict[int, int] = {}  # exchanged so far, per shard
+
+    def swap(
+        self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]
+    ) -> Callable[[], dict[int, Tensor]]:
+        notices = {}
+        expected_notices = {}
+        for k in needed:
+            notices[k] = torch.empty(1, dtype=torch.int64)
+            expected_notices[k] = self._group.receive(notices[k], k, _NOTICE)
+        pending_sends: list[Any] = []
+        for k, rows in wanted.items():
+            pending_sends += self._send_rows(x, k, torch.from_numpy(rows))
+
+        def wait_for_rows() -> dict[int, Tensor]:
+            received = {}
+            for k, count in needed.items():
+                _wait(expected_notices[k])
+                received[k] = self._receive_rows(x, k, count, int(notices[k]))
+                # Double buffering: k's notice for this message implies that k has finished reading
+                # the message before the previous one, whose slot the next message overwrites.
+                self._messages[k] = self._messages.get(k, 0) + 1
+            for work in pending_sends:
+                _wait(work)
+            return received
+
+        return wait_for_rows
+
+    def gather(self, x: Tensor) -> list[Tensor]:
+        received = [torch.empty_like(x) for _ in range(self._group.size)]
+        _wait(self._group.all_gather(received, x.contiguous()))
+        return received
+
+    def _send_rows(self, x: Tensor, k: int, rows: Tensor) -> list[Any]:
+        """Start to send rows of x to shard k. Return the operations to wait for."""
+        size = len(rows) * x[0].numel() * x.element_size()
+        buffer = self._buffer_for(k, size)
+        if buffer is None:
+            notice = torch.tensor([_BY_GLOO])
+            copied = x.index_select(0, rows.to(x.device)).cpu()
+            return [
+                self._group.send(notice, k, _NOTICE),
+                self._group.send(copied, k, _ROWS),
+            ]
+        slot = buffer.rows(self._messages.get(k, 0), len(rows), x)
+        if x.device.type == "cpu":
+            torch.index_select(x, 0, rows, out=slot)
+        else:
+            slot.copy_(x.index_select(0, rows.to(x.device)))
+        return [self._group.send(torch.tensor([buffer.generation]), k, _NOTICE)]
+
+    def _receive_rows(self, x: Tensor, k: int, count: int, generation: int) -> Tensor:
+        """Return the rows that shard k announced: a new tensor, or a view of a shared buffer."""
+        if generation == _BY_GLOO:
+            rows = torch.empty((count, *x.shape[1:]), dtype=x.dtype)
+            _wait(self._group.receive(rows, k, _ROWS))
+            return rows
+        buffer = self._received.get(k)
+        if buffer is None or buffer.generation != generation:
+            path = buffer_path(self._name, k, self._group.rank, generation)
+            buffer = SharedBuffer.open(path, generation)
+            self._received[k] = buffer
+        return buffer.rows(self._messages.get(k, 0), count, x)
+
+    def _buffer_for(self, k: int, size: int) -> SharedBuffer | None:
+        """Return a shared buffer for a message to shard k, or None if gloo has to carry it."""
+        if k not in self._same_machine:
+            return None
+        buffer = self._sent.get(k)
+        if buffer is not None and buffer.slot_bytes >= size:
+            return buffer
+        generation = 1
+        if buffer is not None:
+            generation = buffer.generation + 1
+        path = buffer_path(self._name, self._group.rank, k, generation)
+        with suppress(OSError):  # not enough shared memory: fall back to gloo
+            self._sent[k] = SharedBuffer.create(path, int(size * _HEADROOM), generation)
+            return self._sent[k]
+        return None
+
+
+def _others_on_machine(machines: list[str], rank: int) -> set[int]:
+    """Return the other processes that can share memory with this one."""
+    others = set()
+    for k, machine in enumerate(machines):
+        if k != rank and machine and machine == machines[rank]:
+            others.add(k)
+    return others
+
+
+def _wait(work: Any) -> None:
+    try:
+        work.wait()
+    except RuntimeError as error:  # the connection was reset, or the group's timeout expired
+        raise Disconnected(str(error).splitlines()[0]) from None
