@@ -1,70 +1,90 @@
-"""The conformance suite: what every method owes an engine, whatever it is. Run it on your own by one call.
-
->>> from gossamer import DPSGD
->>> check(DPSGD(eta=0.05))
-['churn', 'changing', 'static']
-"""
+"""The conformance suite: what every algorithm guarantees to an engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gossamer.algorithms import Algorithm
-from gossamer.engines import Measure, Plan, Simulator
+from gossamer.engines import Measure, Plan, Simulator, Snapshot
 from gossamer.errors import InputError
 from gossamer.network import Callback, Churn, Graph, LinkFailure, Network, Random, RandomRing
+from gossamer.network.base import BoolArray
 from gossamer.tasks import LinearRegression, Task
 from gossamer.tasks.synthetic import LeastSquares
 
 DEVICES = 7
+
+
+def _one_way_links(t: int) -> list[tuple[int, int]]:
+    """Return links from every device to one other, which changes from round to round."""
+    return [(i, (i + 1 + t % 3) % DEVICES) for i in range(DEVICES)]
+
+
 NETWORKS: dict[str, Network] = {
     "churn": Random(DEVICES, 0.5) & LinkFailure(0.2) & Churn(0.1, 0.5),
     "changing": RandomRing(DEVICES),
     "static": Graph(DEVICES, tuple((i, (i + 1) % DEVICES) for i in range(DEVICES))),
-    "one-way": Callback(
-        DEVICES, lambda t: [(i, (i + 1 + t % 3) % DEVICES) for i in range(DEVICES)], directed=True
-    ),
+    "one-way": Callback(DEVICES, _one_way_links, directed=True),
 }
 
 
 def check(algorithm: Algorithm, rounds: int = 12) -> list[str]:
-    """Raise an AssertionError with a sentence where a method breaks a promise; the names of the networks that it took.
+    """Check that an algorithm meets the contract of `Algorithm`.
 
-    On each network it is either refused, with a sentence about the network, or it: starts from the shared model; gives one
-    finite model a device, of the type asked for; comes out the same bit for bit when run again, and when stopped half-way
-    and resumed from a snapshot; leaves a device that is away as it was; can be measured in the middle of a round without
-    being changed by it.
+    The algorithm runs on four networks: "churn" (links fail, devices leave and return), "changing"
+    (a new ring in every round), "static" (a ring) and "one-way" (directed links). On each of them
+    it either refuses the network with an `InputError` that says what it needs, or it
+
+    - starts from the shared initial model,
+    - has one finite model per device after every round, of the type that the plan asks for,
+    - gives the same result, bit for bit, when it runs again,
+    - gives the same result when it stops halfway and resumes from a snapshot,
+    - does not change the state of devices that are away,
+    - can be measured in the middle of a round without being changed by it.
+
+    Args:
+        algorithm: The algorithm to check.
+        rounds: Number of rounds per network.
+
+    Returns:
+        The names of the networks that the algorithm accepts.
+
+    Raises:
+        AssertionError: If it breaks the contract. The message says where.
+
+    Example:
+        >>> from gossamer import DPSGD
+        >>> check(DPSGD(eta=0.05))
+        ['churn', 'changing', 'static']
     """
-    taken = []
+    accepted = []
     for name, network in NETWORKS.items():
         try:
-            plan = _plan(algorithm, network, rounds)
-            _check_on(plan)
+            plan = conformance_plan(algorithm, network, rounds)
+            _check_plan(plan)
         except InputError as refusal:
-            _expect(
-                refusal.field == "network",
-                algorithm,
-                f"refuses the {name} network by another field: {refusal}",
-            )
-            _expect(
-                len(refusal.accepted.split()) > 2,
-                algorithm,
-                f"refuses the {name} network without a sentence: {refusal}",
-            )
+            _check_refusal(algorithm, name, refusal)
         else:
-            taken.append(name)
-    _expect(bool(taken), algorithm, "takes none of the networks: churn, changing, static, one-way")
-    return taken
+            accepted.append(name)
+    _expect(bool(accepted), algorithm, f"accepts none of the networks: {', '.join(NETWORKS)}")
+    return accepted
 
 
-def _plan(algorithm: Algorithm, network: Network, rounds: int) -> Plan:
-    """A least-squares problem by mini-batches, or by all samples where the method asks for that."""
+def conformance_plan(algorithm: Algorithm, network: Network, rounds: int) -> Plan:
+    """Return a plan for a small least-squares problem.
+
+    Args:
+        algorithm: The algorithm.
+        network: A network of `DEVICES` devices.
+        rounds: Number of rounds.
+
+    Returns:
+        A plan with batches of three samples, or with all samples if the algorithm requires that.
+    """
     problem = LeastSquares(DEVICES, dimension=5, samples=9, heterogeneity=0.5)
     task = Task(problem.load(), problem.split(), LinearRegression(), 3)
     plan = Plan(task, network, algorithm, rounds, seed=1, dtype="float64")
@@ -77,104 +97,121 @@ def _plan(algorithm: Algorithm, network: Network, rounds: int) -> Plan:
     return plan
 
 
-def _check_on(plan: Plan) -> None:
-    method = plan.algorithm
-    simulator = Simulator(plan)
-    start = plan.task.learner.init(plan.seed).expand(DEVICES, -1)
-    shape = simulator.models().shape
+def _check_refusal(algorithm: Algorithm, network: str, refusal: InputError) -> None:
     _expect(
-        shape == start.shape,
-        method,
-        f"has models of shape {tuple(shape)}, not {tuple(start.shape)}",
+        refusal.field == "network",
+        algorithm,
+        f"refuses the {network} network with another field: {refusal}",
     )
     _expect(
-        torch.allclose(simulator.models(), start),
-        method,
-        "does not start from the shared model: see init",
+        len(refusal.accepted.split()) > 2,
+        algorithm,
+        f"refuses the {network} network without saying what it needs: {refusal}",
     )
-    for t in range(plan.rounds):
-        here, before = plan.network.links(t).active, simulator.models().clone()
-        simulator.advance(t + 1)
-        models = simulator.models()
-        _expect(
-            models.shape == shape,
-            method,
-            f"has models of shape {tuple(models.shape)} after round {t + 1}",
-        )
-        _expect(
-            bool(models.isfinite().all()),
-            method,
-            f"has a model that is not finite after round {t + 1}",
-        )
-        if here is not None:
-            away = torch.from_numpy(np.flatnonzero(~here))
-            _expect(
-                torch.equal(models[away], before[away]),
-                method,
-                f"moves a device that is away in round {t}",
-            )
-    for name, x in simulator.snapshot().tensors.items():
-        _expect(
-            len(x) in (1, DEVICES),
-            method,
-            f"has {len(x)} rows of {name!r} in its state, not one a device, or one for all",
-        )
+
+
+def _check_plan(plan: Plan) -> None:
+    end = _check_rounds(plan)
+    _expect(_equal(end, _run(plan)), plan.algorithm, "gives another result when it runs again")
     _expect(
-        _same(simulator, lambda: _run(plan)), method, "does not come out the same when run again"
-    )
-    _expect(
-        _same(simulator, lambda: _resumed(plan)),
-        method,
-        "does not go on from a snapshot as if it had never stopped",
+        _equal(end, _run_and_resume(plan)),
+        plan.algorithm,
+        "gives another result when it resumes from a snapshot",
     )
     for at in ("after_step", "after_mix"):
-        measured = Simulator(replace(plan, measure=Measure(at=at)))
-        for t in range(plan.rounds):
-            measured.advance(t + 1)
-            measured.record()
         _expect(
-            _same(simulator, partial(_identity, measured)),
-            method,
+            _equal(end, _run_and_measure(replace(plan, measure=Measure(at=at)))),
+            plan.algorithm,
             f"is changed by being measured {at}: see halfway",
         )
     single = Simulator(replace(plan, dtype="float32"))
     single.advance(plan.rounds)
+    dtype = single.models().dtype
+    _expect(dtype == torch.float32, plan.algorithm, f"turns float32 into {dtype}")
+
+
+def _check_rounds(plan: Plan) -> Snapshot:
+    """Check the models before and after every round. Return the final state."""
+    algorithm = plan.algorithm
+    simulator = Simulator(plan)
+    start = plan.task.learner.init(plan.seed).expand(DEVICES, -1)
+    _check_shape(algorithm, simulator.models(), start, "at the start")
     _expect(
-        single.models().dtype == torch.float32, method, f"makes {single.models().dtype} of float32"
+        torch.allclose(simulator.models(), start),
+        algorithm,
+        "does not start from the shared model: see init",
     )
+    for t in range(plan.rounds):
+        before = simulator.models().clone()
+        simulator.advance(t + 1)
+        models = simulator.models()
+        _check_shape(algorithm, models, start, f"after round {t + 1}")
+        _expect(
+            bool(models.isfinite().all()),
+            algorithm,
+            f"has a model that is not finite after round {t + 1}",
+        )
+        away = _away(plan.network.links(t).active)
+        _expect(
+            torch.equal(models[away], before[away]),
+            algorithm,
+            f"moves a device that is away in round {t}",
+        )
+    end = simulator.snapshot()
+    for name, x in end.tensors.items():
+        _expect(
+            len(x) in (1, DEVICES),
+            algorithm,
+            f"has {len(x)} rows of {name!r} in its state, not one per device or one for all",
+        )
+    return end
 
 
-def _run(plan: Plan) -> Simulator:
+def _check_shape(algorithm: Algorithm, models: Tensor, start: Tensor, when: str) -> None:
+    shape = tuple(models.shape)
+    expected = tuple(start.shape)
+    _expect(shape == expected, algorithm, f"has models of shape {shape}, not {expected}, {when}")
+
+
+def _away(active: BoolArray | None) -> Tensor:
+    """Return the numbers of the devices that are away."""
+    if active is None:
+        return torch.empty(0, dtype=torch.int64)
+    return torch.from_numpy(np.flatnonzero(~active))
+
+
+def _run(plan: Plan) -> Snapshot:
     simulator = Simulator(plan)
     simulator.advance(plan.rounds)
-    return simulator
+    return simulator.snapshot()
 
 
-def _resumed(plan: Plan) -> Simulator:
+def _run_and_resume(plan: Plan) -> Snapshot:
     first = Simulator(plan)
     first.advance(plan.rounds // 2)
     second = Simulator(plan, first.snapshot())
     second.advance(plan.rounds)
-    return second
+    return second.snapshot()
 
 
-def _same(simulator: Simulator, other: Callable[[], Simulator]) -> bool:
-    """Whether another run has the same state and traffic, bit for bit."""
-    one, two = simulator.snapshot(), other().snapshot()
-    counted = (one.messages, one.bytes) == (two.messages, two.bytes)
-    return (
-        counted
-        and one.tensors.keys() == two.tensors.keys()
-        and all(map(_equal, one.tensors.values(), two.tensors.values()))
-    )
+def _run_and_measure(plan: Plan) -> Snapshot:
+    simulator = Simulator(plan)
+    for t in range(plan.rounds):
+        simulator.advance(t + 1)
+        simulator.record()
+    return simulator.snapshot()
 
 
-def _identity(simulator: Simulator) -> Simulator:
-    return simulator
-
-
-def _equal(x: Tensor, y: Tensor) -> bool:
-    return x.dtype == y.dtype and torch.equal(x, y)
+def _equal(one: Snapshot, other: Snapshot) -> bool:
+    """True if two snapshots have the same tensors and traffic, bit for bit."""
+    if (one.messages, one.bytes) != (other.messages, other.bytes):
+        return False
+    if one.tensors.keys() != other.tensors.keys():
+        return False
+    for x, y in zip(one.tensors.values(), other.tensors.values(), strict=True):
+        if x.dtype != y.dtype or not torch.equal(x, y):
+            return False
+    return True
 
 
 def _expect(holds: bool, algorithm: Algorithm, otherwise: str) -> None:

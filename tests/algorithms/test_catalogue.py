@@ -156,13 +156,13 @@ class Bad(Algorithm):
     [
         ("start", "does not start from the shared model"),
         ("rows", "3 rows of 'rows'"),
-        ("random", "not come out the same when run again"),
-        ("memory", "not come out the same when run again"),
+        ("random", "another result when it runs again"),
+        ("memory", "another result when it runs again"),
         ("nan", "diverged"),
-        ("type", "makes torch.float64 of float32"),
+        ("type", "turns float32 into torch.float64"),
         ("measured", "changed by being measured"),
-        ("refuses all", "takes none of the networks"),
-        ("curt", "without a sentence"),
+        ("refuses all", "accepts none of the networks"),
+        ("curt", "without saying what it needs"),
         ("shape", "shape"),
     ],
 )

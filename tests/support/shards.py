@@ -111,7 +111,7 @@ METHODS = {
 
 
 def plan_of(method: gs.Algorithm, network: str, rounds: int = ROUNDS) -> Plan:
-    plan = testing._plan(method, testing.NETWORKS[network], rounds)
+    plan = testing.conformance_plan(method, testing.NETWORKS[network], rounds)
     return replace(
         plan,
         timing=Timing(compute=gs.LogUniform(1.0, 2.0), rate=1e4, latency=0.01),
