@@ -375,7 +375,7 @@ def test_without_the_extra(fleet: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "parts"),
     [
-        (["engine.shards=-1"], ["engine.shards = -1", "one a CPU"]),
+        (["engine.shards=-1"], ["engine.shards = -1", "one per CPU"]),
         (["engine.wait=0"], ["engine.wait = 0"]),
         (["engine.nodes=3"], ["engine.nodes"]),
         (["engine.address=127.0.0.1:1"], ["engine.address = '127.0.0.1:1'", "running Ray cluster"]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from gossamer.engines import Where
+    from gossamer.engines import EngineSpec
     from gossamer.fleet.settings import Fleet
     from gossamer.study import Study
 
@@ -591,7 +591,7 @@ def _read(
     seed: int | None,
     engine: str | None = None,
     methods: int | None = None,
-) -> tuple[list[Study], Where]:
+) -> tuple[list[Study], EngineSpec]:
     """The studies of a spec, or the demo's with its first few methods, and where they run."""
     from gossamer.study import spec as specs
 

@@ -25,7 +25,7 @@ from rich.progress import (
 from rich.table import Table
 
 from gossamer._core.files import write_atomically
-from gossamer.engines import Where
+from gossamer.engines import EngineSpec
 from gossamer.study import Interrupted, Interval, Study, interval, spec
 from gossamer.study.pools import pool_on
 from gossamer.study.space import name_of
@@ -42,7 +42,7 @@ def tune(
     goal: str,
     methods: str | None,
     folder: Path,
-    engine: Where,
+    engine: EngineSpec,
     workers: int,
     as_json: bool,
     quiet: bool,

@@ -1,19 +1,22 @@
-"""Where a method runs. Every engine takes the same plan and gives the same records."""
+"""Engines run a plan in simulation: in this process, or in shards on a Ray cluster.
+
+Every engine takes the same `Plan` and returns the same `Record`s and `Snapshot`s.
+"""
 
 from gossamer.engines.observer import Observer
 from gossamer.engines.plan import Engine, Measure, Plan, Record, Snapshot
-from gossamer.engines.settings import InProcess, Ray, Where
+from gossamer.engines.settings import EngineSpec, Ray, Simulation
 from gossamer.engines.simulate import Simulator
 
 __all__ = [
     "Engine",
-    "InProcess",
+    "EngineSpec",
     "Measure",
     "Observer",
     "Plan",
     "Ray",
     "Record",
+    "Simulation",
     "Simulator",
     "Snapshot",
-    "Where",
 ]

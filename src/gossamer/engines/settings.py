@@ -1,8 +1,9 @@
-"""Where a study runs, as data: `[engine]` of a spec."""
+"""Where a study runs, as data: the section `[engine]` of a spec."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Protocol
 
 from gossamer._core import checks
@@ -10,21 +11,41 @@ from gossamer._core.registry import register
 from gossamer.engines.observer import Observer
 from gossamer.engines.plan import Engine, Plan, Snapshot
 from gossamer.engines.simulate import Simulator
-from gossamer.errors import InputError, MissingExtra
+from gossamer.errors import MissingExtra
 
 
-class Where(Protocol):
-    """Anything that a plan can be run on. The engine reports messages to the observer."""
+class EngineSpec(Protocol):
+    """The settings of an engine, and how to start one from them."""
 
     def start(
         self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
-    ) -> Engine: ...
+    ) -> Engine:
+        """Start an engine.
+
+        Args:
+            plan: What to run.
+            snapshot: The state to resume from. None: start at round 0.
+            observer: Receives the messages of the engine.
+
+        Returns:
+            An engine that has run no further round yet.
+
+        Raises:
+            InputError: If the plan cannot be run here.
+            MissingExtra: If a package is not installed.
+        """
 
 
 @register("engine", "simulator")
 @dataclass(frozen=True)
-class InProcess:
-    """The simulator, in this process."""
+class Simulation:
+    """The simulator, in this process.
+
+    Example:
+        >>> from gossamer import Study
+        >>> Simulation().start(Study(rounds=5).plan()).round
+        0
+    """
 
     def start(
         self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
@@ -35,14 +56,21 @@ class InProcess:
 @register("engine", "ray")
 @dataclass(frozen=True)
 class Ray:
-    """The devices in `shards` processes on a Ray cluster (0: one for each of its CPUs).
+    """A Ray cluster, with the devices in shards that run in parallel.
 
-    `address` "": a cluster of this machine's own, started for the run; "auto" or "host:port": one that is there. `wait`: the
-    most seconds to wait for room, and for a sign of life. `checkpoint`: after how many seconds the state is kept, from
-    which the run goes on when a shard is lost.
+    Args:
+        shards: Number of shards, one process each. 0: one per CPU of the cluster.
+        address: "auto" or "host:port" of a running cluster. "": start one on this machine for the
+            run.
+        wait: Most seconds to wait for free CPUs, and for the answer of a shard.
+        checkpoint: Seconds between two checkpoints, from which lost shards are restored.
 
-    >>> Ray(shards=4).address
-    ''
+    Raises:
+        InputError: If a value is not accepted.
+
+    Example:
+        >>> import gossamer as gs
+        >>> gs.run(gs.Study(), engine=Ray(shards=4))  # doctest: +SKIP
     """
 
     shards: int = 0
@@ -51,12 +79,9 @@ class Ray:
     checkpoint: float = 30.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.shards <= 10_000:
-            raise InputError(
-                "shards", self.shards, "a whole number from 1 to 10000, or 0 for one a CPU"
-            )
-        for name in ("wait", "checkpoint"):
-            checks.positive(name, getattr(self, name), "a number of seconds")
+        checks.whole("shards", self.shards, 0, 10_000, "a number of shards (0: one per CPU)")
+        checks.positive("wait", self.wait, "a number of seconds")
+        checks.positive("checkpoint", self.checkpoint, "a number of seconds")
 
     def start(
         self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
@@ -68,8 +93,6 @@ class Ray:
 
 
 def check_ray() -> None:
-    """Say how Ray is installed, where it is not."""
-    from importlib.util import find_spec
-
+    """Raise MissingExtra if Ray is not installed."""
     if find_spec("ray") is None:
         raise MissingExtra("ray", "the Ray engine")

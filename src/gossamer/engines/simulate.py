@@ -198,7 +198,7 @@ class Simulator:
         """All models [devices, parameters], after the last round."""
         return self.plan.algorithm.models(self._state)
 
-    def parts(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """The same by the names of their parts, each [devices, …], with the buffers that a module has."""
         named = self.plan.task.learner.unstack(self.models()) | self._worker.buffers
         return {name: part.detach().cpu().contiguous() for name, part in named.items()}

@@ -19,7 +19,7 @@ from typing import Any, Protocol, cast
 from gossamer._core import checks, interrupts
 from gossamer._core.files import write_atomically
 from gossamer.engines import Ray
-from gossamer.engines.settings import Where, check_ray
+from gossamer.engines.settings import EngineSpec, check_ray
 from gossamer.errors import Diverged, GossamerError
 from gossamer.results.folder import RunFolder
 from gossamer.study import spec
@@ -111,7 +111,7 @@ class RayTasks:
 
 
 @contextmanager
-def pool_on(engine: Where, workers: int = 0) -> Iterator[Pool]:
+def pool_on(engine: EngineSpec, workers: int = 0) -> Iterator[Pool]:
     """The pool that goes with an engine: for Ray its cluster, for as long as this lasts; else processes here."""
     checks.whole("workers", workers, 0)
     if not isinstance(engine, Ray):

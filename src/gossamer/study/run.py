@@ -18,7 +18,7 @@ import numpy as np
 
 from gossamer import backend as kernels
 from gossamer._core.versions import version
-from gossamer.engines import Engine, InProcess, Record, Where
+from gossamer.engines import Engine, EngineSpec, Record, Simulation
 from gossamer.errors import DataError, Diverged, GossamerError
 from gossamer.results.folder import RunFolder, columns
 from gossamer.results.statistics import summarise
@@ -77,7 +77,7 @@ def run(
     out: Path | str | None = None,
     *,
     resume: bool = False,
-    engine: Where = InProcess(),  # noqa: B008 - frozen
+    engine: EngineSpec = Simulation(),  # noqa: B008 - frozen
     progress: Progress = lambda done, total, record: None,
     say: Callable[[str], None] = lambda sentence: None,
     data: Data | None = None,
@@ -207,7 +207,7 @@ def _to_the_end(
         finish()
         kept = f"; {folder.path} is kept and --resume goes on" if folder else ""
         raise Interrupted(f"stopped after round {running.round} of {study.rounds}{kept}")
-    models = running.parts()
+    models = running.state_dict()
     if folder:
         folder.write_metrics(measured.table())
         if keep_models:

@@ -143,8 +143,8 @@ class ShardActor:
     def models(self) -> Tensor:
         return self._simulator.models()
 
-    def parts(self) -> dict[str, Tensor]:
-        return self._simulator.parts()
+    def state_dict(self) -> dict[str, Tensor]:
+        return self._simulator.state_dict()
 
     def snapshot(self) -> Snapshot:
         return self._simulator.snapshot()

@@ -117,8 +117,8 @@ class RayEngine:
         models: Tensor = self._merged(self._with_replacement(self._call, "models"))
         return models
 
-    def parts(self) -> dict[str, Tensor]:
-        return self._merged_by_name(self._with_replacement(self._call, "parts"), shared=set())
+    def state_dict(self) -> dict[str, Tensor]:
+        return self._merged_by_name(self._with_replacement(self._call, "state_dict"), shared=set())
 
     def snapshot(self) -> Snapshot:
         """Return the state, which any engine can resume. Lost shards are restored from it."""

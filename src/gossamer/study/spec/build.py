@@ -106,7 +106,7 @@ def _shared_parts(table: Table, seed: int) -> Table:
     }
 
 
-def engine(table: Table) -> engines.Where:
+def engine(table: Table) -> engines.EngineSpec:
     """Build the engine of a spec: its [engine], or the simulator in this process.
 
     The engine is no part of a study: results do not depend on it.
@@ -121,7 +121,7 @@ def engine(table: Table) -> engines.Where:
         >>> engine({"engine": {"kind": "ray", "shards": 4}}).shards
         4
     """
-    built: engines.Where = build_part("engine", table.get("engine", "simulator"), "engine")
+    built: engines.EngineSpec = build_part("engine", table.get("engine", "simulator"), "engine")
     return built
 
 
