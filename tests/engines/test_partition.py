@@ -1,4 +1,4 @@
-"""Which shard holds which devices: parts of equal size, and few rows that travel where the network has structure."""
+"""The partition of devices into shards: equal sizes, and few rows that travel where possible."""
 
 from __future__ import annotations
 
@@ -15,44 +15,46 @@ from gossamer.network import Graph, Links
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(1, 40), st.integers(1, 8), st.floats(0, 1), st.integers(0, 99))
-def test_parts_are_of_equal_size(devices: int, parts: int, density: float, seed: int) -> None:
-    parts = min(parts, devices)
-    owner = partition(gs.Random(devices, density, seed), parts, rounds=20)
-    sizes = np.bincount(owner, minlength=parts)
+def test_shards_have_equal_sizes(devices: int, shards: int, density: float, seed: int) -> None:
+    shards = min(shards, devices)
+    owner = partition(gs.Random(devices, density, seed), shards, rounds=20)
+    sizes = np.bincount(owner, minlength=shards)
     assert len(owner) == devices
     assert sizes.max() - sizes.min() <= 1
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(2, 12), st.floats(0, 1), st.integers(0, 99), st.integers(1, 4))
-def test_boundary_rows_are_counted_one_by_one(
-    devices: int, density: float, seed: int, parts: int
+def test_boundary_rows_equal_a_count_one_by_one(
+    devices: int, density: float, seed: int, shards: int
 ) -> None:
     graph = nx.gnp_random_graph(devices, density, seed=seed)
-    owner = np.random.default_rng(seed).integers(0, parts, devices)
+    owner = np.random.default_rng(seed).integers(0, shards, devices)
     sent = {(i, owner[j]) for i in graph for j in graph[i] if owner[i] != owner[j]}
     assert boundary_rows(Links.of(devices, list(graph.edges)), owner) == len(sent)
 
 
 def shuffled(graph: nx.Graph, seed: int = 3) -> gs.Network:
-    """A static network whose device numbers say nothing of who is near whom."""
-    names = np.random.default_rng(seed).permutation(len(graph))
-    return Graph(
-        len(graph), tuple(tuple(sorted((int(names[a]), int(names[b])))) for a, b in graph.edges)
-    )
+    """Return a static network with random device numbers."""
+    numbers = np.random.default_rng(seed).permutation(len(graph))
+    links = []
+    for a, b in graph.edges:
+        ends = sorted((int(numbers[a]), int(numbers[b])))
+        links.append((ends[0], ends[1]))
+    return Graph(len(graph), tuple(links))
 
 
 @pytest.mark.parametrize(
     ("graph", "most"),
     [
-        (nx.cycle_graph(200), 8),  # 4 parts of a ring: 8 ends
-        (
-            nx.convert_node_labels_to_integers(nx.grid_2d_graph(20, 20)),
-            140,
-        ),  # of the 1,140 that numbers at random would send
-        (nx.connected_watts_strogatz_graph(200, 6, 0.05, seed=1), 120),
+        pytest.param(nx.cycle_graph(200), 8, id="ring"),  # 4 shards of a ring have 8 ends
+        pytest.param(  # random numbers would send 1,140 rows
+            nx.convert_node_labels_to_integers(nx.grid_2d_graph(20, 20)), 140, id="grid"
+        ),
+        pytest.param(
+            nx.connected_watts_strogatz_graph(200, 6, 0.05, seed=1), 120, id="small world"
+        ),
     ],
-    ids=["ring", "grid", "small world"],
 )
 def test_structure_is_found(graph: nx.Graph, most: int) -> None:
     network = shuffled(graph)
@@ -61,12 +63,11 @@ def test_structure_is_found(graph: nx.Graph, most: int) -> None:
 
 def test_devices_that_move_slowly_stay_together() -> None:
     network = gs.Mobility(120, radius=0.15, min_speed=0.001, max_speed=0.002, seed=2)
-    placed, plain = partition(network, 3, 40), np.arange(120) * 3 // 120
-    rows = [
-        sum(boundary_rows(network.links(t), owner) for t in range(0, 40, 3))
-        for owner in (placed, plain)
-    ]
-    assert rows[0] < 0.6 * rows[1]
+    rounds = [network.links(t) for t in range(0, 40, 3)]
+    plain = np.arange(120) * 3 // 120
+    found = partition(network, 3, 40)
+    plain_rows = sum(boundary_rows(links, plain) for links in rounds)
+    assert sum(boundary_rows(links, found) for links in rounds) < 0.6 * plain_rows
 
 
 def test_links_drawn_anew_have_no_structure() -> None:

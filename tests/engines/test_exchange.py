@@ -1,0 +1,130 @@
+"""Rows between shards: by shared memory and by gloo, in threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("ray", reason="the extra gossamer[ray] is not installed")
+
+from gossamer.engines.ray import shared_memory
+from gossamer.engines.ray.adapter import GlooGroup, dist
+from gossamer.engines.ray.exchange import Disconnected, GlooExchange
+from gossamer.engines.ray.shared_memory import SharedBuffer, machine_id
+
+NAME = "gossamer-test-exchange"
+SHARDS = 2
+
+
+@pytest.fixture(autouse=True)
+def _no_buffers_left() -> Any:
+    yield
+    shared_memory.remove_buffers(NAME)
+
+
+def in_two_shards(
+    folder: Path, machines: list[str], run: Callable[[int, GlooExchange], Any]
+) -> list[Any]:
+    """Run a function in two connected shards, each in a thread."""
+
+    def shard(number: int) -> Any:
+        store = dist.FileStore(str(folder / "store"), SHARDS)
+        group = GlooGroup(store, number, SHARDS, "127.0.0.1", timeout=20.0)
+        return run(number, GlooExchange(group, machines, NAME))
+
+    with ThreadPoolExecutor(SHARDS) as pool:
+        return list(pool.map(shard, range(SHARDS)))
+
+
+def rows_of(number: int, round: int, count: int) -> Tensor:
+    return torch.arange(count * 3.0).view(count, 3) + 100 * number + 1000 * round
+
+
+@pytest.mark.parametrize(
+    "machines",
+    [
+        pytest.param(
+            ["here", "here"],
+            marks=pytest.mark.skipif(not machine_id(), reason="no shared memory"),
+            id="shared memory",
+        ),
+        pytest.param(["here", "there"], id="gloo"),
+    ],
+)
+def test_rows_arrive_in_every_round(machines: list[str], tmp_path: Path) -> None:
+    """Messages grow from round to round, so that buffers are replaced by larger ones."""
+    chosen = [np.array([0]), np.array([1, 3]), np.arange(500), np.array([2])]
+
+    def run(number: int, exchange: GlooExchange) -> list[Tensor]:
+        other = 1 - number
+        received = []
+        for round, rows in enumerate(chosen):
+            x = rows_of(number, round, 500)
+            wait = exchange.swap(x, {other: rows}, {other: len(rows)})
+            received.append(wait()[other].clone())
+        return received
+
+    results = in_two_shards(tmp_path, machines, run)
+    for number, received in enumerate(results):
+        for round, rows in enumerate(chosen):
+            assert torch.equal(received[round], rows_of(1 - number, round, 500)[rows])
+
+
+def test_all_gather_is_in_the_order_of_the_shards(tmp_path: Path) -> None:
+    def run(number: int, exchange: GlooExchange) -> list[Tensor]:
+        return exchange.gather(torch.full((2,), float(number)))
+
+    for gathered in in_two_shards(tmp_path, ["", ""], run):
+        assert [x.tolist() for x in gathered] == [[0.0, 0.0], [1.0, 1.0]]
+
+
+def test_a_shard_that_is_gone_is_reported(tmp_path: Path) -> None:
+    def run(number: int, exchange: GlooExchange) -> str:
+        if number == 1:
+            return "ended"
+        try:
+            exchange.gather(torch.zeros(1))
+        except Disconnected:
+            return "disconnected"
+        return "gathered"
+
+    assert in_two_shards(tmp_path, ["", ""], run) == ["disconnected", "ended"]
+
+
+@pytest.mark.skipif(not machine_id(), reason="no shared memory")
+def test_a_full_memory_falls_back_to_gloo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", refuse)
+    machine = machine_id()
+
+    def run(number: int, exchange: GlooExchange) -> Tensor:
+        other = 1 - number
+        wait = exchange.swap(rows_of(number, 0, 4), {other: np.array([3])}, {other: 1})
+        return wait()[other]
+
+    results = in_two_shards(tmp_path, [machine, machine], run)
+    assert torch.equal(results[0], rows_of(1, 0, 4)[[3]])
+    assert not list(Path("/dev/shm").glob(f"{NAME}-*"))
+
+
+@pytest.mark.skipif(not machine_id(), reason="no shared memory")
+def test_both_ends_of_a_buffer_see_the_same_slots() -> None:
+    path = shared_memory.buffer_path(NAME, 0, 1, 7)
+    sender = SharedBuffer.create(path, 100, 7)
+    receiver = SharedBuffer.open(path, 7)
+    assert not path.exists()
+    like = torch.empty(1, 5, dtype=torch.float64)
+    for message in range(4):
+        sender.rows(message, 2, like).fill_(message)
+        assert (receiver.rows(message, 2, like) == message).all()
+        if message:
+            assert (receiver.rows(message - 1, 2, like) == message - 1).all()
