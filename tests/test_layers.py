@@ -46,7 +46,6 @@ MAY_IMPORT = {layer: set(LAYERS[:number]) for number, layer in enumerate(LAYERS)
 MAY_IMPORT["network"] -= {"mirror"}
 MAY_IMPORT["tasks"] -= {"network", "theory"}  # what is learned knows nothing of networks
 MAY_IMPORT["algorithms"] -= {"tasks", "theory"}  # an algorithm sees `mix` and `grad` only
-MAY_IMPORT["results"] |= {"study"}  # until results has a type of its own for a run
 QUICK = (
     "gossamer.errors",
     "gossamer.draws",

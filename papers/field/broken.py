@@ -13,7 +13,6 @@ import numpy as np
 import gossamer as gs
 from gossamer.report.figures import STYLE
 from gossamer.study import Study
-from gossamer.study.sweep import Cell
 from papers.wpm.paper import SPLIT_NAMES, SPLITS, Key, Results, Scale, number, studies, write_csv
 
 TITLE = "one broken device among ten x p in 1, 3, 15: the harm, and what clipping, trimming and checking restore"
@@ -66,7 +65,7 @@ def cells(scale: Scale) -> list[Study]:
     return studies(setting(scale), (key for *_, key in keys(scale)))
 
 
-def sound(cell: Cell) -> float:
+def sound(cell: gs.Run) -> float:
     """The mean accuracy at the end of the devices that are not broken."""
     return float(np.delete(cell.metrics["device_accuracy"][-1], BROKEN).mean())
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import gossamer as gs
-from gossamer.study.sweep import Cell
 from papers.wpm import paper as wpm
 from papers.wpm.paper import Results, Scale
 
@@ -26,10 +25,10 @@ def on_held_out(scale: Scale) -> Scale:
     return replace(scale, data=gs.Validation(scale.data, 0.1))
 
 
-def megabytes_to_target(scale: Scale) -> Callable[[Cell], float | None]:
+def megabytes_to_target(scale: Scale) -> Callable[[gs.Run], float | None]:
     """What all devices together have sent when the target is reached."""
 
-    def sent(cell: Cell) -> float | None:
+    def sent(cell: gs.Run) -> float | None:
         t = wpm.rounds_to_target(scale)(cell)
         return (
             None

@@ -11,7 +11,6 @@ import numpy as np
 
 import gossamer as gs
 from gossamer.study import Interval, Study, interval, rounds_to
-from gossamer.study.sweep import Cell
 
 HERE = Path(__file__).parent
 
@@ -131,23 +130,23 @@ class Results:
     """The cells of a sweep, looked up by what they are of on a scale's seeds."""
 
     scale: Scale
-    by_study: Mapping[Study, Cell]
+    by_study: Mapping[Study, gs.Run]
 
     def under(self, scale: Scale) -> Results:
         """The same cells, looked up as another scale or reading has them."""
         return Results(scale, self.by_study)
 
-    def cells(self, key: Key) -> list[Cell]:
+    def cells(self, key: Key) -> list[gs.Run]:
         """A key's cells in the order of their seeds."""
         return [self.by_study[study] for study in studies(self.scale, [key])]
 
-    def over_seeds(self, key: Key, number: Callable[[Cell], float | None]) -> Interval | None:
+    def over_seeds(self, key: Key, number: Callable[[gs.Run], float | None]) -> Interval | None:
         """The mean of a number over the seeds; None if it is missing for one (a target not reached, a run diverged)."""
         values = [None if cell.diverged else number(cell) for cell in self.cells(key)]
         return None if None in values else interval([v for v in values if v is not None])
 
     def saved(
-        self, base: Key, other: Key, number: Callable[[Cell], float | None]
+        self, base: Key, other: Key, number: Callable[[gs.Run], float | None]
     ) -> Interval | None:
         """The share of `base` that `other` saves, paired seed by seed: both met the same links and batches."""
         pairs = [
@@ -157,13 +156,13 @@ class Results:
         return interval(shares) if len(shares) == len(pairs) else None
 
 
-def rounds_to_target(scale: Scale, target: float | None = None) -> Callable[[Cell], int | None]:
+def rounds_to_target(scale: Scale, target: float | None = None) -> Callable[[gs.Run], int | None]:
     return lambda cell: rounds_to(
         cell.metrics["round"], cell.metrics["accuracy"], target or scale.target
     )
 
 
-def at_round(name: str, t: int) -> Callable[[Cell], float]:
+def at_round(name: str, t: int) -> Callable[[gs.Run], float]:
     return lambda cell: float(cell.metrics[name][np.flatnonzero(cell.metrics["round"] == t)[0]])
 
 

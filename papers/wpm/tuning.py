@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import gossamer as gs
 from gossamer.study import Study
-from gossamer.study.sweep import Cell
 from papers.wpm.paper import Results, Scale, rounds_to_target, studies
 
 
@@ -55,6 +54,6 @@ def tuned(results: Results, method: Method, devices: int, split: str, target: fl
     return Tuned(best, best in (scale.grid[0], scale.grid[-1]))
 
 
-def _final(cell: Cell) -> float:
+def _final(cell: gs.Run) -> float:
     accuracy = float(cell.metrics["accuracy"][-1])
     return accuracy if not cell.diverged and math.isfinite(accuracy) else 0.0

@@ -32,7 +32,8 @@ _ROOMS = {
     "Drawn Lists from_lists Validation Softmax Svm Mlp Cnn Module LinearRegression LogisticRegression",
     "tasks.synthetic": "LeastSquares Logistic",
     "engines": "Measure Plan Ray Simulator",
-    "study": "Study Run run compare",
+    "results.run": "Run",
+    "study": "Study run compare",
     "mirror": "signed_power power_mean PowerMap bregman",
     "errors": "GossamerError InputError DataError Diverged",
 }

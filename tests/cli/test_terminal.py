@@ -18,7 +18,8 @@ from support.terminal import ANSI, COLOUR, SEVERAL, SPEC, in_a_terminal
 
 import gossamer as gs
 from gossamer.cli import show
-from gossamer.cli.runs import BLOCKS, LETTERS, listed, run_folders, spark
+from gossamer.cli.runs import BLOCKS, LETTERS, Row, spark
+from gossamer.results.find import find_runs
 from gossamer.engines import Record
 
 
@@ -326,10 +327,10 @@ def test_runs_of_a_run_folder_itself() -> None:
 def test_a_loss_has_its_own_line() -> None:
     Path("a.toml").write_text('rounds = 30\ndata = "least-squares"\n')
     assert gossamer("run", "a.toml", "-q", "--out", "runs/a").code == 0
-    run = listed(Path("runs/a"))
-    assert (run.of, run.accuracy) == ("loss", None)
-    assert spark(run.curve, run.of)[0] == "█"
-    assert f"loss {run.loss:.3g}" in gossamer("runs").out
+    row = Row.read(Path("runs/a"))
+    assert (row.column, row.newest("accuracy")) == ("loss", None)
+    assert spark(row.values("loss"), "loss")[0] == "█"
+    assert f"loss {row.newest('loss'):.3g}" in gossamer("runs").out
 
 
 def test_folders_are_sorted_by_number_and_not_searched_without_end() -> None:
@@ -338,7 +339,7 @@ def test_folders_are_sorted_by_number_and_not_searched_without_end() -> None:
         Path(f"all/{name}/spec.toml").write_text("")
     Path("all/x-seed1/inner").mkdir()
     Path("all/x-seed1/inner/spec.toml").write_text("")  # what is in a run's folder is no run
-    assert [path.name for path in run_folders(Path("all"))] == ["x-seed1", "x-seed9", "x-seed10"]
+    assert [path.name for path in find_runs(Path("all"))] == ["x-seed1", "x-seed9", "x-seed10"]
 
 
 def test_a_spark_line_is_of_few_letters_and_true() -> None:

@@ -38,7 +38,7 @@ from gossamer.fleet import keys, namespaces, settings
 from gossamer.fleet import provision as fleets
 from gossamer.fleet.settings import Fleet
 from gossamer.network import Sequence
-from gossamer.study import Run, run, spec
+from gossamer.study import Run, run, spec, study_of
 
 pytest.importorskip("zenoh", reason="needs the extra gossamer[peer]")
 
@@ -174,7 +174,7 @@ result = {"seen": seen, "ended": [ended(process) for process in nodes]}
 def assert_simulated(folder: Path) -> None:
     """The run of a fleet is that of the simulator over the links that were used."""
     collected = Run.read(folder)
-    simulated = run(collected.study, Path("simulated"))
+    simulated = run(study_of(collected), Path("simulated"))
     assert collected.models.keys() == simulated.models.keys()
     for name, models in simulated.models.items():
         # Both in float32, each row summed in the same order: rounding, amplified over the rounds by p = 3.

@@ -17,7 +17,6 @@ sys.path.insert(0, str(ROOT))
 import papers.wpm  # noqa: E402
 from gossamer.algorithms.recipes import CATALOGUE  # noqa: E402
 from gossamer.cli.reproduce import parts_of  # noqa: E402
-from gossamer.study.sweep import Cell  # noqa: E402
 from papers.wpm.paper import TINY, Results, Scale, expected, studies  # noqa: E402
 from papers.wpm.tuning import Method, on_tuning_seeds, tuned  # noqa: E402
 
@@ -144,9 +143,9 @@ def test_a_rate_is_tuned_on_seeds_that_are_not_reported() -> None:
     reported = {study.seed for study in studies(scale, [(method.at(0.05), 10, "iid")])}
     assert not reported & set(scale.tuning_seeds)
 
-    def cell(study: gs.Study, rounds: int) -> Cell:
+    def cell(study: gs.Study, rounds: int) -> gs.Run:
         accuracy = np.array([0.1, scale.target if rounds <= 20 else 0.2])
-        return Cell(study, {"round": np.array([0, rounds]), "accuracy": accuracy}, {})
+        return gs.Run({}, {"round": np.array([0, rounds]), "accuracy": accuracy}, {}, study=study)
 
     # The first rate gets there in 20 rounds, the second never does, though its cells are the longer ones.
     cells = {

@@ -47,7 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def methods(folder: Path) -> Comparison:
     runs = [gs.Run.read(path) for path in sorted(folder.glob("*-seed*"))]
-    return Comparison(Method(runs[k].study.algorithm.label, tuple(runs[k : k + 3])) for k in (0, 3))
+    return Comparison(Method(runs[k].label, tuple(runs[k : k + 3])) for k in (0, 3))
 
 
 @pytest.fixture(autouse=True)

@@ -27,6 +27,7 @@ from gossamer.network import Callback
 from gossamer.report import gather, links, pack
 from gossamer.report.page import gathered, page, script, style
 from gossamer.report.palette import COLOURS, DASHES, MARKERS, look
+from gossamer.results.find import select_runs
 from gossamer.results.folder import RunFolder
 from gossamer.study import compare, interval
 
@@ -357,7 +358,7 @@ def test_what_a_label_holds_is_only_shown(runs: Path, tmp_path: Path, open_page:
 
 def gathered_of(runs: Path) -> dict[str, Any]:
     return gathered(
-        [gather.read(f) for f in gather.folders([runs / "two", runs / "diverged", runs / "moving"])]
+        [gather.read(f) for f in select_runs([runs / "two", runs / "diverged", runs / "moving"])]
     )[0]
 
 
@@ -403,7 +404,7 @@ def test_a_seed_that_stopped_is_not_averaged_away(runs: Path, tmp_path: Path) ->
     summary = json.loads((tmp_path / "s1" / "summary.json").read_text())
     facts = summary | {"finished": False, "diverged": {"round": 23, "device": 0}}
     (tmp_path / "s1" / "summary.json").write_text(json.dumps(facts))
-    content, _ = gathered([gather.read(f) for f in gather.folders([tmp_path])])
+    content, _ = gathered([gather.read(f) for f in select_runs([tmp_path])])
     assert content["results"]["rows"][0][1] == {
         "text": "1 of 2",
         "value": 1,
@@ -416,7 +417,7 @@ def test_a_seed_that_stopped_is_not_averaged_away(runs: Path, tmp_path: Path) ->
 def test_the_same_run_twice_counts_once(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "two" / "d-psgd-seed0", tmp_path / "again")
     one = runs / "two" / "d-psgd-seed0"
-    content, _ = gathered([gather.read(f) for f in gather.folders([one, one, tmp_path / "again"])])
+    content, _ = gathered([gather.read(f) for f in select_runs([one, one, tmp_path / "again"])])
     assert len(content["runs"]) == 1
     assert "once more, with the same seed" in content["notes"][0]
 

@@ -29,8 +29,9 @@ from gossamer.errors import DataError, InputError
 from gossamer.fleet import provision as fleet
 from gossamer.fleet.settings import Fleet
 from gossamer.network import Full
-from gossamer.report.live import Lines, Server, Watch
+from gossamer.report.live import Server, Watch
 from gossamer.results.folder import RunFolder
+from gossamer.results.live import LineReader
 from gossamer.study import interval
 from gossamer.study.live import NAME as LIVE
 
@@ -218,7 +219,7 @@ def test_the_page_says_when_the_watcher_is_gone(finished: Path, open_page: Opene
 def test_lines_of_a_file_that_grows(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text('{"a": 1}\n{"a": 2}\n{"a"')
-    lines = Lines(path)
+    lines = LineReader(path)
     assert lines.new() == (True, [{"a": 1}, {"a": 2}])
     assert lines.new() == (False, [])
     with path.open("a") as file:

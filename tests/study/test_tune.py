@@ -22,7 +22,6 @@ from gossamer.algorithms.recipes import gain_control
 from gossamer.errors import InputError
 from gossamer.study import spec
 from gossamer.study.space import BASELINE, RECIPES, Candidate, Choice, Log, Recipe, point
-from gossamer.study.sweep import Cell
 from gossamer.study.tune import (
     FRESH_SEEDS,
     RATES,
@@ -80,16 +79,16 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[gs.Study]:
 
     def sweep(
         studies: Sequence[gs.Study], folder: Path, workers: int, progress: Callable[[float], None]
-    ) -> list[Cell]:
+    ) -> list[gs.Run]:
         asked.extend(studies)
         folder.mkdir(parents=True, exist_ok=True)
         progress(0.0)
         progress(1.0)
         speeds = [speed_of(study) for study in studies]
         return [
-            Cell(study, {}, {"diverged": {"round": 1}})
+            gs.Run({}, {}, {"diverged": {"round": 1}}, study=study)
             if speed is None
-            else Cell(study, curve(study.rounds, speed), {})
+            else gs.Run({}, curve(study.rounds, speed), {}, study=study)
             for study, speed in zip(studies, speeds, strict=True)
         ]
 

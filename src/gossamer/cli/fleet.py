@@ -16,7 +16,9 @@ import typer
 from gossamer.errors import DataError, InputError
 from gossamer.fleet import provision as fleet
 from gossamer.fleet.settings import Device, Fleet
-from gossamer.study import Method, Run, Study
+from gossamer.results.run import Run
+from gossamer.results.tables import Method
+from gossamer.study import Study
 
 _AHEAD = timedelta(minutes=10)  # from `init` to round 0, if nothing is said
 _LOUD = "--insecure: no certificates, no encryption; anybody on this network can read and forge what devices say"
@@ -177,7 +179,7 @@ def collect(folder: Path, out: Path) -> None:
     run, slot = Run.read(out), found.summary["seconds"] / max(1, found.summary["rounds"])
     console = Console() if sys.stdout.isatty() else Console(width=160)
     title = (
-        f"{run.study.name}: {len(found.devices)} devices, {run.study.rounds} rounds of {slot:g} s"
+        f"{run.name}: {len(found.devices)} devices, {run.rounds} rounds of {slot:g} s"
     )
-    console.print(comparison([Method(run.study.algorithm.label, (run,))], title))
+    console.print(comparison([Method(run.label, (run,))], title))
     console.print(f"everything is in {out}", highlight=False)

@@ -31,7 +31,9 @@ from rich.text import Text
 
 from gossamer.engines import Record
 from gossamer.network import Network
-from gossamer.study import Interval, Method, Run
+from gossamer.results.run import Run
+from gossamer.results.statistics import Interval
+from gossamer.results.tables import Method, describe
 
 _LINE_SECONDS = 5.0
 _BAR, _BESIDE = 28, 46  # the width of a bar, and of the numbers beside it
@@ -255,7 +257,7 @@ def say_result(run: Run, as_json: bool = False) -> None:
         _document(_facts(run))
         return
     console = _console()
-    console.print(comparison([Method(run.study.algorithm.label, (run,))], _title(run)))
+    console.print(comparison([Method(run.label, (run,))], describe(run)))
     share = run.summary["seconds_measuring"] / max(run.summary["seconds"], 1e-9)
     console.print(
         f"{run.summary['seconds']:.1f} s, {share:.0%} of it measuring; everything is in {run.folder}",
@@ -274,14 +276,14 @@ def say_comparison(
     from gossamer.report.figures import curves
     from gossamer.report.tables import comparison
 
-    console, title = _console(), _title(methods[0].runs[0], len(methods[0].runs))
+    console, title = _console(), describe(methods[0].runs[0], len(methods[0].runs))
     picture = folder / "curves.png"
     curves(methods, picture, title)
     if as_json:
         rows = [comparison_facts(method) for method in methods]
         _document(
             {
-                "name": methods[0].runs[0].study.name,
+                "name": methods[0].runs[0].name,
                 "folder": str(folder),
                 "curves": str(picture),
                 "methods": rows,
@@ -383,13 +385,6 @@ def network_facts(facts: Any, assumption: Any) -> list[tuple[str, str]]:
             "not known" if facts.spectral_gap is None else f"{facts.spectral_gap:.4g}",
         ),
     ]
-
-
-def _title(run: Run, seeds: int = 1) -> str:
-    study = run.study
-    return f"{study.name}: {study.network.devices} devices, {study.rounds} rounds" + (
-        f", {seeds} seeds" if seeds > 1 else ""
-    )
 
 
 def _console() -> Console:

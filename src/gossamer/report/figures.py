@@ -19,7 +19,8 @@ from gossamer.errors import DataError, InputError
 from gossamer.network import Network
 from gossamer.report.palette import COLOURS, MARKERS, look
 from gossamer.report.palette import DASHES as LENGTHS
-from gossamer.study import Method, interval
+from gossamer.results.statistics import interval
+from gossamer.results.tables import Method
 
 DASHES: tuple[Any, ...] = tuple((0, lengths) if lengths else "-" for lengths in LENGTHS)
 STYLE: Any = {
@@ -68,7 +69,7 @@ def curves(methods: Sequence[Method], path: Path, title: str) -> None:
     figure, axes = _figure(len(panels))
     for axis, y in zip(axes, panels, strict=True):
         _draw(axis, named, "rounds", y)
-    for target in methods[0].runs[0].study.measure.accuracy_targets if len(panels) == 3 else ():
+    for target in methods[0].runs[0].spec["measure"]["accuracy_targets"] if len(panels) == 3 else ():
         axes[0].axhline(100 * target, color="0.5", linewidth=0.8, linestyle=":")
     axes[0].legend(loc="lower right" if len(panels) == 3 else "upper right")
     figure.suptitle(title, fontsize=10, parse_math=False)

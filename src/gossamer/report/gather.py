@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,63 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from gossamer.errors import DataError, GossamerError, InputError
+from gossamer.errors import GossamerError, InputError
 from gossamer.report import pack
 from gossamer.report.palette import look
-from gossamer.results.folder import RunFolder
-from gossamer.results.order import natural
-from gossamer.results.statistics import Interval, rounds_to
-from gossamer.study import Study, interval, spec
+from gossamer.results.run import Run
+from gossamer.results.statistics import Interval, interval, rounds_to
+from gossamer.study import spec
 from gossamer.study.compare import labels
 from gossamer.study.kinds import KINDS
+from gossamer.study.restore import study_of, with_study
 
-MAX_RUNS = 1000
 _POINTS = 1000  # of a curve: more cannot be told apart on a screen
 _EXACT_BYTES = 64_000_000  # of all devices' measurements, before they are packed
 _NO_DIFFERENCE = ("seed", "name", "device", "threads")  # what does not make another method of a run
-
-
-@dataclass(frozen=True)
-class Told:
-    """What a run folder tells, finished or not. `study` is None where it was made in Python or its files are gone."""
-
-    name: str
-    folder: Path
-    text: str
-    table: dict[str, Any]
-    study: Study | None
-    why: str
-    metrics: dict[str, Any]
-    summary: dict[str, Any]
-    running: dict[str, Any] | None = None  # how far it is, of a run that is followed while it goes
-
-    @property
-    def seed(self) -> int:
-        return int(self.table.get("seed", 0))
-
-    @property
-    def label(self) -> str:
-        named = self.study.algorithm.label if self.study else self.summary.get("method")
-        return str(named or self.table.get("algorithm", {}).get("kind", "unknown"))
-
-    @property
-    def finished(self) -> bool:
-        return bool(self.summary.get("finished"))
-
-    @property
-    def state(self) -> str:
-        """How it stands, in words; empty if it is finished."""
-        if self.finished:
-            return ""
-        if self.running:
-            return f"running, round {self.running['round']} of {self.running['rounds']}"
-        if "diverged" in self.summary:
-            return f"diverged in round {self.summary['diverged'].get('round')}"
-        done = self.summary.get("rounds", int(self.metrics["round"][-1]) if self.metrics else 0)
-        return f"stopped after round {done} of {self.table.get('rounds')}"
-
-    def has(self, name: str) -> bool:
-        return name in self.metrics and bool(np.isfinite(self.metrics[name]).any())
 
 
 @dataclass(frozen=True)
@@ -77,10 +32,10 @@ class Group:
     """One method: the runs of a study that differ in their seed alone. `shown` are those that its numbers are of."""
 
     label: str
-    runs: tuple[Told, ...]
+    runs: tuple[Run, ...]
 
     @property
-    def shown(self) -> tuple[Told, ...]:
+    def shown(self) -> tuple[Run, ...]:
         finished = tuple(run for run in self.runs if run.finished)
         return finished or tuple(run for run in self.runs if run.metrics)
 
@@ -88,56 +43,31 @@ class Group:
 # -- reading -----------------------------------------------------------------------------------------------------------------
 
 
-def folders(paths: Sequence[Path]) -> list[Path]:
-    """The run folders that are meant: each path itself, or all runs in it, as `compare` leaves them."""
-    if not paths:
-        raise InputError("runs", [], "at least one run folder")
-    found: dict[Path, Path] = {}
-    for path in paths:
-        inside = (
-            [path]
-            if (path / "spec.toml").is_file()
-            else [file.parent for file in path.glob("*/spec.toml")]
-        )
-        inside.sort(key=natural)
-        if not inside:
-            why = (
-                "holds no run: give a folder that `gossamer run` or `gossamer compare` has written"
-            )
-            raise DataError(
-                f"{path} {why if path.is_dir() else 'is no folder: give one that `gossamer run` has written'}"
-            )
-        found |= {folder.resolve(): folder for folder in inside if folder.resolve() not in found}
-    if len(found) > MAX_RUNS:
-        raise InputError("runs", f"{len(found)} of them", f"at most {MAX_RUNS}")
-    return list(found.values())
+def read(folder: Path) -> Run:
+    """Read a run with its study, where that can be built from the spec."""
+    return attach_study(Run.read(folder))
 
 
-def read(folder: Path, name: str = "spec.toml") -> Told:
-    """A run from its folder, whatever its state; `name` is its spec's."""
-    run = RunFolder(folder)
+def attach_study(run: Run) -> Run:
+    """Return a run with its study; as it is where parts were made in Python or files are gone."""
     try:
-        text = (folder / name).read_text(encoding="utf-8")
-        table = tomllib.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{folder / name} is not a spec: {error}") from None
-    study, why = None, ""
+        return with_study(run)
+    except GossamerError:
+        return run
+
+
+def why_no_study(run: Run) -> str:
+    """Return why the study of a run cannot be built; empty if it can."""
     try:
-        (study,) = spec.studies(spec.read(folder / name))
-    except (GossamerError, ValueError) as error:  # two studies are no run's spec
-        why = str(error)
-    metrics = run.metrics() if run.has("metrics.parquet") else {}
-    if metrics and (
-        "round" not in metrics or any(values.dtype.kind not in "iuf" for values in metrics.values())
-    ):
-        raise DataError(
-            f"{folder / 'metrics.parquet'} is not of a run: it needs a column round, and numbers in all columns"
-        )
-    return Told(_name(folder), folder, text, table, study, why, metrics, run.summary() or {})
+        study_of(run)
+    except GossamerError as error:
+        return str(error)
+    return ""
 
 
-def _name(folder: Path) -> str:
+def short_name(run: Run) -> str:
     """A folder as the user knows it: not where it lies on this machine."""
+    folder = run.folder or Path()
     parts = folder.resolve().parts if folder.name in ("", ".", "..") else folder.parts
     return (
         "/".join(parts[-2:])
@@ -146,16 +76,16 @@ def _name(folder: Path) -> str:
     )
 
 
-def grouped(runs: Sequence[Told]) -> tuple[list[Group], list[str]]:
+def grouped(runs: Sequence[Run]) -> tuple[list[Group], list[str]]:
     """The methods, in the order in which they come, and what is to be said about runs that are left out."""
-    groups: list[list[Told]] = []
+    groups: list[list[Run]] = []
     notes = []
     for run in runs:
         own = next((group for group in groups if _same_but_for_the_seed(group[0], run)), None)
         twin = next((other for other in own or () if other.seed == run.seed), None)
         if twin:
             notes.append(
-                f"{run.name} is {twin.name} once more, with the same seed: it is left out, so that it counts once."
+                f"{short_name(run)} is {short_name(twin)} once more, with the same seed: it is left out, so that it counts once."
             )
         elif own:
             own.append(run)
@@ -167,10 +97,10 @@ def grouped(runs: Sequence[Told]) -> tuple[list[Group], list[str]]:
     ], notes
 
 
-def _same_but_for_the_seed(one: Told, other: Told) -> bool:
+def _same_but_for_the_seed(one: Run, other: Run) -> bool:
     low, high = sorted((one, other), key=lambda run: run.seed)
     if low.study is None or high.study is None:
-        return bool(_unseeded(one.table) == _unseeded(other.table))
+        return bool(_unseeded(one.spec) == _unseeded(other.spec))
     try:
         moved = low.study.with_seed(high.seed)
     except InputError:
@@ -188,13 +118,13 @@ def _unseeded(value: Any) -> Any:
     return [_unseeded(v) for v in value] if isinstance(value, list) else value
 
 
-def _labels(firsts: Sequence[Told]) -> list[str]:
+def _labels(firsts: Sequence[Run]) -> list[str]:
     """As in the tables where only the methods differ; else those that share a name are told apart by what differs."""
     studies = [run.study for run in firsts]
     if all(studies) and not differences(firsts):
         return labels([study for study in studies if study])
     plain = [run.label for run in firsts]
-    flat = [dict(_flat(_unseeded(run.table))) for run in firsts]
+    flat = [dict(_flat(_unseeded(run.spec))) for run in firsts]
     named = []
     for k, label in enumerate(plain):
         alike = [flat[j] for j in range(len(firsts)) if plain[j] == label]
@@ -211,9 +141,9 @@ def _labels(firsts: Sequence[Told]) -> list[str]:
     ]
 
 
-def differences(runs: Sequence[Told]) -> list[str]:
+def differences(runs: Sequence[Run]) -> list[str]:
     """What differs between studies besides the method: such numbers are no comparison of methods alone."""
-    flat = [dict(_flat(_unseeded(run.table))) for run in runs]
+    flat = [dict(_flat(_unseeded(run.spec))) for run in runs]
     keys = dict.fromkeys(key for table in flat for key in table if not key.startswith("algorithm."))
     values = {key: list(dict.fromkeys(_word(table.get(key)) for table in flat)) for key in keys}
     return [f"{key} is {' or '.join(found)}" for key, found in values.items() if len(found) > 1]
@@ -256,7 +186,7 @@ def words(groups: Sequence[Group]) -> list[dict[str, Any]]:
     for term, of in terms.items():
         said: dict[Line, list[str]] = {}
         for group in groups:
-            for line in of(group.runs[0].table):
+            for line in of(group.runs[0].spec):
                 said.setdefault(line, []).append(group.label)
         lines = [
             [text if len(who) == len(groups) else f"{text} ({', '.join(who)})", meaning]
@@ -265,7 +195,7 @@ def words(groups: Sequence[Group]) -> list[dict[str, Any]]:
         facts += [{"term": term, "lines": lines}] if lines else []
     seeds = _ranges(sorted({run.seed for group in groups for run in group.runs}))
     methods = [
-        [f"{g.label}: {_settings(g.runs[0].table.get('algorithm', {}))}", _meaning(g.runs[0])]
+        [f"{g.label}: {_settings(g.runs[0].spec.get('algorithm', {}))}", _meaning(g.runs[0])]
         for g in groups
     ]
     return [
@@ -319,8 +249,8 @@ def _described(section: str, table: Any) -> list[Line]:
     ]
 
 
-def _meaning(run: Told) -> str:
-    return _first_sentence(KINDS["algorithm"].get(run.table.get("algorithm", {}).get("kind", "")))
+def _meaning(run: Run) -> str:
+    return _first_sentence(KINDS["algorithm"].get(run.spec.get("algorithm", {}).get("kind", "")))
 
 
 def _first_sentence(cls: type | None) -> str:
@@ -432,7 +362,7 @@ def results(groups: Sequence[Group]) -> dict[str, Any]:
     return {"columns": columns, "rows": rows}
 
 
-def _last(run: Told, name: str) -> float:
+def _last(run: Run, name: str) -> float:
     return float(run.metrics[name][-1])
 
 
@@ -443,7 +373,7 @@ def _interval(value: Interval, digits: int, scale: float) -> Cell:
 
 
 def _seeds(group: Group) -> Cell:
-    states = [f"seed {run.seed} {run.state}" for run in group.runs if run.state]
+    states = [f"seed {run.seed} {run.status_text}" for run in group.runs if run.status_text]
     if states and not any(run.finished for run in group.runs) and group.shown:
         last = sorted({int(run.metrics["round"][-1]) for run in group.shown})
         states.append(f"numbers are of round {_ranges(last)}")
@@ -459,7 +389,7 @@ def targets(groups: Sequence[Group]) -> dict[str, Any] | None:
             float(t)
             for g in groups
             for run in g.runs
-            for t in run.table.get("measure", {}).get(f"{kind}_targets", [])
+            for t in run.spec.get("measure", {}).get(f"{kind}_targets", [])
         }
         if any(run.has(kind) for g in groups for run in g.shown):
             falling = kind == "loss"
@@ -502,7 +432,7 @@ def targets(groups: Sequence[Group]) -> dict[str, Any] | None:
     return {"columns": columns, "rows": rows}
 
 
-def _reached(run: Told, kind: str, target: float) -> int | None:
+def _reached(run: Run, kind: str, target: float) -> int | None:
     """The row of the measurement at which a target was reached first."""
     if not run.has(kind):
         return None
@@ -527,18 +457,18 @@ def curves(groups: Sequence[Group]) -> list[dict[str, Any]]:
             if not any(run is other for other in group.shown) and run.metrics
         ]
         ended = "; ".join(
-            f"seed {run.seed} {run.state}" for run in group.shown if run.state and not run.running
+            f"seed {run.seed} {run.status_text}" for run in group.shown if run.status_text and not run.progress
         )
         drawn = [
             _line((run,), f"{group.label}, seed {run.seed}", k)
-            | {"ended": "" if run.running else run.state}
+            | {"ended": "" if run.progress else run.status_text}
             for run in early
         ]
         lines.append(_line(group.shown, group.label, k) | {"ended": ended, "early": drawn})
     return lines
 
 
-def _line(runs: Sequence[Told], label: str, k: int) -> dict[str, Any]:
+def _line(runs: Sequence[Run], label: str, k: int) -> dict[str, Any]:
     colour, dash = look(k)
     line: dict[str, Any] = {"label": label, "colour": colour, "dash": dash, "x": {}, "y": {}}
     if not runs:
@@ -583,24 +513,24 @@ def _number(value: float) -> float | None:
 # -- the runs themselves -----------------------------------------------------------------------------------------------------
 
 
-def run_facts(run: Told, label: str) -> dict[str, Any]:
+def run_facts(run: Run, label: str) -> dict[str, Any]:
     """What is said of one run."""
     return {
-        "name": run.name,
+        "name": short_name(run),
         "label": label,
         "seed": run.seed,
-        "state": run.state or "finished",
+        "state": run.status_text or "finished",
         "finished": run.finished,
-        "rounds": run.table.get("rounds"),
+        "rounds": run.spec.get("rounds"),
         "seconds": _number(float(run.summary.get("seconds") or 0)),
         "versions": {key: str(value) for key, value in run.summary.get("versions", {}).items()},
         "command": command(run.summary.get("command", "")),
-        "spec": run.text,
+        "spec": run.spec_text,
         "rows": len(run.metrics.get("round", ())),
     }
 
 
-def data(run: Told, devices: bool = True) -> tuple[list[dict[str, Any]], str]:
+def data(run: Run, devices: bool = True) -> tuple[list[dict[str, Any]], str]:
     """A run's exact measurements, packed: what columns there are, and their values."""
     return pack.table(
         {name: values for name, values in run.metrics.items() if devices or values.ndim == 1}
@@ -617,7 +547,7 @@ def command(words: str) -> str:
     )
 
 
-def exact_devices(runs: Sequence[Told]) -> bool:
+def exact_devices(runs: Sequence[Run]) -> bool:
     """Whether there is room for every device's measurements."""
     return (
         sum(

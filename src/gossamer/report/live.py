@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
-import os
 import re
 import socket
 import threading
@@ -29,105 +28,47 @@ from gossamer.fleet import provision as fleet
 from gossamer.fleet.node import LOG, STATUS
 from gossamer.network import Callback
 from gossamer.report import gather, pack
-from gossamer.report.gather import Told
 from gossamer.report.links import Drawn
 from gossamer.report.page import assemble, contents, measured_halfway, shown_rounds
-from gossamer.study.live import NAME as LIVE
+from gossamer.results.find import select_runs
+from gossamer.results.live import LineReader, RunFollower
+from gossamer.results.run import Progress, Run
+from gossamer.study.study import Study
 
 _FRESH = 0.9  # seconds for which an answer is good
 _SILENT = 10.0  # seconds without news after which that is said
 _LOOKED_AT = 100  # rounds to come from which devices get their places
 _CONNECTIONS = 16
-_LOG_BYTES = 64_000_000
 
 
 # -- reading what is being written -------------------------------------------------------------------------------------------
 
 
-class Lines:
-    """The JSON objects of a file that grows: `new` gives those that have come since, and whether it was begun anew."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._at, self._file = path, 0, -1
-
-    def new(self) -> tuple[bool, list[dict[str, Any]]]:
-        with self._path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            anew = status.st_ino != self._file or status.st_size < self._at
-            self._at, self._file = 0 if anew else self._at, status.st_ino
-            file.seek(self._at)
-            content = file.read(_LOG_BYTES)
-        whole = content.rfind(b"\n") + 1  # a last line may be half written
-        self._at += whole
-        found = []
-        for line in content[:whole].splitlines():
-            with suppress(ValueError):
-                found.append(json.loads(line))
-        return anew, [line for line in found if isinstance(line, dict)]
-
-
-class RunFollower:
-    """One run folder, whatever its state."""
+class StudyFollower:
+    """A run that is followed, with its study."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._lines = folder, Lines(folder / LIVE)
-        self._told = gather.read(folder)
-        self._seen = self._signature()
-        self._records: list[dict[str, Any]] = []
-        self._last: dict[str, Any] = {}
+        self._follower = RunFollower(folder)
+        self._study: Study | None = None
 
-    def told(self) -> Told:
-        try:
-            anew, lines = self._lines.new()
-        except FileNotFoundError:  # it is over, or has not begun
-            self._records, self._last = [], {}
-            if self._signature() != self._seen:
-                self._seen, self._told = self._signature(), gather.read(self._folder)
-            return replace(self._told, running=None)
-        if anew:
-            self._records = []
-        self._records += [line["record"] for line in lines if isinstance(line.get("record"), dict)]
-        self._last = lines[-1] if lines else self._last
-        now = {
-            "round": self._last.get("round", 0),
-            "rounds": self._told.table.get("rounds"),
-            "left": self._last.get("left"),
-        }
-        now["silent"] = time.time() - (self._folder / LIVE).stat().st_mtime
-        return replace(self._told, metrics=_columns(self._records), summary={}, running=now)
-
-    def _signature(self) -> list[tuple[int, int]]:
-        found = []
-        for name in ("summary.json", "metrics.parquet"):
-            with suppress(FileNotFoundError):
-                status = (self._folder / name).stat()
-                found.append((status.st_mtime_ns, status.st_size))
-        return found
-
-
-def _columns(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Records as columns; what a record lacks is not a number there."""
-    names = dict.fromkeys(name for record in records for name in record)
-    columns: dict[str, Any] = {}
-    for name in names:
-        values = [record.get(name) for record in records]
-        if name.startswith("device_"):
-            devices = max(len(v) for v in values if v is not None)
-            values = [v if v is not None else [None] * devices for v in values]
-        columns[name] = np.array(
-            values, dtype=np.int64 if name in ("round", "messages", "bytes") else np.float64
-        )
-    return columns
+    def told(self) -> Run:
+        run = self._follower.run()
+        if self._study is None:
+            run = gather.attach_study(run)
+            self._study = run.study
+        if self._study is not None:
+            run = replace(run, study=self._study, method=self._study.algorithm.label)
+        return run
 
 
 class FleetFollower:
     """A fleet's folder, with those of its devices in it."""
 
     def __init__(self, folder: Path) -> None:
-        self._base = replace(gather.read(folder, fleet.STUDY), summary={})
+        self._base = replace(gather.attach_study(Run.read(folder, spec_name=fleet.STUDY)), summary={})
         files = sorted(folder.glob("n*.toml"), key=lambda path: (len(path.name), path.name))
         self._devices = [fleet.read_device(path) for path in files]
-        self._logs = [Lines(device.folder / LOG) for device in self._devices]
+        self._logs = [LineReader(device.folder / LOG) for device in self._devices]
         self._met: dict[int, set[tuple[int, int]]] = {}
         self._scores: list[dict[int, tuple[float, float]]] = [{} for _ in self._devices]
         self._sent: list[dict[int, tuple[int, int]]] = [{} for _ in self._devices]
@@ -138,25 +79,25 @@ class FleetFollower:
         links = {
             "network": f"{len(self._devices)} devices, linked as they met"
         }  # in its study all could meet
-        self._base = replace(self._base, table=self._base.table | links)
+        self._base = replace(self._base, spec=self._base.spec | links)
 
-    def told(self) -> Told:
+    def told(self) -> Run:
         for i, lines in enumerate(self._logs):
             with suppress(FileNotFoundError):  # it has not begun
                 for line in lines.new()[1]:
                     self._take(i, line)
         statuses = self._statuses()
-        rounds = int(self._base.table.get("rounds", 0))
+        rounds = int(self._base.spec.get("rounds", 0))
         done = [int(status.get("round", 0)) for status in statuses]
         over = bool(statuses) and all(
             status.get("doing") in ("done", "stopped", "diverged") for status in statuses
         )
         first = self._devices[0]
         left = max(0.0, first.started() + rounds * first.fleet.slot - time.time())
-        now = {"round": max(done, default=0), "rounds": rounds, "left": left, "silent": 0.0}
+        now = Progress(max(done, default=0), left, 0.0)
         summary = {"finished": over and min(done) >= rounds, "rounds": max(done, default=0)}
         return replace(
-            self._base, metrics=self._metrics(), summary=summary, running=None if over else now
+            self._base, metrics=self._metrics(), summary=summary, progress=None if over else now
         )
 
     def _take(self, i: int, line: dict[str, Any]) -> None:
@@ -263,11 +204,11 @@ class Watch:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._followers: dict[Path, RunFollower | FleetFollower] = {}
+        self._followers: dict[Path, StudyFollower | FleetFollower] = {}
         self._drawn: dict[str, Drawn] = {}
         self._lock = threading.Lock()
         self._when, self._body, self._tag = 0.0, b"", ""
-        self._runs: list[Told] = []
+        self._runs: list[Run] = []
         self.title = ""
         self.content()  # so that what cannot be watched is refused at once
 
@@ -307,7 +248,7 @@ class Watch:
             more.append(
                 {
                     "network": place,
-                    "why": run.why or "nothing has been measured yet",
+                    "why": gather.why_no_study(run) or "nothing has been measured yet",
                     "progress": _progress(run),
                 }
             )
@@ -315,22 +256,22 @@ class Watch:
         fleets = [f.rows() for f in self._followers.values() if isinstance(f, FleetFollower)]
         return content | {"fleet": fleets[0] if fleets else None}
 
-    def _all(self) -> list[RunFollower | FleetFollower]:
+    def _all(self) -> list[StudyFollower | FleetFollower]:
         """A follower for each run; runs may come while we look."""
         if (self._folder / fleet.STUDY).is_file() and any(self._folder.glob("n*.toml")):
             if self._folder not in self._followers:
                 self._followers[self._folder] = FleetFollower(self._folder)
         else:
-            for path in gather.folders([self._folder]):
+            for path in select_runs([self._folder]):
                 if path not in self._followers:
-                    self._followers[path] = RunFollower(path)
+                    self._followers[path] = StudyFollower(path)
         return list(self._followers.values())
 
-    def _network(self, run: Told) -> tuple[str, dict[str, Any] | None]:
+    def _network(self, run: Run) -> tuple[str, dict[str, Any] | None]:
         if run.study is None or not run.metrics:
             return "", None
         halfway = measured_halfway(run.study)
-        key = json.dumps([run.table.get("network"), halfway, run.name], sort_keys=True, default=str)
+        key = json.dumps([run.spec.get("network"), halfway, gather.short_name(run)], sort_keys=True, default=str)
         column = next(
             (run.metrics[name] for name in run.metrics if name.startswith("device_")), None
         )
@@ -356,18 +297,18 @@ class Watch:
         return key, None
 
 
-def _progress(run: Told) -> dict[str, Any]:
-    total = run.table.get("rounds") or 0
-    done = run.running["round"] if run.running else run.summary.get("rounds", 0)
+def _progress(run: Run) -> dict[str, Any]:
+    total = run.spec.get("rounds") or 0
+    done = run.progress.round if run.progress else run.summary.get("rounds", 0)
     facts = {
         "done": done,
         "of": total,
         "left": None,
         "silent": None,
-        "going": run.running is not None,
+        "going": run.progress is not None,
     }
-    if run.running:
-        left, silent = run.running["left"], run.running["silent"]
+    if run.progress:
+        left, silent = run.progress.left, run.progress.silent
         facts |= {
             "left": None if left is None else round(left),
             "silent": round(silent) if silent > _SILENT else None,

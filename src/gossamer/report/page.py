@@ -18,7 +18,9 @@ from gossamer._core.versions import version
 from gossamer.errors import GossamerError
 from gossamer.network import Network
 from gossamer.report import gather, links, pack
-from gossamer.report.gather import Group, Told
+from gossamer.report.gather import Group
+from gossamer.results.find import select_runs
+from gossamer.results.run import Run
 from gossamer.study import Study
 
 _LINK_BYTES = 2_000_000  # of all networks' rounds together, before they are packed
@@ -30,11 +32,11 @@ def page(runs: Sequence[Path], out: Path) -> None:
 
     page([Path("runs/demo")], Path("report.html"))
     """
-    content, blocks = gathered([gather.read(folder) for folder in gather.folders(runs)])
+    content, blocks = gathered([gather.read(folder) for folder in select_runs(runs)])
     write_atomically(out, assemble("report", content["title"], content, blocks).encode())
 
 
-def gathered(runs: Sequence[Told]) -> tuple[dict[str, Any], list[str]]:
+def gathered(runs: Sequence[Run]) -> tuple[dict[str, Any], list[str]]:
     """What the page shows, and each run's exact measurements."""
     groups, notes = gather.grouped(runs)
     kept = [run for group in groups for run in group.runs]
@@ -62,14 +64,14 @@ def contents(
     differ = gather.differences([group.runs[0] for group in groups])
     said = f"The runs differ in more than their method: {'; '.join(differ[:8])}{'; …' if len(differ) > 8 else ''}."
     ended = [
-        f"{run.name} ({group.label}, seed {run.seed}) {run.state}."
+        f"{gather.short_name(run)} ({group.label}, seed {run.seed}) {run.status_text}."
         for run, group in kept
-        if run.state and not run.running
+        if run.status_text and not run.progress
     ]
     names = dict.fromkeys(
-        str(run.summary.get("name") or run.table.get("name", "study")) for run, _ in kept
+        run.name for run, _ in kept
     )
-    measures = [run.table.get("measure", {}) for run, _ in kept]
+    measures = [run.spec.get("measure", {}) for run, _ in kept]
     return {
         "title": ", ".join(names),
         "version": version("gossamer"),
@@ -92,7 +94,7 @@ def contents(
     }
 
 
-def networks(runs: Sequence[Told]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def networks(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The networks as they are drawn, each once, and for each run which is its own or why it has none."""
     wanted: dict[str, tuple[Any, bool, set[int]]] = {}
     keys: list[str | None] = []
@@ -101,7 +103,7 @@ def networks(runs: Sequence[Told]) -> tuple[list[dict[str, Any]], list[dict[str,
             keys.append(None)
             continue
         halfway = measured_halfway(run.study)
-        key = json.dumps([run.table["network"], halfway], sort_keys=True, default=str)
+        key = json.dumps([run.spec["network"], halfway], sort_keys=True, default=str)
         wanted.setdefault(key, (run.study.network, halfway, set()))[2].update(
             run.metrics["round"].tolist()
         )
@@ -117,7 +119,7 @@ def networks(runs: Sequence[Told]) -> tuple[list[dict[str, Any]], list[dict[str,
     places = {key: k for k, key in enumerate(drawn)}
     of_run = []
     for run, own in zip(runs, keys, strict=True):
-        why = run.why or refused.get(own or "", "nothing has been measured yet")
+        why = gather.why_no_study(run) or refused.get(own or "", "nothing has been measured yet")
         of_run.append({"network": places[own]} if own in places else {"network": None, "why": why})
     return list(drawn.values()), of_run
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from gossamer._core.files import (
     PARTIAL_SUFFIX,
@@ -25,8 +26,10 @@ from gossamer._core.files import (
     remove_partial_files,
     write_atomically,
 )
-from gossamer.engines import Record, Snapshot
 from gossamer.errors import DataError
+
+if TYPE_CHECKING:
+    from gossamer.engines import Record, Snapshot
 
 _PER_DEVICE_LIMIT = 1000  # devices up to which every device's accuracy is kept in the metrics
 
@@ -73,6 +76,21 @@ class RunFolder:
         """Remove what a killed process left half-written."""
         remove_partial_files(self.path)
 
+    def spec(self, name: str = "spec.toml") -> tuple[str, dict[str, Any]]:
+        """Return the spec as TOML text and as a plain table.
+
+        Raises:
+            DataError: There is no spec, or it is not TOML.
+        """
+        path = self.path / name
+        try:
+            text = path.read_text(encoding="utf-8")
+            return text, tomllib.loads(text)
+        except FileNotFoundError:
+            raise DataError(f"{self.path} holds no run: it has no {name}") from None
+        except (OSError, ValueError, RecursionError) as error:
+            raise DataError(f"{path} is not a spec: {error}") from None
+
     # -- metrics and summary ---------------------------------------------------------------------------------------
 
     def write_metrics(self, columns: dict[str, Any]) -> None:
@@ -83,14 +101,19 @@ class RunFolder:
         pq.write_table(pa.table(columns), sink, write_page_checksum=True)
         write_atomically(self.path / "metrics.parquet", sink.getvalue().to_pybytes())
 
-    def metrics(self) -> dict[str, Any]:
-        """The measurements by column, as NumPy arrays (per-device columns: [measurements, devices])."""
+    def metrics(self, columns: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return the measurements by column as NumPy arrays, per-device ones [measurements, devices].
+
+        Args:
+            columns: The columns to load, where they are there; None loads all.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         path = self.path / "metrics.parquet"
         try:
-            table = pq.read_table(path, page_checksum_verification=True)
+            wanted = None if columns is None else list(columns)
+            table = pq.read_table(path, columns=wanted, page_checksum_verification=True)
         except FileNotFoundError:
             raise DataError(
                 f"{path} is missing: the run cannot be read or go on; start it again with another --out"
@@ -138,6 +161,8 @@ class RunFolder:
         """The newest checkpoint, or None."""
         from safetensors import SafetensorError, safe_open
 
+        from gossamer.engines import Snapshot
+
         path = self.path / "checkpoint.safetensors"
         if not self.has(path.name):
             return None
@@ -180,6 +205,8 @@ class RunFolder:
 
 def _checksum(snapshot: Snapshot) -> str:
     """Of everything in a checkpoint: a single wrong bit would go on as a run of its own."""
+    import torch
+
     digest = hashlib.blake2b(
         f"{snapshot.round} {snapshot.messages} {snapshot.bytes}".encode(), digest_size=16
     )

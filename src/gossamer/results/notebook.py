@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,10 @@ import numpy as np
 
 from gossamer.network.notebook import box, table, ticks, title
 from gossamer.results.statistics import interval
+from gossamer.results.tables import describe
 
 if TYPE_CHECKING:
     from gossamer.results.tables import Method
-    from gossamer.study.study import Study
 
 # Those of report/palette.py, which this layer does not know; black is whatever the page writes in.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "currentColor")
@@ -30,13 +30,14 @@ _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 520, 240, 52, 38, 10
 _LINE, _POINTS = 1.8, 400
 
 
-def show_study(study: Study) -> str:
-    """The parts of a study, as Python would write them."""
-    parts = vars(study).items()
-    return box(
-        title(f"Study {study.name}"),
-        table((name, _cut(repr(value))) for name, value in parts if name != "name"),
-    )
+def show_parts(heading: str, parts: Mapping[str, Any]) -> str:
+    """Return a table of named parts in HTML, each as Python writes it.
+
+    Args:
+        heading: The title above the table.
+        parts: The parts by name.
+    """
+    return box(title(heading), table((name, _cut(repr(value))) for name, value in parts.items()))
 
 
 def show_methods(
@@ -45,8 +46,7 @@ def show_methods(
     """The table of some methods with its curves: mean accuracy (or loss) by round, with the 95 % interval of the seeds."""
     if not methods:
         return box(title("no methods"))
-    study, seeds = methods[0].runs[0].study, len(methods[0].runs)
-    what = f"{study.name}: {study.network.devices} devices, {study.rounds} rounds{f', {seeds} seeds' if seeds > 1 else ''}"
+    what = describe(methods[0].runs[0], len(methods[0].runs))
     folders = [
         str(run.folder) for method in methods for run in method.runs if run.folder is not None
     ]

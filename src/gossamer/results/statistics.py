@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gossamer.engines import Measure
+if TYPE_CHECKING:
+    from gossamer.engines import Measure
 
 
 def rounds_to(

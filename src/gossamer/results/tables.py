@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gossamer.results.statistics import Interval, interval
 
 if TYPE_CHECKING:
-    from gossamer.study.run import Run
+    from gossamer.results.run import Run
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,19 @@ class Comparison(list[Method]):
         from gossamer.results.notebook import show_methods
 
         return show_methods(self, *self.table() if self else ([], []))
+
+
+def describe(run: Run, seeds: int = 1) -> str:
+    """Return the title of a table of runs: the study's name, devices, rounds and seeds.
+
+    Args:
+        run: The first of the runs.
+        seeds: The number of seeds per method.
+    """
+    words = f"{run.name}: {run.devices} devices, {run.rounds} rounds"
+    if seeds > 1:
+        words += f", {seeds} seeds"
+    return words
 
 
 def _count(value: Interval | None, unit: str) -> str:

@@ -1,9 +1,11 @@
 """An experiment as data: what is run, running it, keeping it, comparing."""
 
+from gossamer.results.run import Run
 from gossamer.results.statistics import Interval, interval, rounds_to
 from gossamer.results.tables import Comparison, Method
 from gossamer.study.compare import compare
-from gossamer.study.run import Interrupted, Run, run
+from gossamer.study.restore import study_of
+from gossamer.study.run import Interrupted, run
 from gossamer.study.study import Study
 from gossamer.study.track import Callback
 
@@ -19,4 +21,5 @@ __all__ = [
     "interval",
     "rounds_to",
     "run",
+    "study_of",
 ]

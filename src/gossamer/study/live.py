@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gossamer._core.files import write_atomically
+from gossamer.results.live import LIVE_FILE as NAME
 from gossamer.study.track import Callback, Row
 
 if TYPE_CHECKING:
     from gossamer.study.study import Study
 
-NAME = "live.jsonl"
 LIMIT = 4_000_000
 _SECONDS = 1.0
 

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,8 +21,8 @@ from gossamer._core.versions import version
 from gossamer.engines import Engine, EngineSpec, Record, Simulation
 from gossamer.errors import DataError, Diverged, GossamerError
 from gossamer.results.folder import RunFolder, columns
+from gossamer.results.run import Run
 from gossamer.results.statistics import summarise
-from gossamer.results.tables import Method
 from gossamer.study import spec
 from gossamer.study.live import Live
 from gossamer.study.study import Study
@@ -41,35 +41,6 @@ class Interrupted(GossamerError):
     """The user stopped the run; what is done is kept and `--resume` goes on."""
 
     exit_code = 130
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run: its study, its measurements by column, and its result in short.
-
-    >>> run(Study(rounds=100)).summary["accuracy"] > 0.5
-    True
-    """
-
-    study: Study
-    metrics: dict[str, Any]
-    summary: dict[str, Any]
-    models: dict[str, Any] = field(repr=False)
-    folder: Path | None = None
-
-    def _repr_html_(self) -> str:
-        """In a notebook: its row of the tables, and its curve."""
-        return Method(self.study.algorithm.label, (self,))._repr_html_()
-
-    @classmethod
-    def read(cls, path: Path | str, study: Study | None = None) -> Run:
-        """A finished run from its folder. `study`: what was run, where it was made in Python and no spec can say it."""
-        folder = RunFolder(Path(path))
-        summary = folder.summary()
-        if summary is None or not summary.get("finished"):
-            raise DataError(f"{path} holds no finished run")
-        study = study or spec.studies(spec.read(folder.path / "spec.toml"))[0]
-        return cls(study, folder.metrics(), summary, folder.models(), folder.path)
 
 
 def run(
@@ -96,7 +67,7 @@ def run(
     if folder and resumed:
         if (folder.summary() or {}).get("finished"):
             progress(study.rounds, study.rounds, None)
-            return Run.read(folder.path, study)
+            return replace(Run.read(folder.path), study=study)
         folder.sweep()
     plan = study.plan(data)
     snapshot = folder.snapshot() if folder and resumed else None
@@ -216,11 +187,13 @@ def _to_the_end(
     if folder:
         folder.drop_snapshot()
     return Run(
-        study,
-        {k: np.array(v) for k, v in measured.table().items()},
-        summary,
-        models,
-        folder.path if folder else None,
+        spec=spec.to_table(study),
+        metrics={name: np.array(values) for name, values in measured.table().items()},
+        summary=summary,
+        method=study.algorithm.label,
+        folder=folder.path if folder else None,
+        study=study,
+        final_models=models,
     )
 
 

@@ -56,9 +56,10 @@ class Study:
 
     def _repr_html_(self) -> str:
         """In a notebook: its parts."""
-        from gossamer.results.notebook import show_study
+        from gossamer.results.notebook import show_parts
 
-        return show_study(self)
+        parts = dict(vars(self))
+        return show_parts(f"Study {parts.pop('name')}", parts)
 
     def with_seed(self, seed: int) -> Study:
         """The same study on other links, times, batches, start and synthetic data: all seeds move by the same amount."""

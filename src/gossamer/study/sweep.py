@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from gossamer.errors import GossamerError
-from gossamer.results.folder import RunFolder
+from gossamer.results.run import Run
 from gossamer.study import spec
 from gossamer.study.pools import Pool, Processes, done
 from gossamer.study.study import Study
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One study of a sweep and what came out; a study that diverged has its measurements until then."""
-
-    study: Study
-    metrics: dict[str, Any]
-    summary: dict[str, Any]
-
-    @property
-    def diverged(self) -> bool:
-        return "diverged" in self.summary
 
 
 class Failed(GossamerError):
@@ -38,7 +24,7 @@ def sweep(
     folder: Path,
     pool: Pool | None = None,
     progress: Callable[[float], None] = lambda share: None,
-) -> list[Cell]:
+) -> list[Run]:
     """Run every study that `folder` does not hold yet (by default in processes, one a core), and give all their results.
 
     Equal studies are run once. A sweep that is stopped goes on where it was: finished cells are read, half-run ones resumed.
@@ -48,7 +34,7 @@ def sweep(
     paths = {cell_path(folder, cell): cell for cell in cells}
     run_all(paths, pool, progress)
     return [
-        read_cell(cell_path(folder, cell), study)
+        replace(Run.read(cell_path(folder, cell)), study=study)
         for study, cell in zip(studies, cells, strict=True)
     ]
 
@@ -87,12 +73,6 @@ def cell_path(folder: Path, study: Study) -> Path:
         folder
         / f"{type(study.algorithm).__name__.lower()}-{study.network.devices}-{spec.digest(study)}"
     )
-
-
-def read_cell(path: Path, study: Study) -> Cell:
-    """A finished cell."""
-    folder = RunFolder(path)
-    return Cell(study, folder.metrics(), folder.summary() or {})
 
 
 def _work(study: Study) -> float:

@@ -24,11 +24,12 @@ import numpy as np
 from gossamer._core import checks
 from gossamer.engines import Simulator
 from gossamer.errors import InputError, nearest
+from gossamer.results.run import Run
 from gossamer.results.statistics import Interval, interval, rounds_to
 from gossamer.study.pools import Pool
 from gossamer.study.space import BASELINE, RECIPES, Candidate, Recipe
 from gossamer.study.study import Study, load
-from gossamer.study.sweep import Cell, sweep
+from gossamer.study.sweep import sweep
 from gossamer.tasks import Lists, Split, Validation
 from gossamer.tasks.data import Source
 
@@ -469,7 +470,7 @@ def _cell(study: Study, candidate: Candidate, rounds: int, seed: int) -> Study:
     return replace(study.with_seed(seed), algorithm=candidate.algorithm, rounds=rounds, name="cell")
 
 
-def _curve(cell: Cell) -> dict[str, Any] | None:
+def _curve(cell: Run) -> dict[str, Any] | None:
     return (
         None
         if cell.diverged

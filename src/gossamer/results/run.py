@@ -1,0 +1,230 @@
+"""One run, finished or not: its spec, its measurements and its summary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from gossamer.errors import DataError
+from gossamer.results.folder import RunFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+Status = Literal["finished", "running", "diverged", "stopped", "broken"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run that is still going has come.
+
+    Attributes:
+        round: Rounds done.
+        left: Estimated seconds to the end; None if not known yet.
+        silent: Seconds since the run last reported.
+    """
+
+    round: int
+    left: float | None
+    silent: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of a run, in memory or read from its folder.
+
+    Attributes:
+        spec: The study as a plain table, with every default written out.
+        metrics: The measurements by column; per-device columns are [measurements, devices].
+        summary: The result in short; empty while the run has not ended.
+        method: The method's label in tables; empty if the folder does not say it yet. Use `label`.
+        folder: Where the run is kept; None if it is kept in memory only.
+        study: The `Study` that was run; None if the run was read from a folder.
+        progress: How far the run has come, if it is still going.
+        spec_text: The spec as the folder has it, in TOML.
+        final_models: The final models, if they are in memory; use `models`.
+        problem: Why the folder cannot be read; see `broken`.
+
+    Example:
+        >>> import gossamer as gs
+        >>> run = gs.run(gs.Study(rounds=100))
+        >>> run.summary["accuracy"] > 0.5
+        True
+        >>> run.status, run.seed, run.devices
+        ('finished', 0, 10)
+    """
+
+    spec: dict[str, Any]
+    metrics: dict[str, Any]
+    summary: dict[str, Any]
+    method: str = ""
+    folder: Path | None = None
+    # Any: this package does not import `study`, which makes runs.
+    study: Any = field(default=None, repr=False, compare=False)
+    progress: Progress | None = None
+    spec_text: str = field(default="", repr=False, compare=False)
+    final_models: dict[str, torch.Tensor] | None = field(default=None, repr=False, compare=False)
+    problem: str = ""
+
+    @classmethod
+    def read(
+        cls,
+        folder: Path | str,
+        *,
+        columns: Sequence[str] | None = None,
+        spec_name: str = "spec.toml",
+    ) -> Run:
+        """Read a run from its folder, whatever its status.
+
+        Args:
+            folder: The run folder.
+            columns: The metrics to load; None loads all of them.
+            spec_name: The name of the file with the spec.
+
+        Returns:
+            The run. Its models are loaded when `models` is first used.
+
+        Raises:
+            DataError: The folder holds no run, or one of its files is damaged.
+
+        Example:
+            >>> Run.read("runs/demo/d-psgd-seed0").summary["accuracy"]    # doctest: +SKIP
+            0.93
+        """
+        files = RunFolder(Path(folder))
+        text, spec = files.spec(spec_name)
+        metrics = files.metrics(columns) if files.has("metrics.parquet") else {}
+        _check_metrics(metrics, files.path)
+        summary = files.summary() or {}
+        method = str(summary.get("method", ""))
+        return cls(spec, metrics, summary, method, files.path, spec_text=text)
+
+    @classmethod
+    def broken(cls, folder: Path, problem: str) -> Run:
+        """Return a run with status "broken", for a list of runs in which one cannot be read.
+
+        Args:
+            folder: The run folder.
+            problem: Why it cannot be read.
+        """
+        return cls({}, {}, {}, folder=folder, problem=problem or "damaged")
+
+    @property
+    def status(self) -> Status:
+        """How the run stands."""
+        if self.problem:
+            return "broken"
+        if self.progress is not None:
+            return "running"
+        if self.summary.get("finished"):
+            return "finished"
+        if "diverged" in self.summary:
+            return "diverged"
+        return "stopped"
+
+    @property
+    def status_text(self) -> str:
+        """The status in words, with the round; empty if the run is finished."""
+        if self.status == "finished":
+            return ""
+        if self.status == "running":
+            return f"running, round {self.round} of {self.spec.get('rounds')}"
+        if self.status == "diverged":
+            return f"diverged in round {self.summary['diverged'].get('round')}"
+        return f"stopped after round {self.round} of {self.spec.get('rounds')}"
+
+    @property
+    def finished(self) -> bool:
+        """True if the run came to its end without diverging."""
+        return self.status == "finished"
+
+    @property
+    def diverged(self) -> bool:
+        """True if the run stopped because a model was no longer finite."""
+        return self.status == "diverged"
+
+    @property
+    def name(self) -> str:
+        """The name of the study."""
+        return str(self.summary.get("name") or self.spec.get("name", "study"))
+
+    @property
+    def label(self) -> str:
+        """The method's label in tables, or its name in the spec while the label is not known."""
+        if self.method:
+            return self.method
+        algorithm = self.spec.get("algorithm", {})
+        kind = algorithm.get("kind") if isinstance(algorithm, dict) else None
+        return str(kind or "unknown")
+
+    @property
+    def seed(self) -> int:
+        return int(self.spec.get("seed", 0))
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds that the study asks for."""
+        return int(self.spec.get("rounds", 0))
+
+    @property
+    def round(self) -> int:
+        """The number of rounds done."""
+        if self.progress is not None:
+            return self.progress.round
+        if self.diverged:
+            return int(self.summary["diverged"].get("round", 0))
+        measured = self.metrics.get("round", ())
+        last = int(measured[-1]) if len(measured) else 0
+        return int(self.summary.get("rounds", last))
+
+    @cached_property
+    def devices(self) -> int:
+        """The number of devices."""
+        network = self.spec.get("network", {})
+        if isinstance(network, dict) and network.get("devices"):
+            return int(network["devices"])
+        if "device_accuracy" in self.metrics:
+            return int(np.shape(self.metrics["device_accuracy"])[1])
+        return len(next(iter(self.models.values())))
+
+    @cached_property
+    def models(self) -> dict[str, torch.Tensor]:
+        """The final model of every device by the names of its parts, each [devices, …].
+
+        Raises:
+            DataError: The run is not finished, or its folder was written without models.
+        """
+        if self.final_models is not None:
+            return self.final_models
+        if self.folder is None:
+            raise DataError("this run has no models: it has no folder to load them from")
+        return RunFolder(self.folder).models()
+
+    def has(self, column: str) -> bool:
+        """True if the run has measured this column at least once."""
+        return column in self.metrics and bool(np.isfinite(self.metrics[column]).any())
+
+    def _repr_html_(self) -> str:
+        """Show the run in a notebook: its row of the tables, and its curve."""
+        from gossamer.results.tables import Comparison, Method
+
+        return Comparison([Method(self.label, (self,))])._repr_html_()
+
+
+def _check_metrics(metrics: dict[str, Any], folder: Path) -> None:
+    """Refuse a Parquet file that is not a run's."""
+    if not metrics:
+        return
+    numeric = all(values.dtype.kind in "iuf" for values in metrics.values())
+    if "round" not in metrics or not numeric:
+        raise DataError(
+            f"{folder / 'metrics.parquet'} is not of a run: it needs a column round, "
+            "and numbers in all columns"
+        )
+

@@ -1,0 +1,47 @@
+"""The study of a run that was read from its folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from gossamer.errors import DataError
+from gossamer.results.run import Run
+from gossamer.study import spec
+from gossamer.study.spec.text import resolve_paths
+from gossamer.study.study import Study
+
+
+def study_of(run: Run) -> Study:
+    """Return the study of a run: the one that it was made from, or one built from its spec.
+
+    Args:
+        run: A run, made in this process or read from its folder.
+
+    Raises:
+        GossamerError: Parts of the study were made in Python or need files that are gone.
+
+    Example:
+        >>> study_of(Run.read("runs/demo/d-psgd-seed0")).rounds        # doctest: +SKIP
+        200
+    """
+    if isinstance(run.study, Study):
+        return run.study
+    folder = run.folder if run.folder is not None else Path.cwd()
+    studies = spec.studies(resolve_paths(folder.absolute(), run.spec))
+    if len(studies) != 1:
+        raise DataError(f"{folder} is not of one run: its spec has {len(studies)} methods")
+    return studies[0]
+
+
+def with_study(run: Run) -> Run:
+    """Return a run with its study, and with the label that the study's method has.
+
+    Args:
+        run: A run, made in this process or read from its folder.
+
+    Raises:
+        GossamerError: As `study_of`.
+    """
+    study = study_of(run)
+    return replace(run, study=study, method=study.algorithm.label)
