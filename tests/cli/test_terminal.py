@@ -19,8 +19,8 @@ from support.terminal import ANSI, COLOUR, SEVERAL, SPEC, in_a_terminal
 import gossamer as gs
 from gossamer.cli import show
 from gossamer.cli.runs import BLOCKS, LETTERS, Row, spark
-from gossamer.results.find import find_runs
 from gossamer.engines import Record
+from gossamer.results.find import find_runs
 
 
 @pytest.fixture(autouse=True)

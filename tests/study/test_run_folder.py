@@ -245,7 +245,7 @@ MODELS = {
 }
 
 
-def study_of(method: str, model: str) -> gs.Study:
+def study_with(method: str, model: str) -> gs.Study:
     network = gs.Random(10, 0.2) & gs.Churn(0.1, 0.5)
     at = "after_mix" if method == "swarm" else "after_step"
     return gs.Study(
@@ -265,7 +265,7 @@ def study_of(method: str, model: str) -> gs.Study:
 def test_a_run_stopped_at_any_moment_goes_on_as_if_nothing_had_been(
     method: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = study_of(method, model)
+    study = study_with(method, model)
     gs.run(study, "whole")
     chance = random.Random(f"{method} {model}")
     for trial in range(4):

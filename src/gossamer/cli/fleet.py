@@ -178,8 +178,6 @@ def collect(folder: Path, out: Path) -> None:
         typer.echo(f"not there, and left out: {', '.join(found.missing)}", err=True)
     run, slot = Run.read(out), found.summary["seconds"] / max(1, found.summary["rounds"])
     console = Console() if sys.stdout.isatty() else Console(width=160)
-    title = (
-        f"{run.name}: {len(found.devices)} devices, {run.rounds} rounds of {slot:g} s"
-    )
+    title = f"{run.name}: {len(found.devices)} devices, {run.rounds} rounds of {slot:g} s"
     console.print(comparison([Method(run.label, (run,))], title))
     console.print(f"everything is in {out}", highlight=False)

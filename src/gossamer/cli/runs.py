@@ -96,7 +96,14 @@ class Row:
             row = cls(run, _changed(folder))
             row.as_dict()  # a summary can be JSON and still not hold what a summary holds
             return row
-        except (GossamerError, OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        except (
+            GossamerError,
+            OSError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+        ) as error:
             return cls(Run.broken(folder, str(error)), _changed(folder))
 
     @property

@@ -33,7 +33,7 @@ from gossamer.engines import Record
 from gossamer.network import Network
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval
-from gossamer.results.tables import Method, describe
+from gossamer.results.tables import Method
 
 _LINE_SECONDS = 5.0
 _BAR, _BESIDE = 28, 46  # the width of a bar, and of the numbers beside it
@@ -257,7 +257,7 @@ def say_result(run: Run, as_json: bool = False) -> None:
         _document(_facts(run))
         return
     console = _console()
-    console.print(comparison([Method(run.label, (run,))], describe(run)))
+    console.print(comparison([Method(run.label, (run,))], run.title()))
     share = run.summary["seconds_measuring"] / max(run.summary["seconds"], 1e-9)
     console.print(
         f"{run.summary['seconds']:.1f} s, {share:.0%} of it measuring; everything is in {run.folder}",
@@ -276,7 +276,7 @@ def say_comparison(
     from gossamer.report.figures import curves
     from gossamer.report.tables import comparison
 
-    console, title = _console(), describe(methods[0].runs[0], len(methods[0].runs))
+    console, title = _console(), methods[0].runs[0].title(len(methods[0].runs))
     picture = folder / "curves.png"
     curves(methods, picture, title)
     if as_json:

@@ -69,7 +69,9 @@ def curves(methods: Sequence[Method], path: Path, title: str) -> None:
     figure, axes = _figure(len(panels))
     for axis, y in zip(axes, panels, strict=True):
         _draw(axis, named, "rounds", y)
-    for target in methods[0].runs[0].spec["measure"]["accuracy_targets"] if len(panels) == 3 else ():
+    for target in (
+        methods[0].runs[0].spec["measure"]["accuracy_targets"] if len(panels) == 3 else ()
+    ):
         axes[0].axhline(100 * target, color="0.5", linewidth=0.8, linestyle=":")
     axes[0].legend(loc="lower right" if len(panels) == 3 else "upper right")
     figure.suptitle(title, fontsize=10, parse_math=False)

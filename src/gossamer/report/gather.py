@@ -457,7 +457,9 @@ def curves(groups: Sequence[Group]) -> list[dict[str, Any]]:
             if not any(run is other for other in group.shown) and run.metrics
         ]
         ended = "; ".join(
-            f"seed {run.seed} {run.status_text}" for run in group.shown if run.status_text and not run.progress
+            f"seed {run.seed} {run.status_text}"
+            for run in group.shown
+            if run.status_text and not run.progress
         )
         drawn = [
             _line((run,), f"{group.label}, seed {run.seed}", k)

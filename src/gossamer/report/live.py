@@ -65,7 +65,9 @@ class FleetFollower:
     """A fleet's folder, with those of its devices in it."""
 
     def __init__(self, folder: Path) -> None:
-        self._base = replace(gather.attach_study(Run.read(folder, spec_name=fleet.STUDY)), summary={})
+        self._base = replace(
+            gather.attach_study(Run.read(folder, spec_name=fleet.STUDY)), summary={}
+        )
         files = sorted(folder.glob("n*.toml"), key=lambda path: (len(path.name), path.name))
         self._devices = [fleet.read_device(path) for path in files]
         self._logs = [LineReader(device.folder / LOG) for device in self._devices]
@@ -271,7 +273,9 @@ class Watch:
         if run.study is None or not run.metrics:
             return "", None
         halfway = measured_halfway(run.study)
-        key = json.dumps([run.spec.get("network"), halfway, gather.short_name(run)], sort_keys=True, default=str)
+        key = json.dumps(
+            [run.spec.get("network"), halfway, gather.short_name(run)], sort_keys=True, default=str
+        )
         column = next(
             (run.metrics[name] for name in run.metrics if name.startswith("device_")), None
         )

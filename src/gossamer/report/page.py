@@ -68,9 +68,7 @@ def contents(
         for run, group in kept
         if run.status_text and not run.progress
     ]
-    names = dict.fromkeys(
-        run.name for run, _ in kept
-    )
+    names = dict.fromkeys(run.name for run, _ in kept)
     measures = [run.spec.get("measure", {}) for run, _ in kept]
     return {
         "title": ", ".join(names),

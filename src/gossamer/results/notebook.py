@@ -10,7 +10,6 @@ import numpy as np
 
 from gossamer.network.notebook import box, table, ticks, title
 from gossamer.results.statistics import interval
-from gossamer.results.tables import describe
 
 if TYPE_CHECKING:
     from gossamer.results.tables import Method
@@ -46,7 +45,7 @@ def show_methods(
     """The table of some methods with its curves: mean accuracy (or loss) by round, with the 95 % interval of the seeds."""
     if not methods:
         return box(title("no methods"))
-    what = describe(methods[0].runs[0], len(methods[0].runs))
+    what = methods[0].runs[0].title(len(methods[0].runs))
     folders = [
         str(run.folder) for method in methods for run in method.runs if run.folder is not None
     ]

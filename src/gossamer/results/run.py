@@ -210,6 +210,17 @@ class Run:
         """True if the run has measured this column at least once."""
         return column in self.metrics and bool(np.isfinite(self.metrics[column]).any())
 
+    def title(self, seeds: int = 1) -> str:
+        """Return what was run, for the title of a table or a figure.
+
+        Args:
+            seeds: The number of seeds per method.
+        """
+        words = f"{self.name}: {self.devices} devices, {self.rounds} rounds"
+        if seeds > 1:
+            words += f", {seeds} seeds"
+        return words
+
     def _repr_html_(self) -> str:
         """Show the run in a notebook: its row of the tables, and its curve."""
         from gossamer.results.tables import Comparison, Method
@@ -227,4 +238,3 @@ def _check_metrics(metrics: dict[str, Any], folder: Path) -> None:
             f"{folder / 'metrics.parquet'} is not of a run: it needs a column round, "
             "and numbers in all columns"
         )
-

@@ -81,19 +81,6 @@ class Comparison(list[Method]):
         return show_methods(self, *self.table() if self else ([], []))
 
 
-def describe(run: Run, seeds: int = 1) -> str:
-    """Return the title of a table of runs: the study's name, devices, rounds and seeds.
-
-    Args:
-        run: The first of the runs.
-        seeds: The number of seeds per method.
-    """
-    words = f"{run.name}: {run.devices} devices, {run.rounds} rounds"
-    if seeds > 1:
-        words += f", {seeds} seeds"
-    return words
-
-
 def _count(value: Interval | None, unit: str) -> str:
     return (
         "–" if value is None else value.format(2 if unit == "seconds" and value.mean < 100 else 0)
