@@ -11,12 +11,7 @@ Names are loaded when they are first used: `import gossamer` brings neither torc
 from __future__ import annotations
 
 import importlib
-import os
 from typing import Any
-
-# Waiting threads must sleep, not spin: a spinning one beside a busy process was measured to cost a run six times its
-# time. OpenMP reads this once, when torch is loaded, so it is set before anything can load it.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 __version__ = "0.2.0"  # the only place: pyproject.toml reads it from here
 

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import torch
 
-from gossamer._core.threads import available, fit, in_threads
+from gossamer._core.threads import available_threads, limit_torch_threads, run_in_threads
 
 
 @pytest.fixture(params=[1, 2, 5])
@@ -30,7 +30,7 @@ def test_each_once_and_in_order(threads: int, jobs: int) -> None:
         time.sleep(0.001 * (number % 3))
         return number
 
-    assert in_threads([partial(job, number) for number in range(jobs)]) == list(range(jobs))
+    assert run_in_threads([partial(job, number) for number in range(jobs)]) == list(range(jobs))
     assert sorted(ran) == list(range(jobs))
     assert torch.get_num_threads() == threads
 
@@ -44,7 +44,7 @@ def test_several_at_once_and_each_with_one_thread_of_torch() -> None:
             met.wait()  # comes only if the other job runs meanwhile
             return torch.get_num_threads()
 
-        assert in_threads([job, job]) == [1, 1]
+        assert run_in_threads([job, job]) == [1, 1]
     finally:
         torch.set_num_threads(1)
 
@@ -61,7 +61,7 @@ def test_an_error_is_told_when_all_have_ended(threads: int, wrong: int) -> None:
             raise ValueError("wrong")
 
     with pytest.raises(ValueError, match="wrong"):
-        in_threads([partial(job, number) for number in range(8)])
+        run_in_threads([partial(job, number) for number in range(8)])
     assert not working
     assert torch.get_num_threads() == threads
 
@@ -70,8 +70,8 @@ def test_within_a_job_there_are_no_more_threads() -> None:
     """So that jobs which share out their own work cannot wait for each other."""
     torch.set_num_threads(2)
     try:
-        inner = partial(in_threads, [threading.get_ident, threading.get_ident])
-        for first, second in in_threads([inner, inner, inner]):
+        inner = partial(run_in_threads, [threading.get_ident, threading.get_ident])
+        for first, second in run_in_threads([inner, inner, inner]):
             assert first == second
     finally:
         torch.set_num_threads(1)
@@ -80,21 +80,21 @@ def test_within_a_job_there_are_no_more_threads() -> None:
 def test_small_operations_have_one_thread_and_jobs_have_all() -> None:
     torch.set_num_threads(3)
     try:
-        with fit(1000):
-            assert (torch.get_num_threads(), available()) == (1, 3)
-            with fit(1 << 24):  # as a gradient within a round
-                assert (torch.get_num_threads(), available()) == (3, 3)
+        with limit_torch_threads(1000):
+            assert (torch.get_num_threads(), available_threads()) == (1, 3)
+            with limit_torch_threads(1 << 24):  # as a gradient within a round
+                assert (torch.get_num_threads(), available_threads()) == (3, 3)
             met = threading.Barrier(3, timeout=30)
 
             def job() -> tuple[int, int]:
                 met.wait()  # comes only if two other jobs run meanwhile
-                with fit(1 << 24):
-                    return torch.get_num_threads(), available()
+                with limit_torch_threads(1 << 24):
+                    return torch.get_num_threads(), available_threads()
 
-            assert in_threads([job] * 3) == [(1, 1)] * 3
-            assert (torch.get_num_threads(), available()) == (1, 3)
-        assert (torch.get_num_threads(), available()) == (3, 3)
+            assert run_in_threads([job] * 3) == [(1, 1)] * 3
+            assert (torch.get_num_threads(), available_threads()) == (1, 3)
+        assert (torch.get_num_threads(), available_threads()) == (3, 3)
         torch.set_num_threads(2)  # as whoever calls us may do between two rounds
-        assert available() == 2
+        assert available_threads() == 2
     finally:
         torch.set_num_threads(1)

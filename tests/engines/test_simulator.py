@@ -14,6 +14,7 @@ from support.accuracy import assert_power_means_agree
 from torch import Tensor
 
 from gossamer import draws
+from gossamer._core.threads import available_threads
 from gossamer.algorithms import (
     DPSGD,
     WPM,
@@ -558,10 +559,17 @@ def test_threads_are_chosen_by_the_work_or_as_asked(monkeypatch: pytest.MonkeyPa
         7,
         3,
     ]
-    Simulator(replace(small, threads=2))
-    assert torch.get_num_threads() == 2
-    Simulator(small)
-    assert torch.get_num_threads() == 1
+    before = torch.get_num_threads()
+    for threads in (1, 2):
+        used: list[int] = []
+
+        def stop(used: list[int] = used) -> bool:
+            used.append(available_threads())
+            return False
+
+        Simulator(replace(small, threads=threads)).advance(1, stop)
+        assert used == [threads]
+        assert torch.get_num_threads() == before
 
 
 # What the theory says of mixing alone

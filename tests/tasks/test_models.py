@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer import draws
-from gossamer._core.threads import in_threads
+from gossamer._core.threads import run_in_threads
 from gossamer.errors import InputError
 from gossamer.tasks import (
     Cnn,
@@ -826,7 +826,7 @@ def test_a_perceptron_equals_itself_under_torch_func(kind: str, loss: modules.Lo
 
     torch.set_num_threads(2)
     try:
-        in_threads([partial(one, slice(i, i + 1)) for i in range(6)])
+        run_in_threads([partial(one, slice(i, i + 1)) for i in range(6)])
     finally:
         torch.set_num_threads(threads)
     torch.testing.assert_close(rows, stack.gradient(fast), rtol=1e-10, atol=1e-12)

@@ -8,8 +8,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def held() -> Iterator[None]:
-    """Let Ctrl-C wait. A process that is started meanwhile holds it, too, until it unblocks it itself."""
+def defer_interrupts() -> Iterator[None]:
+    """Defer SIGINT until the end of the block.
+
+    A process that is started in the block inherits the blocked signal and has to unblock it itself.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gossamer._core.threads import Result, available, in_threads
+from gossamer._core.threads import Result, available_threads, run_in_threads
 
 _LENGTH, _SAMPLES, _SIXTEEN = 64, 8, 16  # as in kernels.c
 _WORTH_A_THREAD = 50_000  # numbers
@@ -295,10 +295,10 @@ def _shared_out(
     some: Callable[[int, int], Result], length: int, numbers: int, grain: int = _LENGTH
 ) -> list[Result]:
     """some(begin, end) for parts of 0 … length that are multiples of `grain`, a thread each where they are worth one."""
-    threads = min(available(), numbers // _WORTH_A_THREAD)
+    threads = min(available_threads(), numbers // _WORTH_A_THREAD)
     if threads < 2:
         return [some(0, length)]
     step = grain * math.ceil(length / (grain * threads))
-    return in_threads(
+    return run_in_threads(
         [partial(some, begin, min(begin + step, length)) for begin in range(0, length, step)]
     )

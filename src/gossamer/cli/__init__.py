@@ -10,9 +10,12 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
+from gossamer._core.process import configure_own_process
+
 
 def main() -> NoReturn:
     """Run `gossamer`; a refusal is one sentence on standard error and its exit code, never a traceback."""
+    configure_own_process()
     gc.set_threshold(
         100_000
     )  # what loading torch makes stays: to look through it again and again takes a tenth of that time

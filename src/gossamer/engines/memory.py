@@ -1,41 +1,21 @@
-"""Memory that is taken once.
+"""Large buffers that are reused from round to round.
 
-A round makes tensors of the size of the whole state and lets them go again. glibc gives blocks of that size back to the
-system at once, and taking them anew costs more than the arithmetic done in them. Told to keep them, it hands the same pages
-out round after round, so that algorithms can be written as equations, without buffers.
-
-Above 32 MB, the most that glibc lets one choose, blocks are taken anew all the same, and below it large ones leave holes that
-none fits into. So what is largest in a round, the result of a mix, comes from `Spare`, where the models of the round before
-leave their block.
+A round allocates and frees tensors of the size of the whole state. glibc returns blocks above its
+mmap threshold (32 MB at most) to the system at once, and allocating them again costs more than the
+arithmetic done in them. The largest tensor of a round, the result of a mix, therefore comes from
+`Spare`, which reuses the block of the round before.
 """
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import weakref
-from functools import cache
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_MOST_KEPT, _LEAST_LENT = 32 << 20, 4 << 20
-
-
-@cache
-def keep_freed_memory() -> None:
-    """Have glibc keep freed memory for the next round (elsewhere: nothing)."""
-    if not sys.platform.startswith("linux"):
-        return
-    try:
-        libc = ctypes.CDLL("libc.so.6")
-        libc.mallopt(_M_MMAP_THRESHOLD, _MOST_KEPT)
-        libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    except (OSError, AttributeError):  # another C library: slower, not wrong
-        return
+_LEAST_LENT = 4 << 20
 
 
 class Spare:

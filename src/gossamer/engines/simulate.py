@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer._core.threads import fit
+from gossamer._core.threads import limit_torch_threads, use_threads
 from gossamer.algorithms import State
-from gossamer.engines.memory import Spare, keep_freed_memory
+from gossamer.engines.memory import Spare
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.part import Part
 from gossamer.engines.plan import Plan, Record, Snapshot
@@ -67,8 +67,7 @@ class Simulator:
     def __init__(
         self, plan: Plan, snapshot: Snapshot | None = None, part: Part | None = None
     ) -> None:
-        keep_freed_memory()
-        torch.set_num_threads(plan.threads_to_use())
+        self.threads = plan.threads_to_use()
         self.plan, self.round, self._part = plan, 0, part
         self._place, self._dtype = _place(plan.device), getattr(torch, plan.dtype)
         numbers = np.arange(plan.task.devices) if part is None else part.devices
@@ -102,7 +101,8 @@ class Simulator:
 
     def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
         """Run rounds up to `until`; stop between two rounds when `stop` says so."""
-        with torch.no_grad(), fit(sum(x.numel() for x in self._state.values())):
+        elements = sum(x.numel() for x in self._state.values())
+        with torch.no_grad(), use_threads(self.threads), limit_torch_threads(elements):
             while self.round < until and not stop():
                 self._run_round(self.round)
                 self.round += 1
@@ -208,7 +208,7 @@ class Simulator:
     def record(self) -> Record:
         """Measure now: accuracy, loss and distances, after the step or after the mix as the plan says."""
         plan, t = self.plan, self.round
-        with torch.no_grad():
+        with torch.no_grad(), use_threads(self.threads):
             if plan.measure.at == f"after_{plan.algorithm.ends_with}" or t == 0:
                 w = self.models()
             else:  # the models in the middle of the coming round; nothing of it is counted or kept

@@ -341,11 +341,11 @@ def _plan(
 
 
 def _rounds(simulator: Simulator, threads: int = 0) -> Rounds:
-    """Runs rounds, with threads as the plan says or as told: torch has one number for the process, so it is set each time."""
+    """Return a function that runs rounds in as many threads as given (0: as the plan says)."""
     threads = threads or simulator.plan.threads_to_use()
 
     def run(rounds: int) -> None:
-        torch.set_num_threads(threads)
+        simulator.threads = threads
         simulator.advance(simulator.round + rounds)
 
     return run

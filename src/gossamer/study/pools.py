@@ -16,8 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from gossamer._core import checks, interrupts
+from gossamer._core import checks
 from gossamer._core.files import write_atomically
+from gossamer._core.interrupts import defer_interrupts
+from gossamer._core.process import configure_own_process
 from gossamer.engines import Ray
 from gossamer.engines.settings import EngineSpec, check_ray
 from gossamer.errors import Diverged, GossamerError
@@ -54,7 +56,7 @@ class Processes:
         ) as pool:
             running: dict[Future[str | None], Path] = {}
             try:
-                with interrupts.held():  # the processes start here
+                with defer_interrupts():  # the processes start here
                     running |= {
                         pool.submit(_run_cell, spec.dumps(study), path, keep_models): path
                         for path, study in cells
@@ -140,6 +142,7 @@ def _worker(parent: int) -> None:
     """Each process has one core: threads of a second one would only get in the way of its neighbours."""
     signal.signal(signal.SIGINT, lambda number, frame: _stopped.set())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    configure_own_process()
     import torch
 
     torch.set_num_threads(1)

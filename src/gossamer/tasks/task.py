@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gossamer import backend as kernels
 from gossamer import draws
-from gossamer._core.threads import available, fit, in_threads
+from gossamer._core.threads import available_threads, limit_torch_threads, run_in_threads
 from gossamer.backend import Rows
 from gossamer.errors import InputError
 from gossamer.tasks import splits
@@ -177,7 +177,7 @@ class Worker:
         keys = torch.from_numpy(self._keys(t, step, devices).view(np.int64)).to(self._place)
         batch = index.shape[1] * self._rows.x[0].numel()
         turns = max(1, math.ceil(len(devices) * batch / self.learner.at_once))
-        threads = available()
+        threads = available_threads()
         if (
             self.learner.concurrent and len(devices) * batch >= _WORTH_A_THREAD * threads
         ):  # as many turns for each
@@ -249,10 +249,10 @@ class Worker:
         """One after the other, or in threads."""
         jobs = [partial(one, turn) for turn in turns]
         if self.learner.concurrent and self._place.type == "cpu":
-            in_threads(jobs)
+            run_in_threads(jobs)
         else:
             for job, turn in zip(jobs, turns, strict=True):
-                with fit(turn.samples.numel() * self._rows.x[0].numel() // 2):
+                with limit_torch_threads(turn.samples.numel() * self._rows.x[0].numel() // 2):
                     job()
 
     def loss(self, w: Tensor, t: int, step: int = 0) -> Tensor:

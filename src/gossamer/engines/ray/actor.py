@@ -9,6 +9,7 @@ from typing import Any
 import ray
 from torch import Tensor
 
+from gossamer._core.process import configure_own_process
 from gossamer.engines.part import Part
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.ray.adapter import GlooGroup, dist
@@ -75,6 +76,7 @@ class ShardActor:
     def __init__(
         self, plan: Plan, test: tuple[Tensor, Tensor], owner: IntArray, number: int
     ) -> None:
+        configure_own_process()
         x_test, y_test = test
         data = replace(plan.task.data, x_test=x_test, y_test=y_test)
         self._plan = replace(plan, task=replace(plan.task, data=data), threads=1)

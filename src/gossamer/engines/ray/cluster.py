@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.util.placement_group import placement_group, remove_placement_group
 
-from gossamer._core import interrupts
+from gossamer._core.interrupts import defer_interrupts
 from gossamer.engines.ray import adapter
 from gossamer.errors import InputError
 
@@ -81,7 +81,7 @@ def _start_local(shards: int) -> None:
     """Start a cluster on this machine that cannot be reached from outside."""
     cpus = max(os.cpu_count() or 1, shards)  # there may be more shards than cores
     # Ctrl-C stops the run; the cluster must outlive it until the state is saved.
-    with interrupts.held():
+    with defer_interrupts():
         ray.init(
             address="local",
             num_cpus=cpus,
