@@ -1,4 +1,4 @@
-"""Your own data, from a folder of logs: one CSV file a robot, into one file of arrays, a list for each robot, and a spec."""
+"""Convert logs, one CSV file per robot, to arrays, sample lists and a spec, and run the spec."""
 
 import json
 import tempfile
@@ -9,10 +9,12 @@ import numpy as np
 import gossamer as gs
 from gossamer.study import spec
 
-ROBOTS, READINGS = 8, 150
+ROBOTS = 8
+READINGS = 150
 
 
-# The logs. These are made up: three kinds of ground shake a robot's wheels in three ways, and each robot drives mostly on one.
+# Synthetic logs: three kinds of ground cause three vibration patterns, and each robot drives mostly
+# on one kind.
 def write_logs(folder: Path) -> None:
     rng = np.random.default_rng(0)
     for robot in range(ROBOTS):
@@ -60,17 +62,22 @@ with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
     write_logs(folder)
 
-    # Every fifth reading is for the test; the others stay with their robot, by their numbers in the one array.
-    x, y, x_test, y_test, held = [], [], [], [], []
+    # Every fifth reading is a test sample. `lists` has the indices of the other readings per robot.
+    x: list[list[float]] = []
+    y: list[int] = []
+    x_test: list[list[float]] = []
+    y_test: list[int] = []
+    lists: list[list[int]] = []
     for robot in range(ROBOTS):
         log = np.loadtxt(folder / f"robot{robot}.csv", delimiter=",")
         test = np.arange(len(log)) % 5 == 0
-        held.append(list(range(len(y), len(y) + int((~test).sum()))))
+        lists.append(list(range(len(y), len(y) + int((~test).sum()))))
         x += log[~test, 1:].tolist()
         y += log[~test, 0].astype(int).tolist()
         x_test += log[test, 1:].tolist()
         y_test += log[test, 0].astype(int).tolist()
-    mean, scale = np.mean(x, axis=0), np.std(x, axis=0)
+    mean = np.mean(x, axis=0)
+    scale = np.std(x, axis=0)
     np.savez(
         folder / "fleet.npz",
         x=(x - mean) / scale,
@@ -78,10 +85,10 @@ with tempfile.TemporaryDirectory() as name:
         x_test=(x_test - mean) / scale,
         y_test=y_test,
     )
-    (folder / "fleet.json").write_text(json.dumps(held))
+    (folder / "fleet.json").write_text(json.dumps(lists))
     (folder / "fleet.toml").write_text(SPEC)
 
-    # From here on it is `gossamer compare fleet.toml`; in Python:
+    # The same as `gossamer compare fleet.toml`:
     print(f"{'method':18}{'accuracy':>9}{'worst':>8}")
     for method in gs.compare(spec.studies(spec.read(folder / "fleet.toml"), "fleet")):
         result = method.runs[0].summary

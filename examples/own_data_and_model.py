@@ -1,11 +1,11 @@
-"""Your own arrays and your own module, over robots that drive about and a radio that fades. Runs offline, in seconds."""
+"""Train your own module on your own arrays, on moving robots with fading links. Runs in seconds."""
 
 import numpy as np
 from torch import nn
 
 import gossamer as gs
 
-# Your data: NumPy arrays. Here, windows of 32 readings from a sensor that hears one of four machines.
+# Your data as NumPy arrays: here, windows of 32 readings of a microphone near one of four machines.
 rng = np.random.default_rng(0)
 machine = rng.integers(4, size=3000)
 pitch = 0.5 + 0.4 * machine[:, None]
@@ -16,8 +16,8 @@ data = gs.from_arrays(
     x[:2400, None], machine[:2400], x[2400:, None], machine[2400:], name="machines"
 )
 
-# Your model: a function that makes it, called anew for each seed. BatchNorm's running statistics stay with their robot;
-# dropout draws its masks by name, so that a run can be repeated exactly.
+# Your model: a function that creates it, called once per seed. Running statistics of BatchNorm
+# stay on their robot. Dropout masks are drawn by name, so that a run can be repeated exactly.
 model = gs.Module(
     lambda: nn.Sequential(
         nn.Conv1d(1, 16, kernel_size=9),
@@ -30,7 +30,8 @@ model = gs.Module(
     )
 )
 
-# Twelve robots on a square of 1 km, who hear each other within 300 m; a link that fails stays bad for some rounds.
+# Twelve robots on a square of 1 km with a radio range of 300 m. A failed link stays down for some
+# rounds.
 network = gs.Mobility(12, radius=0.3) & gs.GilbertElliott(fail=0.1, recover=0.3)
 
 studies = [
@@ -38,7 +39,7 @@ studies = [
         algorithm=algorithm,
         network=network,
         data=data,
-        split=gs.Dirichlet(alpha=1.0),  # each robot has heard some of the machines more than others
+        split=gs.Dirichlet(alpha=1.0),  # label proportions differ between robots
         model=model,
         rounds=120,
         measure=gs.Measure(every=10, accuracy_targets=(0.8,)),

@@ -1,4 +1,4 @@
-"""Write a method of your own, hold it to what every method owes, and run it beside D-PSGD. Offline, in seconds."""
+"""Write your own method, run the conformance suite on it, and compare it with D-PSGD."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,14 @@ from gossamer.algorithms import Gradient, Mix, State
 from gossamer.testing import check
 
 
-# The method: every tensor has a row a device; `mix` averages with the neighbours of the round, `grad` is each device's own.
+# Every tensor has one row per device. `mix` averages with the current neighbours; `grad` returns
+# each device's own gradient.
 @dataclass(frozen=True)
 class SharedMomentum(gs.Algorithm):
-    """m_i⁺ = Σ_j a_ij·(β·m_j + g_j),  w_i⁺ = Σ_j a_ij·w_j − η·m_i⁺: neighbours share their momentum, for twice the bytes."""
+    """Mix the momentum as well, at twice the bytes.
+
+    m_i⁺ = Σ_j a_ij·(β·m_j + g_j),  w_i⁺ = Σ_j a_ij·w_j − η·m_i⁺
+    """
 
     eta: float = 0.01
     beta: float = 0.9
@@ -22,18 +26,19 @@ class SharedMomentum(gs.Algorithm):
         return {"w": w0.clone(), "m": torch.zeros_like(w0)}
 
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
-        w, m = state["w"], state["m"]
-        m = mix(self.beta * m + grad(w))
+        w = state["w"]
+        m = mix(self.beta * state["m"] + grad(w))
         return {"w": mix(w) - self.eta * m, "m": m}
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
         return mix(state["w"])
 
 
-# What every method owes an engine: the same result when run again or resumed, no step by a device that is away, and so on.
+# The conformance suite: equal results when repeated or resumed, no step by an absent device, …
 print("conforms on:", ", ".join(check(SharedMomentum(eta=0.01))))
 
-# Ten devices with one label each, on the same links, batches and start. What goes around a method goes around yours too.
+# Ten devices with one label each, on the same links, batches and initial model. Guards and faults
+# work with every method.
 mine = SharedMomentum(eta=0.02)
 methods = {
     "D-PSGD": gs.DPSGD(eta=0.1),
@@ -55,5 +60,6 @@ for name, method in methods.items():
     result = gs.run(study).summary
     rounds = result["rounds_to_accuracy"]["0.8"]
     print(
-        f"{name:26}{result['accuracy']:9.3f}{rounds if rounds is not None else '–':>16}{result['bytes'] / 1e6:9.1f}"
+        f"{name:26}{result['accuracy']:9.3f}{rounds if rounds is not None else '–':>16}"
+        f"{result['bytes'] / 1e6:9.1f}"
     )
