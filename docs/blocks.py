@@ -1,12 +1,14 @@
-"""Tables in Markdown that are made from the code, so that no key, default or option is copied by hand.
+"""Generate the tables of the documentation from the code.
 
-A block begins with a line like `<!-- kinds network -->` and ends with `<!-- end -->`. What stands between is made:
+A block begins with a line like `<!-- kinds network -->` and ends with `<!-- end -->`; the lines in
+between are generated:
 
-    <!-- kinds SECTION -->     the kinds of a section of a spec, each with what it is and its keys
+    <!-- kinds SECTION -->     the kinds of a section of a spec, with description and keys
     <!-- keys NAME -->         the keys of a section without kinds: study, measure, timing, fleet
 
-`python docs/blocks.py FILE…` fills the blocks; with --check it only says what is stale. Two lists are made when the site is
-built, from one line each: `<!-- commands -->`, and `<!-- api ROOM… -->`, the public names of rooms of the package.
+`python docs/blocks.py FILE…` fills the blocks; with --check it only lists the stale files. Two lists
+are generated when the site is built: `<!-- commands -->`, and `<!-- api PACKAGE… -->`, the public
+names of packages.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _PLAIN = {
 
 
 def filled(text: str) -> str:
-    """A page with every block made anew."""
+    """Return the text of a page with every block generated anew."""
 
     def block(found: re.Match[str]) -> str:
         rows = (_kinds if found["what"] == "kinds" else _keys)(found["name"])
@@ -44,7 +46,7 @@ def filled(text: str) -> str:
 
 
 def first_sentence(cls: type) -> str:
-    """What a class is, in the first line or lines of its docstring."""
+    """Return the first sentence of the docstring of a class."""
     paragraph = (cls.__doc__ or "").strip().split("\n\n")[0]
     return (
         re.split(r"(?<=[.:])\s+(?=[A-Z`])", " ".join(paragraph.split()), maxsplit=1)[0].rstrip(":.")
@@ -75,7 +77,7 @@ def _row(cls: type, field: dataclasses.Field[Any]) -> tuple[str, str, str]:
 
 
 def _key(cls: type, field: dataclasses.Field[Any]) -> str:
-    """As `name = default`; bold where a value is needed."""
+    """Return `name = default`; bold if a value is required."""
     default = _default(cls, field)
     name = (
         f"`{field.name} = {default.strip('`')}`" if default.startswith("`") else f"`{field.name}`"
@@ -84,7 +86,7 @@ def _key(cls: type, field: dataclasses.Field[Any]) -> str:
 
 
 def _default(cls: type, field: dataclasses.Field[Any]) -> str:
-    """As TOML has it; a dash where nothing is the default, nothing where a value is needed."""
+    """Return the default as TOML; a dash for None, an empty text if a value is required."""
     if field.default_factory is not dataclasses.MISSING:
         value = field.default_factory()
     elif field.default is not dataclasses.MISSING:
@@ -134,7 +136,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
 
 
 def commands() -> str:
-    """Every command with its options."""
+    """Return a section for every command with its options."""
     import typer
 
     from gossamer.cli.app import app
@@ -158,7 +160,7 @@ def _argument(parameter: Any) -> str:
 
 
 def walk(group: Any, before: str = "") -> Iterable[tuple[str, Any]]:
-    """Every command below a group of commands, with the words that lead to it."""
+    """Yield every command below a group, with its full name."""
     for name, command in group.commands.items():
         path = f"{before} {name}".strip()
         if hasattr(command, "commands"):
@@ -168,34 +170,46 @@ def walk(group: Any, before: str = "") -> Iterable[tuple[str, Any]]:
 
 
 def _option(parameter: Any) -> tuple[str, str, str]:
-    value = (
-        ""
-        if parameter.param_type_name == "argument" or parameter.is_flag
-        else f" {_argument(parameter).strip('[]')}"
-    )
-    given = parameter.default
-    told = (
-        ""
-        if given is None or given is False or given == ""
-        else "on"
-        if given is True
-        else f"`{given}`"
-    )
-    names = (
-        [_argument(parameter)]
-        if parameter.param_type_name == "argument"
-        else [*parameter.opts, *parameter.secondary_opts]
-    )
-    return ", ".join(f"`{name}{value}`" for name in names), _cell(parameter.help or ""), told
+    value = ""
+    names = [_argument(parameter)]
+    if parameter.param_type_name != "argument":
+        names = [*parameter.opts, *parameter.secondary_opts]
+        if not parameter.is_flag:
+            value = f" {_argument(parameter).strip('[]')}"
+    shown = ", ".join(f"`{name}{value}`" for name in names)
+    return shown, _cell(parameter.help or ""), _shown_default(parameter.default)
+
+
+def _shown_default(default: Any) -> str:
+    if default is None or default is False or default == "":
+        return ""
+    if default is True:
+        return "on"
+    return f"`{default}`"
 
 
 def api(words: str) -> str:
-    """What mkdocstrings is to show: all public names of these rooms of the package, or a whole module."""
+    """Return the mkdocstrings directives for the public names of some packages.
+
+    A package without names in `gossamer.__all__` is shown as a whole module.
+    """
     shown = []
     for word in words.split():
-        names = sorted(gossamer._ROOMS.get(word, "").split(), key=str.lower)
-        shown += [f"::: gossamer.{word}.{name}" for name in names] or [f"::: gossamer.{word}"]
+        package = f"gossamer.{word}"
+        paths = [path for path in _public_paths() if f"{path}.".startswith(f"{package}.")]
+        for path in paths or [package]:
+            shown.append(f"::: {path}")
     return "\n\n".join(shown)
+
+
+def _public_paths() -> list[str]:
+    """Return where every public name is defined, in alphabetical order of the names."""
+    paths = []
+    for name in sorted(gossamer.__all__, key=str.lower):
+        module = getattr(getattr(gossamer, name), "__module__", None)
+        # A value such as CATALOGUE has no module: it is shown among the methods.
+        paths.append(f"{module}.{name}" if module else f"gossamer.algorithms.{name}")
+    return paths
 
 
 def main(words: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""Examples in docstrings, as the documentation shows them: `>>>` lines become blocks of code, not quotes of quotes."""
+"""A griffe extension that turns the `>>>` examples of docstrings into fenced code blocks."""
 
 from __future__ import annotations
 
@@ -7,34 +7,32 @@ from typing import Any
 
 from griffe import Extension, Object
 
-# A `>>>` line and all that follows it until an empty line: the code and what it prints.
+# A `>>>` line and everything up to the next empty line: the code and its output.
 _EXAMPLE = re.compile(r"^( *)>>> .*(?:\n.*\S.*)*", re.M)
 
 
 def fenced(docstring: str) -> str:
-    """The text with its examples fenced.
+    """Return the docstring with its examples in fenced code blocks.
 
-    >>> print(fenced(">>> 1 + 1\\n2"))
-    ```pycon
-    >>> 1 + 1
-    2
-    ```
+    >>> fenced(">>> 1 + 1\\n2")
+    '```pycon\\n>>> 1 + 1\\n2\\n```'
     """
 
     def fence(found: re.Match[str]) -> str:
-        lines = [
-            re.sub(r"\s+# doctest: .*$", "", line.removeprefix(found[1]))
-            for line in found[0].splitlines()
-        ]
-        return "\n".join(["", "```pycon", *lines, "```"]).removeprefix(
-            "" if found.start() else "\n"
-        )
+        indent = found[1]
+        lines = [f"{indent}```pycon"]
+        for line in found[0].splitlines():
+            lines.append(re.sub(r"\s+# doctest: .*$", "", line))
+        lines.append(f"{indent}```")
+        if found.start():
+            lines.insert(0, "")
+        return "\n".join(lines)
 
     return _EXAMPLE.sub(fence, docstring)
 
 
 class Doctests(Extension):
-    """Fences the examples of every docstring that is collected."""
+    """Fence the examples of every docstring."""
 
     def on_object(self, *, obj: Object, **kwargs: Any) -> None:
         if obj.docstring:

@@ -1,7 +1,7 @@
-"""What mkdocs is told besides: the papers' pages belong to the site, links out of docs/ are kept or named, lists are made.
+"""mkdocs hooks: add pages from outside docs/, rewrite links that leave docs/, fill generated lists.
 
-The Markdown files stay as they read in the repository. In the site a link to a file that has no page there, such as
-../src/gossamer/mirror.py, becomes that file's name.
+The Markdown files keep the links that work in the repository. In the site a link to a file without a
+page, such as ../src/gossamer/mirror.py, is replaced by the name of the file.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 import blocks  # noqa: E402
 
-# Pages that live elsewhere in the repository, by where they are in the site.
+# Pages from outside docs/: path in the site, path in the repository.
 ROOT_PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
-# A block of code, a link, or code in a line: in the first and the last nothing is a link.
+# A code block, a link, or inline code. Links inside code are left alone.
 _LINK = re.compile(
-    r"^```.*?^```$|(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)]*)?\)|`[^`\n]*`",
+    r"^```.*?^```$"
+    r"|(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<path>[^)#:\s]+)(?P<anchor>#[^)]*)?\)"
+    r"|`[^`\n]*`",
     re.M | re.S,
 )
 _API = re.compile(r"^<!-- api (.*) -->$", re.M)
 
 
 def repository_path(page: str) -> str:
-    """Where a page or picture of the site is in the repository.
+    """Return the path in the repository of a page or picture of the site.
 
     >>> repository_path("spec.md"), repository_path("papers/wpm/README.md")
     ('docs/spec.md', 'papers/wpm/README.md')
@@ -38,7 +40,7 @@ def repository_path(page: str) -> str:
 
 
 def site_path(path: str) -> str | None:
-    """Where a file of the repository is in the site, if it is there."""
+    """Return the path in the site of a file of the repository, or None if the site lacks it."""
     elsewhere = {there: here for here, there in ROOT_PAGES.items()}
     if path in elsewhere:
         return elsewhere[path]
@@ -52,7 +54,7 @@ def site_path(path: str) -> str | None:
 
 
 def relinked(markdown: str, page: str) -> str:
-    """The text of a page with its links as the site needs them."""
+    """Return the text of a page with its links rewritten for the site."""
     folder = posixpath.dirname(repository_path(page))
 
     def link(found: re.Match[str]) -> str:
@@ -76,22 +78,21 @@ def relinked(markdown: str, page: str) -> str:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages and pictures of the papers, the changelog and how to contribute."""
+    """Add the pages and pictures of the papers, the changelog and CONTRIBUTING.md."""
     papers = [
         path.relative_to(ROOT).as_posix()
         for end in ("md", "png")
         for path in (ROOT / "papers").rglob(f"*.{end}")
     ]
-    shown = [
-        path for path in sorted(papers) if not path.endswith("results/methods.md")
-    ]  # which is a table, not a page
+    # results/methods.md is a table that other pages include.
+    shown = [path for path in sorted(papers) if not path.endswith("results/methods.md")]
     for here, there in [*((path, path) for path in shown), *ROOT_PAGES.items()]:
         files.append(File.generated(config, here, abs_src_path=str(ROOT / there)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Links, and the lists of names whose docstrings are the reference."""
+    """Rewrite links and fill the lists of commands and public names."""
     listed = _API.sub(lambda found: blocks.api(found[1]), markdown)
     if "<!-- commands -->" in listed:
         listed = listed.replace("<!-- commands -->", blocks.commands())
