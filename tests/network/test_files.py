@@ -79,7 +79,7 @@ def test_any_links_read_back_equal(tmp_path: Path, rounds: list, directed: bool)
 
 
 def test_batches_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_ROWS_AT_ONCE", 50)
+    monkeypatch.setattr(files, "_ROWS_PER_BATCH", 50)
     network = Random(20, 0.2) & Churn(0.2, 0.3)
     save(network, tmp_path / "links.parquet", 40)
     assert pq.ParquetFile(tmp_path / "links.parquet").metadata.num_row_groups > 5

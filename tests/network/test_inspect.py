@@ -57,7 +57,7 @@ def gap_by_definition(network: Network, rounds: int) -> float:
     ids=str,
 )
 def test_spectral_gap(network: Network, dense: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gossamer.network.inspect._DENSE", dense)
+    monkeypatch.setattr("gossamer.network.inspect._MAX_DENSE", dense)
     assert spectral_gap(network, 7) == pytest.approx(gap_by_definition(network, 7), abs=1e-6)
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gossamer.errors import DataError, InputError
 from gossamer.network import ContactTrace, PositionTrace, traces
-from gossamer.network._finite import Recorded
+from gossamer.network.recorded import Recorded
 
 with_files = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]

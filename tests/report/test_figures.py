@@ -20,7 +20,7 @@ from support.command import assert_refused, gossamer
 import gossamer as gs
 from gossamer.errors import InputError
 from gossamer.network import Links, Network
-from gossamer.network.notebook import places, ticks
+from gossamer.network.notebook import ticks
 from gossamer.report import animate, figures, palette
 from gossamer.results import notebook
 from gossamer.study import Comparison, Method, interval
@@ -331,13 +331,13 @@ def test_frames_and_devices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_devices_are_where_the_network_says() -> None:
     net = gs.Mobility(6, radius=0.3, seed=2)
-    np.testing.assert_array_equal(places(net & gs.Churn(0.3, 0.3), 7), net.positions(7))
-    circle = places(gs.Ring(4) & gs.LinkFailure(0.5), 3)
+    np.testing.assert_array_equal((net & gs.Churn(0.3, 0.3)).layout(7), net.positions(7))
+    circle = (gs.Ring(4) & gs.LinkFailure(0.5)).layout(3)
     np.testing.assert_allclose(circle, [[0, 1], [1, 0], [0, -1], [-1, 0]], atol=1e-12)
     Path("fixes.csv").write_text("0,0,50.0,8.0\n9,0,50.0,8.0\n0,1,51.0,9.0\n4,1,51.0,9.0\n")
     trace = gs.PositionTrace(Path("fixes.csv"), radius=2.0, beyond="repeat")
-    assert np.isnan(places(trace, 8)[1]).all()
-    np.testing.assert_array_equal(places(trace, 10 + 2), places(trace, 2))
+    assert np.isnan(trace.layout(8)[1]).all()
+    np.testing.assert_array_equal(trace.layout(10 + 2), trace.layout(2))
     animate.animate(trace, 12, Path("a.gif"), "trace")
     assert len(frames("a.gif")) == 12
 

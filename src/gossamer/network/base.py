@@ -1,7 +1,7 @@
-"""Links and networks: who is linked to whom in round t.
+"""Links and networks: which devices are linked in round t.
 
-A `Network` gives the links of any round, pure in (its own fields, t). A `Fault` thins the links of a network out:
-`Ring(10) & LinkFailure(0.1) & Churn(0.05, 0.5)` is a network again.
+A `Network` returns the links of any round as a pure function of its own fields and t. A `Fault`
+removes some of them: `Ring(10) & LinkFailure(0.1) & Churn(0.05, 0.5)` is a network again.
 """
 
 from __future__ import annotations
@@ -20,18 +20,27 @@ if TYPE_CHECKING:
     import networkx
 
 IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
 class Links:
-    """The links of one round as an edge list, each link once.
+    """The links of one round as an edge list that contains each link once.
 
-    Symmetric links have a < b; directed ones go from a to b. Sorted by (a, b). `active` marks the devices that take
-    part in the round (None: all); a device that is away has no links and keeps its state.
+    Symmetric links have a < b; directed links go from a to b. They are sorted by (a, b).
 
-    >>> Links.of(3, [(2, 0), (0, 1)]).pairs.tolist()
-    [[0, 1], [0, 2]]
+    Args:
+        devices: Number of devices.
+        a: First device of each link.
+        b: Second device of each link.
+        directed: True if links go one way, from a to b.
+        active: Mask of the devices that take part in the round; None if all do. An inactive
+            device has no links and keeps its state.
+
+    Example:
+        >>> Links.of(3, [(2, 0), (0, 1)]).pairs.tolist()
+        [[0, 1], [0, 2]]
     """
 
     devices: int
@@ -44,8 +53,26 @@ class Links:
     def of(
         cls, devices: int, pairs: ArrayLike | Iterable[tuple[int, int]], directed: bool = False
     ) -> Links:
-        """Links from pairs in any order; loops and repeats are dropped, devices out of range refused."""
-        given: Any = pairs if isinstance(pairs, np.ndarray) else list(pairs)  # type: ignore[arg-type]
+        """Create links from pairs in any order.
+
+        Args:
+            devices: Number of devices.
+            pairs: Pairs of device numbers. Self-loops and repeated pairs are dropped.
+            directed: True if a pair (a, b) is a link from a to b only.
+
+        Returns:
+            The links, sorted.
+
+        Raises:
+            InputError: If these are not pairs of whole numbers from 0 to devices - 1.
+
+        Example:
+            >>> len(Links.of(4, [(0, 1), (1, 0), (2, 2)]))
+            1
+        """
+        given: Any = pairs
+        if not isinstance(pairs, np.ndarray):
+            given = list(pairs)  # type: ignore[arg-type]
         try:
             array = np.asarray(given) if len(given) else np.empty((0, 2), dtype=np.int64)
         except ValueError:  # pairs of different lengths
@@ -57,14 +84,16 @@ class Links:
         if outside.any():
             pair = array[outside.any(axis=1)][0].tolist()
             raise InputError("link", tuple(pair), f"devices numbered 0 to {devices - 1}")
-        a, b = array[:, 0], array[:, 1]
         if not directed:
-            a, b = np.minimum(a, b), np.maximum(a, b)
+            array = np.sort(array, axis=1)
+        a = array[:, 0]
+        b = array[:, 1]
         code = np.unique((a * devices + b)[a != b])
         return cls(devices, code // devices, code % devices, directed)
 
     @property
     def pairs(self) -> IntArray:
+        """The links as an array [links, 2]."""
         return np.stack([self.a, self.b], axis=1)
 
     def __len__(self) -> int:
@@ -73,39 +102,57 @@ class Links:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Links):
             return NotImplemented
-        everyone = np.ones(self.devices, dtype=bool)
         return (
-            (self.devices, self.directed) == (other.devices, other.directed)
+            self.devices == other.devices
+            and self.directed == other.directed
             and np.array_equal(self.a, other.a)
             and np.array_equal(self.b, other.b)
-            and np.array_equal(
-                everyone if self.active is None else self.active,
-                everyone if other.active is None else other.active,
-            )
+            and np.array_equal(self.active_mask, other.active_mask)
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     @property
+    def active_mask(self) -> BoolArray:
+        """Mask of the devices that take part in the round, also where `active` is None."""
+        if self.active is None:
+            return np.ones(self.devices, dtype=bool)
+        return self.active
+
+    @property
     def degrees(self) -> IntArray:
-        """How many neighbours each device has (out-degree where links are directed)."""
+        """Number of neighbours of each device; the out-degree if links are directed."""
         degree = np.bincount(self.a, minlength=self.devices)
-        return degree if self.directed else degree + np.bincount(self.b, minlength=self.devices)
+        if self.directed:
+            return degree
+        return degree + np.bincount(self.b, minlength=self.devices)
 
     @property
     def density(self) -> float:
-        """The share of possible links that are there."""
-        possible = self.devices * (self.devices - 1) / (1 if self.directed else 2)
-        return len(self) / possible if possible else 0.0
+        """Number of links divided by the number of possible links."""
+        possible = self.devices * (self.devices - 1)
+        if possible == 0:
+            return 0.0
+        if self.directed:
+            return len(self) / possible
+        return len(self) / (possible / 2)
 
     def keep(self, mask: BoolArray, active: BoolArray | None = None) -> Links:
-        """The links where `mask` holds, and `active` devices joined with those already marked."""
+        """Return some of the links.
+
+        Args:
+            mask: True for each link that is kept.
+            active: Mask of devices that stay active, in addition to the mask that is set already.
+
+        Returns:
+            New links; a device is active only if both masks say so.
+        """
         if self.active is not None:
             active = self.active if active is None else self.active & active
         return Links(self.devices, self.a[mask], self.b[mask], self.directed, active)
 
     def to_networkx(self) -> networkx.Graph[int]:
-        """As a networkx graph on 0 … devices-1."""
+        """Return the links as a networkx graph with the nodes 0 … devices-1."""
         import networkx
 
         graph: networkx.Graph[int] = networkx.DiGraph() if self.directed else networkx.Graph()
@@ -115,24 +162,52 @@ class Links:
 
 
 class Network(ABC):
-    """A sequence of rounds of links. Subclasses are frozen dataclasses with a field or property `devices`."""
+    """A sequence of rounds of links.
+
+    Subclasses are frozen dataclasses with a field or property `devices`, and implement `links`.
+
+    Attributes:
+        devices: Number of devices, the same in all rounds.
+        directed: True if links go one way.
+    """
 
     devices: int
     directed: bool = False
 
     @abstractmethod
     def links(self, t: int) -> Links:
-        """The links of round t (counted from 0), the same whenever and in whatever order they are asked for."""
+        """Return the links of a round.
+
+        Args:
+            t: Number of the round, from 0.
+
+        Returns:
+            The links. They depend on the network's fields and t only, not on which rounds were
+            asked for before.
+        """
 
     @property
     def period(self) -> int | None:
-        """Rounds after which the sequence repeats (1: it never changes; None: it does not repeat)."""
+        """Number of rounds after which the links repeat; 1 if they never change, None if never."""
         return None
 
     @property
     def rounds(self) -> int | None:
-        """How many rounds there are (None: without end)."""
+        """Number of rounds; None if there is no last one."""
         return None
+
+    def layout(self, t: int) -> FloatArray:
+        """Return where to draw the devices in round t.
+
+        Args:
+            t: Number of the round, from 0.
+
+        Returns:
+            Coordinates [devices, 2], NaN for a device that is nowhere. By default the devices are
+            on a circle.
+        """
+        angle = np.pi / 2 - 2 * np.pi * np.arange(self.devices) / self.devices
+        return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
     def __iter__(self) -> Iterator[Links]:
         t = 0
@@ -144,22 +219,33 @@ class Network(ABC):
         return Faulty(self, fault)
 
     def _repr_html_(self) -> str:
-        """In a notebook: facts, and the links of the first rounds."""
+        """Return what a notebook shows: some statistics and pictures of the first rounds."""
         from gossamer.network.notebook import show
 
         return show(self)
 
 
 class Fault(ABC):
-    """What goes wrong on top of a network: `apply` keeps some of a round's links."""
+    """A fault on top of a network: it removes some links of every round."""
 
     @abstractmethod
-    def apply(self, links: Links, t: int) -> Links: ...
+    def apply(self, links: Links, t: int) -> Links:
+        """Return the links of round t that remain.
+
+        Args:
+            links: The links of the network in this round.
+            t: Number of the round, from 0.
+        """
 
 
 @dataclass(frozen=True)
 class Faulty(Network):
-    """A network with a fault on top; made by `network & fault`."""
+    """A network with a fault on top, as created by `network & fault`.
+
+    Args:
+        network: The network without the fault.
+        fault: The fault.
+    """
 
     network: Network
     fault: Fault
@@ -178,3 +264,6 @@ class Faulty(Network):
 
     def links(self, t: int) -> Links:
         return self.fault.apply(self.network.links(t), t)
+
+    def layout(self, t: int) -> FloatArray:
+        return self.network.layout(t)

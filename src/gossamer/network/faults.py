@@ -1,6 +1,7 @@
-"""What goes wrong on top of a network, put on with `&`: `Ring(10) & LinkFailure(0.1) & Churn(0.05, 0.5)`.
+"""Faults on top of a network, added with `&`: `Ring(10) & LinkFailure(0.1) & Churn(0.05, 0.5)`.
 
-Faults with the same seed and purpose draw the same numbers: give each of two equal faults on one network its own seed.
+Two faults of the same kind and seed draw the same random values. To put two of them on one
+network, give each its own seed.
 """
 
 from __future__ import annotations
@@ -16,17 +17,33 @@ from gossamer._core.registry import register
 from gossamer.network import limits
 from gossamer.network.base import BoolArray, Fault, IntArray, Links
 
+_DRAWS_AT_ONCE = 2**15  # draws per step back in time; small enough to stay in cache
+
 
 def chain(
     seed: int, purpose: str, t: int, ids: tuple[IntArray, ...], fail: float, recover: float
 ) -> BoolArray:
-    """The state in round t of one two-state Markov chain for each of `ids`: True is bad.
+    """Return the states in round t of independent two-state Markov chains.
 
-    Good turns bad with probability `fail`, bad turns good with `recover`. One uniform draw u by name for each chain and
-    round moves both states at once: below both bounds the chain is bad, above both good, whatever it was before;
-    between them it stays (or, where fail + recover > 1, flips). So the state of any round is found by looking back to
-    the last draw that forces it, at the latest to round 0. The chain is stationary: before round 0 the share
-    fail / (fail + recover) is bad. Where nothing recovers that would be all, so there all begin good.
+    A good chain turns bad with probability `fail`, a bad one turns good with `recover`.
+
+    One uniform draw per chain and round, by name, moves both states at once. Below both bounds the
+    chain is bad, above both it is good, whatever it was before; between them it stays (or, where
+    fail + recover > 1, flips). So the state of any round follows from the last draw that forces
+    it, at the earliest that of round 0. The chain is stationary: before round 0 the share
+    fail / (fail + recover) is bad. Where nothing recovers, that would be all chains, so all begin
+    good.
+
+    Args:
+        seed: Seed of the draws.
+        purpose: Name of the draws.
+        t: Number of the round, from 0.
+        ids: Columns of numbers that identify each chain.
+        fail: Probability per round that a good chain turns bad.
+        recover: Probability per round that a bad chain turns good.
+
+    Returns:
+        True for each chain that is bad.
     """
     size = len(ids[0])
     bad: BoolArray = np.zeros(size, dtype=bool)
@@ -37,16 +54,14 @@ def chain(
     undecided = np.arange(size)
     now = t
     while len(undecided) and now >= 0:
-        # Many rounds at once for few chains, one for many: the same answer in fewer steps.
-        enough = math.ceil(3 / max(low + 1 - high, 1e-9))
-        depth = min(now + 1, enough, 1 + 2**15 // len(undecided))
-        u = draws.uniform(
-            seed, purpose, now - np.arange(depth)[:, None], *(column[undecided] for column in ids)
-        )
+        # Look back over many rounds at once for few chains, over one round for many chains.
+        expected = math.ceil(3 / max(low + 1 - high, 1e-9))
+        depth = min(now + 1, expected, 1 + _DRAWS_AT_ONCE // len(undecided))
+        rounds = now - np.arange(depth)[:, None]
+        u = draws.uniform(seed, purpose, rounds, *(column[undecided] for column in ids))
         forced = (u < low) | (u >= high)
-        passed = np.where(
-            forced.any(axis=0), forced.argmax(axis=0), depth
-        )  # rounds that do not force, going back
+        # Rounds, going back, until one that forces the state.
+        passed = np.where(forced.any(axis=0), forced.argmax(axis=0), depth)
         if fail + recover > 1:
             flipped[undecided] ^= passed % 2 == 1
         found = passed < depth
@@ -62,11 +77,16 @@ def chain(
 @register("faults", "link-failure")
 @dataclass(frozen=True)
 class LinkFailure(Fault):
-    """Each link of each round fails with the same probability, independently.
+    """Independent failures: each link of each round fails with the same probability.
 
-    >>> from gossamer.network import Full
-    >>> len((Full(10) & LinkFailure(1.0)).links(0))
-    0
+    Args:
+        probability: Probability that a link fails in a round.
+        seed: Seed of the failures.
+
+    Example:
+        >>> from gossamer.network import Full
+        >>> len((Full(10) & LinkFailure(1.0)).links(0))
+        0
     """
 
     probability: float
@@ -77,21 +97,30 @@ class LinkFailure(Fault):
         limits.check_drawn(self.seed)
 
     def apply(self, links: Links, t: int) -> Links:
-        return links.keep(
-            draws.uniform(self.seed, "links/failure", t, links.a, links.b) >= self.probability
-        )
+        u = draws.uniform(self.seed, "links/failure", t, links.a, links.b)
+        return links.keep(u >= self.probability)
 
 
 @register("faults", "gilbert-elliott")
 @dataclass(frozen=True)
 class GilbertElliott(Fault):
-    """Failures in bursts: each pair of devices is in a good or a bad state, and loses more of its links in the bad one.
+    """Failures in bursts: each pair of devices is in a good or a bad state.
 
-    Good turns bad with probability `fail` a round, bad turns good with `recover`: bursts last 1 / recover rounds and
-    cover the share fail / (fail + recover) of all rounds. The state belongs to the pair, whether or not it is linked.
+    Bursts last 1 / recover rounds on average and cover the share fail / (fail + recover) of all
+    rounds. The state belongs to the pair, whether or not it is linked.
 
-    >>> from gossamer.network import Ring
-    >>> bursty = Ring(10) & GilbertElliott(fail=0.05, recover=0.25)
+    Args:
+        fail: Probability per round that a good pair turns bad.
+        recover: Probability per round that a bad pair turns good.
+        loss_good: Probability that a link fails while its pair is good.
+        loss_bad: Probability that a link fails while its pair is bad.
+        seed: Seed of the states and failures.
+
+    Example:
+        >>> from gossamer.network import Ring
+        >>> bursty = Ring(10) & GilbertElliott(fail=0.05, recover=0.25)
+        >>> len(bursty.links(0)) <= 10
+        True
     """
 
     fail: float
@@ -108,20 +137,26 @@ class GilbertElliott(Fault):
     def apply(self, links: Links, t: int) -> Links:
         pair = (np.minimum(links.a, links.b), np.maximum(links.a, links.b))
         bad = chain(self.seed, "links/gilbert-elliott", t, pair, self.fail, self.recover)
-        if (self.loss_good, self.loss_bad) == (0, 1):
+        if self.loss_good == 0 and self.loss_bad == 1:
             return links.keep(~bad)
-        lost = draws.uniform(self.seed, "links/gilbert-elliott/loss", t, links.a, links.b)
-        return links.keep(lost >= np.where(bad, self.loss_bad, self.loss_good))
+        u = draws.uniform(self.seed, "links/gilbert-elliott/loss", t, links.a, links.b)
+        return links.keep(u >= np.where(bad, self.loss_bad, self.loss_good))
 
 
 @register("faults", "churn")
 @dataclass(frozen=True)
 class Churn(Fault):
-    """Devices that go away (probability `leave` a round) and come back (`come_back`); while away they have no links.
+    """Devices that leave and come back; while away they have no links and keep their state.
 
-    >>> from gossamer.network import Full
-    >>> len((Full(10) & Churn(leave=1.0, come_back=0.0)).links(0))
-    0
+    Args:
+        leave: Probability per round that a device leaves.
+        come_back: Probability per round that a device that is away comes back.
+        seed: Seed of the draws.
+
+    Example:
+        >>> from gossamer.network import Full
+        >>> len((Full(10) & Churn(leave=1.0, come_back=0.0)).links(0))
+        0
     """
 
     leave: float
@@ -134,7 +169,7 @@ class Churn(Fault):
         limits.check_drawn(self.seed)
 
     def apply(self, links: Links, t: int) -> Links:
-        here = ~chain(
-            self.seed, "devices/churn", t, (np.arange(links.devices),), self.leave, self.come_back
-        )
-        return links.keep(here[links.a] & here[links.b], here)
+        ids = (np.arange(links.devices),)
+        away = chain(self.seed, "devices/churn", t, ids, self.leave, self.come_back)
+        present = ~away
+        return links.keep(present[links.a] & present[links.b], present)

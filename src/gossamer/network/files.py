@@ -1,8 +1,9 @@
-"""One file for a whole sequence of links: `save` writes it, `Sequence` is the network that reads it.
+"""Save the links of many rounds in one file (`save`), and read them back as a network (`Sequence`).
 
-The file is Parquet with the whole-number columns round, a, b, sorted by all three: one row for each link, a < b (a to b
-where directed). A row with a = b says that this device is away in that round. The schema's metadata has the keys format
-("gossamer.links"), version ("1"), devices, rounds and directed ("true" or "false").
+The file is Parquet with the whole-number columns round, a, b, sorted by all three. Each row is a
+link with a < b (from a to b if directed). A row with a = b means that this device is away in that
+round. The metadata of the schema has the keys format ("gossamer.links"), version ("1"), devices,
+rounds and directed ("true" or "false").
 """
 
 from __future__ import annotations
@@ -19,32 +20,49 @@ from gossamer._core.files import write_atomically
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
 from gossamer.network import limits
-from gossamer.network._finite import Recorded
 from gossamer.network.base import IntArray, Links, Network
+from gossamer.network.recorded import Recorded
 
-FORMAT, VERSION = "gossamer.links", "1"
+FORMAT = "gossamer.links"
+VERSION = "1"
 _COLUMNS = ("round", "a", "b")
-_ROWS_AT_ONCE = 1_000_000
+_ROWS_PER_BATCH = 1_000_000  # rows that are kept in memory before they are written
 
 
 def save(network: Network, path: str | Path, rounds: int) -> None:
-    """Write the first `rounds` rounds to one file, whole or not at all.
+    """Write the first rounds of a network to one file, atomically.
 
-    save(RandomRing(10), "ring.parquet", rounds=500)
-    Sequence("ring.parquet").links(499)
+    Args:
+        network: The network.
+        path: The Parquet file to create or replace.
+        rounds: Number of rounds to write.
+
+    Raises:
+        InputError: If the network has fewer rounds, or too many links for one file.
+        DataError: If the file cannot be written.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from gossamer.network import RandomRing
+        >>> with TemporaryDirectory() as folder:
+        ...     save(RandomRing(10), f"{folder}/ring.parquet", rounds=5)
+        ...     Sequence(f"{folder}/ring.parquet").links(4) == RandomRing(10).links(4)
+        True
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     checks.whole("rounds", rounds, 1, limits.MAX_ROUNDS)
     if network.rounds is not None and rounds > network.rounds:
-        raise InputError(
-            "rounds", rounds, f"at most {network.rounds}, which is what the network has"
-        )
-    path = Path(path)
-    about = {"format": FORMAT, "version": VERSION, "devices": network.devices, "rounds": rounds}
-    about["directed"] = "true" if network.directed else "false"
-    metadata = {key: str(value) for key, value in about.items()}
+        accepted = f"at most {network.rounds}, which is what the network has"
+        raise InputError("rounds", rounds, accepted)
+    metadata = {
+        "format": FORMAT,
+        "version": VERSION,
+        "devices": str(network.devices),
+        "rounds": str(rounds),
+        "directed": "true" if network.directed else "false",
+    }
     schema = pa.schema([(name, pa.int32()) for name in _COLUMNS], metadata=metadata)
 
     def write(file: BinaryIO) -> None:
@@ -53,41 +71,52 @@ def save(network: Network, path: str | Path, rounds: int) -> None:
                 columns = [pa.array(column) for column in rows]
                 writer.write_batch(pa.record_batch(columns, schema=schema))
 
-    write_atomically(path, write)
+    write_atomically(Path(path), write)
 
 
 def _batches(network: Network, rounds: int) -> Iterator[list[Any]]:
+    """Yield the three columns of the file, many rounds at a time."""
     waiting: list[IntArray] = []
-    count = total = 0
+    count = 0
+    total = 0
     for t in range(rounds):
         rows = _rows(network.links(t), t)
         waiting.append(rows)
-        count, total = count + len(rows[0]), total + len(rows[0])
+        count += len(rows[0])
+        total += len(rows[0])
         if total > limits.MAX_LINKS:
-            raise InputError(
-                "rounds",
-                rounds,
-                f"fewer: one file may have {limits.MAX_LINKS:,} links, reached in round {t}",
-            )
-        if count >= _ROWS_AT_ONCE or t == rounds - 1:
+            accepted = f"fewer: one file may have {limits.MAX_LINKS:,} links, reached in round {t}"
+            raise InputError("rounds", rounds, accepted)
+        if count >= _ROWS_PER_BATCH or t == rounds - 1:
             yield list(np.concatenate(waiting, axis=1).astype(np.int32))
-            waiting, count = [], 0
+            waiting = []
+            count = 0
 
 
 def _rows(links: Links, t: int) -> IntArray:
-    """The columns [3, n] of one round, sorted."""
-    a, b = links.a, links.b
+    """Return the columns [3, rows] of one round, sorted."""
+    a = links.a
+    b = links.b
     if links.active is not None:
         away = np.flatnonzero(~links.active)
         code = np.sort(np.concatenate([a, away]) * links.devices + np.concatenate([b, away]))
-        a, b = code // links.devices, code % links.devices
+        a = code // links.devices
+        b = code % links.devices
     return np.stack([np.full_like(a, t), a, b])
 
 
 @register("network", "file")
 @dataclass(frozen=True)
 class Sequence(Recorded):
-    """A saved sequence of links. `beyond` is what comes after its last round: "error", "repeat" or "empty"."""
+    """A network that is read from a file written by `save`.
+
+    Args:
+        path: The Parquet file.
+        beyond: What follows the last round: "error", "repeat" or "empty".
+
+    Raises:
+        DataError: If the file does not exist, is damaged, or is not a file of links.
+    """
 
     path: str | Path
     beyond: str = "error"
@@ -99,14 +128,10 @@ class Sequence(Recorded):
     def __post_init__(self) -> None:
         super().__post_init__()
         devices, recorded, directed, columns = _read(Path(self.path))
-        values = {
-            "devices": devices,
-            "recorded": recorded,
-            "directed": directed,
-            "_columns": columns,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "devices", devices)
+        object.__setattr__(self, "recorded", recorded)
+        object.__setattr__(self, "directed", directed)
+        object.__setattr__(self, "_columns", columns)
 
     def _recorded_links(self, t: int) -> Links:
         low, high = np.searchsorted(self._columns[0], [t, t + 1])
@@ -120,83 +145,103 @@ class Sequence(Recorded):
 
 
 def _read(path: Path) -> tuple[int, int, bool, tuple[IntArray, ...]]:
-    """The number of devices and of rounds, whether directed, and the columns, all checked."""
+    """Return devices, rounds, directed and the columns of a file, after checking all of it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    def wrong(what: str) -> DataError:
-        return DataError(f"{path} is not a sequence of links that can be used: {what}")
-
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            schema, count = file.schema_arrow, file.metadata.num_rows
-            about = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
-            if (about.get("format"), about.get("version")) != (FORMAT, VERSION):
-                raise wrong(
-                    f"expected the format {FORMAT} version {VERSION}; `gossamer network show --save` writes such a file"
-                )
-            if schema.names != list(_COLUMNS) or any(
-                kind not in (pa.int32(), pa.int64()) for kind in schema.types
-            ):
-                raise wrong("expected the whole-number columns round, a, b")
-            devices, rounds = (
-                _metadata(about, "devices", limits.MAX_DEVICES),
-                _metadata(about, "rounds", limits.MAX_ROUNDS),
-            )
-            if (
-                not devices
-                or not rounds
-                or about.get("directed") not in ("true", "false")
-                or count > limits.MAX_LINKS
-            ):
-                raise wrong(
-                    "devices, rounds, directed or the number of rows is missing or out of range"
-                )
+            devices, rounds, directed = _read_metadata(path, file)
+            count = file.metadata.num_rows
             table = file.read()
     except FileNotFoundError as error:
         raise DataError(
             f"{path} does not exist; `gossamer network show --save` writes such a file"
         ) from error
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise wrong(
-            f"it is not Parquet, or broken or truncated ({str(error).splitlines()[0]})"
-        ) from error
+        reason = str(error).splitlines()[0]
+        raise _unusable(path, f"it is not Parquet, or broken or truncated ({reason})") from error
     if len(table) != count or any(table[name].null_count for name in _COLUMNS):
-        raise wrong("a row or a value is missing")
-    t, a, b = columns = tuple(table[name].to_numpy() for name in _COLUMNS)
-    for name, column, limit in (
-        ("round", t, rounds),
-        ("device", a, devices),
-        ("device", b, devices),
-    ):
-        outside = (column < 0) | (column >= limit)
-        if outside.any():
-            raise wrong(f"{name} {column[outside][0]} is out of range; there are {limit} of them")
-    directed = about["directed"] == "true"
+        raise _unusable(path, "a row or a value is missing")
+    t, a, b = (table[name].to_numpy() for name in _COLUMNS)
+    _check_range(path, "round", t, rounds)
+    _check_range(path, "device", a, devices)
+    _check_range(path, "device", b, devices)
     if not directed and (a > b).any():
         row = np.flatnonzero(a > b)[0]
-        raise wrong(
-            f"asymmetric: the link {a[row]} {b[row]} of round {t[row]} is not listed as a < b"
-        )
-    up, same = np.diff(t) > 0, np.diff(t) == 0
-    up |= same & (np.diff(a) > 0)
-    up |= same & (np.diff(a) == 0) & (np.diff(b) > 0)
-    if not up.all():
-        raise wrong(
-            f"row {np.flatnonzero(~up)[0] + 1} is out of order or a repeat; rows are sorted by round, a, b"
-        )
-    at, link = t.astype(np.int64) * devices, a != b
-    away = (at + a)[~link]
-    if np.isin((at + a)[link], away).any() or np.isin((at + b)[link], away).any():
-        raise wrong("a device that is away has a link")
-    return devices, rounds, directed, columns
+        link = f"{a[row]} {b[row]} of round {t[row]}"
+        raise _unusable(path, f"asymmetric: the link {link} is not listed as a < b")
+    _check_order(path, t, a, b)
+    _check_away(path, t, a, b, devices)
+    return devices, rounds, directed, (t, a, b)
 
 
-def _metadata(about: dict[str, str], key: str, most: int) -> int:
-    """A whole number from 1 to `most`, or 0 where it is none."""
-    word = about.get(key, "")
-    return (
-        int(word)
-        if word.isascii() and word.isdecimal() and len(word) < 18 and int(word) <= most
-        else 0
-    )
+def _read_metadata(path: Path, file: Any) -> tuple[int, int, bool]:
+    """Return devices, rounds and directed of a Parquet file, after checking its schema."""
+    import pyarrow as pa
+
+    schema = file.schema_arrow
+    metadata = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items()}
+    if metadata.get("format") != FORMAT or metadata.get("version") != VERSION:
+        raise _unusable(
+            path,
+            f"expected the format {FORMAT} version {VERSION}; "
+            "`gossamer network show --save` writes such a file",
+        )
+    has_whole_numbers = all(kind in (pa.int32(), pa.int64()) for kind in schema.types)
+    if schema.names != list(_COLUMNS) or not has_whole_numbers:
+        raise _unusable(path, "expected the whole-number columns round, a, b")
+    devices = _whole_number(metadata.get("devices", ""), limits.MAX_DEVICES)
+    rounds = _whole_number(metadata.get("rounds", ""), limits.MAX_ROUNDS)
+    directed = metadata.get("directed")
+    too_long = file.metadata.num_rows > limits.MAX_LINKS
+    if devices == 0 or rounds == 0 or directed not in ("true", "false") or too_long:
+        raise _unusable(
+            path, "devices, rounds, directed or the number of rows is missing or out of range"
+        )
+    return devices, rounds, directed == "true"
+
+
+def _whole_number(word: str, most: int) -> int:
+    """Return a whole number from 1 to `most`, or 0 if the word is not one."""
+    if not (word.isascii() and word.isdecimal() and len(word) < 18):
+        return 0
+    value = int(word)
+    if value > most:
+        return 0
+    return value
+
+
+def _check_range(path: Path, name: str, column: IntArray, limit: int) -> None:
+    outside = (column < 0) | (column >= limit)
+    if outside.any():
+        value = column[outside][0]
+        raise _unusable(path, f"{name} {value} is out of range; there are {limit} of them")
+
+
+def _check_order(path: Path, t: IntArray, a: IntArray, b: IntArray) -> None:
+    """Check that the rows are sorted by (t, a, b), without repeats."""
+    same_round = np.diff(t) == 0
+    same_a = same_round & (np.diff(a) == 0)
+    ascending = np.diff(t) > 0
+    ascending |= same_round & (np.diff(a) > 0)
+    ascending |= same_a & (np.diff(b) > 0)
+    if not ascending.all():
+        row = np.flatnonzero(~ascending)[0] + 1
+        raise _unusable(
+            path, f"row {row} is out of order or a repeat; rows are sorted by round, a, b"
+        )
+
+
+def _check_away(path: Path, t: IntArray, a: IntArray, b: IntArray, devices: int) -> None:
+    """Check that no device has a link in a round in which it is away."""
+    first_code = t.astype(np.int64) * devices
+    is_link = a != b
+    away = (first_code + a)[~is_link]
+    ends = np.concatenate([(first_code + a)[is_link], (first_code + b)[is_link]])
+    if np.isin(ends, away).any():
+        raise _unusable(path, "a device that is away has a link")
+
+
+def _unusable(path: Path, reason: str) -> DataError:
+    return DataError(f"{path} is not a sequence of links that can be used: {reason}")

@@ -1,14 +1,14 @@
-"""Networks made by rule: fixed shapes, random graphs drawn anew, given graphs, and any function of the round.
+"""Networks from rules: fixed shapes, random graphs, given graphs, and any function of the round.
 
-`every` says how many rounds a drawn graph stays: 1 draws each round anew, k every k rounds, 0 once and for all.
+`every` is the number of rounds that a random graph stays: 1 draws a new graph every round, k every
+k rounds, 0 only once.
 """
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
-from collections.abc import Sequence as Listed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -27,27 +27,42 @@ if TYPE_CHECKING:
     import networkx
 
 
-_FEW_PAIRS = 2**20  # up to so many, a draw for each pair is cheap
-_STEPS = 100  # of mending, until a new start
+_FEW_PAIRS = 2**20  # pairs; up to this number, one draw per pair is cheap
+_REPAIR_STEPS = 100  # swaps of all bad links of a regular graph before it is drawn again
 
 
 def pair_count(devices: int) -> int:
-    """How many pairs of devices there are."""
+    """Return the number of pairs of devices.
+
+    Args:
+        devices: Number of devices.
+    """
     return devices * (devices - 1) // 2
 
 
 @lru_cache(maxsize=4)
 def _row_starts(devices: int) -> IntArray:
-    """The number of the first pair of each row of the upper triangle."""
+    """Return the number of the first pair of each row of the upper triangle."""
     row = np.arange(devices)
     return row * (2 * devices - 1 - row) // 2
 
 
 def pair_of(number: IntArray, devices: int) -> tuple[IntArray, IntArray]:
-    """The pairs (a < b) with these numbers: the upper triangle counted row by row, so that order is kept.
+    """Return the pairs with the given numbers.
 
-    >>> [array.tolist() for array in pair_of(np.arange(3), 3)]
-    [[0, 0, 1], [1, 2, 2]]
+    Pairs are numbered row by row in the upper triangle of the adjacency matrix, so that sorted
+    numbers give sorted pairs.
+
+    Args:
+        number: Numbers of pairs, from 0 to pair_count(devices) - 1.
+        devices: Number of devices.
+
+    Returns:
+        The pairs as two arrays a and b with a < b.
+
+    Example:
+        >>> [array.tolist() for array in pair_of(np.arange(3), 3)]
+        [[0, 0, 1], [1, 2, 2]]
     """
     starts = _row_starts(devices)
     a = np.searchsorted(starts, number, side="right") - 1
@@ -55,17 +70,23 @@ def pair_of(number: IntArray, devices: int) -> tuple[IntArray, IntArray]:
 
 
 def number_of(a: IntArray, b: IntArray, devices: int) -> IntArray:
-    """The numbers of the pairs (a < b); `pair_of` is its inverse."""
+    """Return the numbers of pairs; the inverse of `pair_of`.
+
+    Args:
+        a: First device of each pair.
+        b: Second device of each pair; a < b.
+        devices: Number of devices.
+    """
     return _row_starts(devices)[a] + b - a - 1
 
 
-def _numbered(devices: int, numbers: IntArray) -> Links:
-    """Links from sorted pair numbers."""
+def _links_from_numbers(devices: int, numbers: IntArray) -> Links:
+    """Return the links with these sorted pair numbers."""
     return Links(devices, *pair_of(numbers, devices))
 
 
-def _others(devices: int, numbers: IntArray) -> IntArray:
-    """All pair numbers but these."""
+def _complement(devices: int, numbers: IntArray) -> IntArray:
+    """Return all pair numbers except these."""
     rest: BoolArray = np.ones(pair_count(devices), dtype=bool)
     rest[numbers] = False
     return np.flatnonzero(rest)
@@ -82,10 +103,14 @@ class Static(Network):
 @register("network", "full")
 @dataclass(frozen=True)
 class Full(Static):
-    """Every device is linked to every other.
+    """Every device is linked to every other one.
 
-    >>> len(Full(10).links(0))
-    45
+    Args:
+        devices: Number of devices.
+
+    Example:
+        >>> len(Full(10).links(0))
+        45
     """
 
     devices: int
@@ -95,16 +120,20 @@ class Full(Static):
         limits.check_links("devices", self.devices, pair_count(self.devices))
 
     def links(self, t: int) -> Links:
-        return _numbered(self.devices, np.arange(pair_count(self.devices)))
+        return _links_from_numbers(self.devices, np.arange(pair_count(self.devices)))
 
 
 @register("network", "star")
 @dataclass(frozen=True)
 class Star(Static):
-    """Every device is linked to device 0 and to no other.
+    """Every device is linked to device 0 only.
 
-    >>> Star(4).links(0).degrees.tolist()
-    [3, 1, 1, 1]
+    Args:
+        devices: Number of devices, device 0 included.
+
+    Example:
+        >>> Star(4).links(0).degrees.tolist()
+        [3, 1, 1, 1]
     """
 
     devices: int
@@ -118,22 +147,26 @@ class Star(Static):
 
 
 def _ring(order: IntArray) -> Links:
-    """The links between devices that follow each other in `order`, and between the last and the first."""
+    """Link devices that follow each other in `order`, and the last to the first."""
     m = len(order)
-    after = np.roll(order, -1)
-    code = np.sort(
-        _code(order, after, m)[: m if m > 2 else m - 1]
-    )  # two devices have one link, one has none
+    code = _code(order, np.roll(order, -1), m)
+    if m <= 2:  # two devices have one link, one device has none
+        code = code[: m - 1]
+    code = np.sort(code)
     return Links(m, code // m, code % m)
 
 
 @register("network", "ring")
 @dataclass(frozen=True)
 class Ring(Static):
-    """Device i is linked to i - 1 and i + 1, and the last to the first.
+    """Device i is linked to i - 1 and i + 1, and the last device to the first.
 
-    >>> Ring(4).links(0).pairs.tolist()
-    [[0, 1], [0, 3], [1, 2], [2, 3]]
+    Args:
+        devices: Number of devices.
+
+    Example:
+        >>> Ring(4).links(0).pairs.tolist()
+        [[0, 1], [0, 3], [1, 2], [2, 3]]
     """
 
     devices: int
@@ -146,7 +179,7 @@ class Ring(Static):
 
 
 class Redrawn(Network):
-    """A random graph that is drawn anew every so many rounds (`every`; 0: once)."""
+    """Base class of random graphs that are drawn again every `every` rounds; 0: only once."""
 
     seed: int
     every: int
@@ -157,23 +190,33 @@ class Redrawn(Network):
 
     @property
     def period(self) -> int | None:
-        return None if self.every else 1
+        if self.every == 0:
+            return 1
+        return None
 
     def links(self, t: int) -> Links:
-        return self._draw(t // self.every if self.every else 0)
+        if self.every == 0:
+            return self._draw(0)
+        return self._draw(t // self.every)
 
     @abstractmethod
     def _draw(self, draw: int) -> Links:
-        """The graph of draw number `draw`."""
+        """Return the graph with this number in the sequence of graphs."""
 
 
 @register("network", "random-ring")
 @dataclass(frozen=True)
 class RandomRing(Redrawn):
-    """A ring in a new random order each round.
+    """A ring in a random order.
 
-    >>> set(RandomRing(10).links(7).degrees.tolist())
-    {2}
+    Args:
+        devices: Number of devices.
+        seed: Seed of the orders.
+        every: Number of rounds that an order stays; 0 for one order throughout.
+
+    Example:
+        >>> set(RandomRing(10).links(7).degrees.tolist())
+        {2}
     """
 
     devices: int
@@ -187,13 +230,21 @@ class RandomRing(Redrawn):
 @register("network", "random")
 @dataclass(frozen=True)
 class Random(Redrawn):
-    """The paper's network: each round a given share of all pairs is linked, every choice of them equally likely.
+    """The network of the WPM paper: each round links a given share of all pairs.
 
-    The number of links is density · m(m-1)/2 rounded to the nearest whole number (halves up). The paper calls density
-    0.1 of 10 devices a ring; but a ring of 10 has 10 of 45 links, density 0.22, while density 0.1 is 5 links.
+    Every choice of that many pairs is equally likely. The number of links is density · m(m-1)/2,
+    rounded to the nearest whole number (halves up). The paper calls density 0.1 of 10 devices a
+    ring; but a ring of 10 devices has 10 of 45 links, density 0.22, while density 0.1 is 5 links.
 
-    >>> len(Random(10, density=0.1).links(0)), round(Ring(10).links(0).density, 2)
-    (5, 0.22)
+    Args:
+        devices: Number of devices m.
+        density: Share of all pairs that are linked, from 0 to 1.
+        seed: Seed of the links.
+        every: Number of rounds that links stay; 0 for the same links throughout.
+
+    Example:
+        >>> len(Random(10, density=0.1).links(0)), round(Ring(10).links(0).density, 2)
+        (5, 0.22)
     """
 
     devices: int
@@ -210,25 +261,29 @@ class Random(Redrawn):
         pairs = pair_count(self.devices)
         count = math.floor(self.density * pairs + 0.5)
         if count > 0 and 8 * count >= pairs and pairs <= _FEW_PAIRS:
-            # The pairs with the lowest draws; no two draws are equal, since a draw is a bijection of its last field.
+            # The pairs with the lowest draws. No two draws are equal, since a draw is a bijection
+            # of its last argument.
             key = draws.row(self.seed, "links/random/key", draw, pairs)
-            return _numbered(
-                self.devices, np.flatnonzero(key <= np.partition(key, count - 1)[count - 1])
-            )
-        if 2 * count <= pairs:
-            return _numbered(self.devices, self._subset(draw, count, pairs))
-        return _numbered(
-            self.devices, _others(self.devices, self._subset(draw, pairs - count, pairs))
-        )
+            largest = np.partition(key, count - 1)[count - 1]
+            numbers = np.flatnonzero(key <= largest)
+        elif 2 * count <= pairs:
+            numbers = self._subset(draw, count, pairs)
+        else:
+            numbers = _complement(self.devices, self._subset(draw, pairs - count, pairs))
+        return _links_from_numbers(self.devices, numbers)
 
     def _subset(self, draw: int, count: int, pairs: int) -> IntArray:
-        """`count` of the numbers below `pairs`, sorted: draw with repeats, keep the first ones that differ."""
-        if not count:
+        """Return `count` of the numbers below `pairs`, sorted.
+
+        Numbers are drawn with repeats, and the first `count` different ones are taken.
+        """
+        if count == 0:
             return np.empty(0, dtype=np.int64)
-        # As many draws as give `count` different ones on average, and some more: one try is nearly always enough.
+        # The number of draws that gives `count` different ones on average, plus a margin with
+        # which one attempt is nearly always enough.
         size = int(-pairs * math.log1p(-count / (pairs + 1)) + 4 * math.sqrt(count) + 4)
         while True:
-            # The remainder of 64 bits favours small numbers by less than pairs / 2⁶⁴, which nobody can measure.
+            # The remainder of 64 bits favours small numbers by less than pairs / 2⁶⁴.
             number = draws.row(self.seed, "links/random", draw, size) % np.uint64(pairs)
             different, first = np.unique(number, return_index=True)
             if len(different) >= count:
@@ -243,8 +298,15 @@ class Random(Redrawn):
 class ErdosRenyi(Redrawn):
     """Each pair is linked with the same probability, independently of all others.
 
-    >>> ErdosRenyi(10, probability=1.0).links(0) == Full(10).links(0)
-    True
+    Args:
+        devices: Number of devices.
+        probability: Probability of a link.
+        seed: Seed of the links.
+        every: Number of rounds that links stay; 0 for the same links throughout.
+
+    Example:
+        >>> ErdosRenyi(10, probability=1.0).links(0) == Full(10).links(0)
+        True
     """
 
     devices: int
@@ -261,29 +323,42 @@ class ErdosRenyi(Redrawn):
 
     def _draw(self, draw: int) -> Links:
         pairs = pair_count(self.devices)
-        if self.probability == 1 or self.probability * pairs == 0:
-            return _numbered(self.devices, np.arange(pairs if self.probability else 0))
-        # The gaps between links are geometric, so only links are drawn and not all pairs (Batagelj and Brandes 2005).
-        mean, rate = pairs * self.probability, -math.log1p(-self.probability)
+        if self.probability * pairs == 0:
+            return _links_from_numbers(self.devices, np.arange(0))
+        if self.probability == 1:
+            return _links_from_numbers(self.devices, np.arange(pairs))
+        # The gaps between links are geometric, so that only links are drawn and not all pairs
+        # (Batagelj and Brandes 2005).
+        mean = pairs * self.probability
+        rate = -math.log1p(-self.probability)
         size = int(mean + 5 * math.sqrt(mean) + 5)
         while True:
             u = draws.as_uniform(draws.row(self.seed, "links/erdos-renyi", draw, size))
-            gap = (np.minimum(-np.log1p(-u), 2 * pairs * rate) / rate).astype(
-                np.int64
-            )  # no number out of bounds
+            bounded = np.minimum(-np.log1p(-u), 2 * pairs * rate)  # fits in int64 after division
+            gap = (bounded / rate).astype(np.int64)
             number = np.cumsum(gap + 1) - 1
             if number[-1] >= pairs:
-                return _numbered(self.devices, number[: np.searchsorted(number, pairs)])
+                numbers = number[: np.searchsorted(number, pairs)]
+                return _links_from_numbers(self.devices, numbers)
             size *= 2
 
 
 @register("network", "regular")
 @dataclass(frozen=True)
 class Regular(Redrawn):
-    """A random graph in which every device has exactly `degree` neighbours (close to uniform among all such graphs).
+    """A random graph in which every device has the same number of neighbours.
 
-    >>> set(Regular(10, degree=3).links(5).degrees.tolist())
-    {3}
+    The distribution is close to uniform among all such graphs.
+
+    Args:
+        devices: Number of devices.
+        degree: Number of neighbours of each device. It must be even if `devices` is odd.
+        seed: Seed of the graphs.
+        every: Number of rounds that a graph stays; 0 for one graph throughout.
+
+    Example:
+        >>> set(Regular(10, degree=3).links(5).degrees.tolist())
+        {3}
     """
 
     devices: int
@@ -295,72 +370,80 @@ class Regular(Redrawn):
         super().__post_init__()
         checks.whole("degree", self.degree, 0, self.devices - 1)
         if self.devices * self.degree % 2:
-            raise InputError(
-                "degree",
-                self.degree,
-                f"an even number, since the number of devices ({self.devices}) is odd",
-            )
+            accepted = f"an even number, since the number of devices ({self.devices}) is odd"
+            raise InputError("degree", self.degree, accepted)
         limits.check_links("degree", self.degree, self.devices * self.degree / 2)
 
     def _draw(self, draw: int) -> Links:
-        m, other = self.devices, self.devices - 1 - self.degree
-        if self.degree <= other:
-            return _numbered(m, self._pairing(draw, self.degree))
-        return _numbered(
-            m, _others(m, self._pairing(draw, other))
-        )  # the graph of the links that are not there
+        complement_degree = self.devices - 1 - self.degree
+        if self.degree <= complement_degree:
+            numbers = self._pairing(draw, self.degree)
+        else:  # drawing the links that do not exist is cheaper
+            numbers = _complement(self.devices, self._pairing(draw, complement_degree))
+        return _links_from_numbers(self.devices, numbers)
 
     def _pairing(self, draw: int, degree: int) -> IntArray:
-        """The pair numbers of a regular graph with degree ≤ (m - 1)/2: pair the ends at random, then mend."""
+        """Return the pair numbers of a regular graph with degree ≤ (m - 1)/2.
+
+        The ends of all links are paired at random; then loops and repeated links are repaired.
+        """
         ends = np.repeat(np.arange(self.devices), degree)
         attempt = 0
         while True:
             order = draws.permutation(len(ends), self.seed, "links/regular", draw, attempt)
             u, v = ends[order].reshape(2, -1)
-            mended = self._mend(u, v, draw, attempt)
-            if mended is not None:
-                return mended
+            repaired = self._repair(u, v, draw, attempt)
+            if repaired is not None:
+                return repaired
             attempt += 1  # only very small graphs can get stuck
 
-    def _mend(self, u: IntArray, v: IntArray, draw: int, attempt: int) -> IntArray | None:
-        """Swap ends of each loop or repeated link (a, b) with a good one (c, d), where (a, d) and (c, b) are new."""
+    def _repair(self, u: IntArray, v: IntArray, draw: int, attempt: int) -> IntArray | None:
+        """Swap ends of each loop or repeated link (a, b) with those of a good link (c, d).
+
+        A swap is made only if (a, d) and (c, b) are new links. Returns None if some bad link
+        remains after all steps.
+        """
         m = self.devices
         known, first = np.unique(_code(u, v, m), return_index=True)
         good = np.zeros(len(u), dtype=bool)
         good[first] = u[first] != v[first]
         bad = np.flatnonzero(~good)
         added = np.empty(0, dtype=np.int64)
-        for step in range(_STEPS):
+        for step in range(_REPAIR_STEPS):
             if not len(bad):
                 code = np.sort(_code(u, v, m)) if step else known
                 return number_of(code // m, code % m, m)
-            partner = draws.below(
-                len(u), self.seed, "links/regular/partner", draw, attempt * _STEPS + step, bad
-            )
-            c, d = u[partner], v[partner]
+            number = attempt * _REPAIR_STEPS + step
+            partner = draws.below(len(u), self.seed, "links/regular/partner", draw, number, bad)
+            c = u[partner]
+            d = v[partner]
             new = np.stack([_code(u[bad], d, m), _code(c, v[bad], m)], axis=1)
-            # Links that were swapped away still count as known: that refuses a swap now and then, and saves a sort.
-            taken = (
-                known[np.minimum(np.searchsorted(known, new), len(known) - 1)] == new
-            ) | np.isin(new, added)
-            fine = good[partner] & ~(taken | (new // m == new % m)).any(axis=1)
-            # Of swaps that would use the same partner or make the same link, only the first is done.
-            fine &= _first_come(partner) & _first_come(new.ravel()).reshape(-1, 2).all(axis=1)
-            v[bad[fine]], v[partner[fine]] = d[fine], v[bad[fine]]
-            good[bad[fine]] = True
-            added = np.concatenate([added, new[fine].ravel()])
-            bad = bad[~fine]
+            # Links that were swapped away still count as known. That refuses a swap now and then,
+            # and saves sorting in every step.
+            nearest = np.minimum(np.searchsorted(known, new), len(known) - 1)
+            taken = (known[nearest] == new) | np.isin(new, added)
+            is_loop = new // m == new % m
+            accepted = good[partner] & ~(taken | is_loop).any(axis=1)
+            # Of swaps with the same partner, or that make the same link, only the first is made.
+            accepted &= _is_first(partner)
+            accepted &= _is_first(new.ravel()).reshape(-1, 2).all(axis=1)
+            moved = v[bad[accepted]]
+            v[bad[accepted]] = d[accepted]
+            v[partner[accepted]] = moved
+            good[bad[accepted]] = True
+            added = np.concatenate([added, new[accepted].ravel()])
+            bad = bad[~accepted]
         return None
 
 
 def _code(u: IntArray, v: IntArray, devices: int) -> IntArray:
-    """Links as single numbers that sort like (smaller end, larger end)."""
+    """Return links as single numbers that sort like (smaller end, larger end)."""
     code: IntArray = np.minimum(u, v) * devices + np.maximum(u, v)
     return code
 
 
-def _first_come(values: IntArray) -> BoolArray:
-    """Where a value occurs for the first time."""
+def _is_first(values: IntArray) -> BoolArray:
+    """Return a mask of the first occurrence of each value."""
     mask = np.zeros(len(values), dtype=bool)
     mask[np.unique(values, return_index=True)[1]] = True
     return mask
@@ -370,8 +453,14 @@ def _first_come(values: IntArray) -> BoolArray:
 class Graph(Static):
     """The same given links in every round.
 
-    >>> Graph(3, pairs=((0, 1), (1, 2))).links(5).degrees.tolist()
-    [1, 2, 1]
+    Args:
+        devices: Number of devices.
+        pairs: The links as pairs of device numbers.
+        directed: True if a pair (a, b) is a link from a to b only.
+
+    Example:
+        >>> Graph(3, pairs=((0, 1), (1, 2))).links(5).degrees.tolist()
+        [1, 2, 1]
     """
 
     devices: int
@@ -390,11 +479,15 @@ class Graph(Static):
 @register("network", "cycle")
 @dataclass(frozen=True)
 class Cycle(Network):
-    """Several networks in turn: round t has the links that network t mod k has in its own round t div k.
+    """Several networks in turn: of k networks, round t has round t div k of network t mod k.
 
-    >>> day_and_night = Cycle((Ring(10), Full(10)))
-    >>> [len(day_and_night.links(t)) for t in range(4)]
-    [10, 45, 10, 45]
+    Args:
+        networks: One or more networks with the same number of devices, all directed or none.
+
+    Example:
+        >>> day_and_night = Cycle((Ring(10), Full(10)))
+        >>> [len(day_and_night.links(t)) for t in range(4)]
+        [10, 45, 10, 45]
     """
 
     networks: tuple[Network, ...]
@@ -415,36 +508,44 @@ class Cycle(Network):
 
     @property
     def period(self) -> int | None:
-        periods = [network.period for network in self.networks]
-        return None if None in periods else len(periods) * math.lcm(*(p for p in periods if p))
+        least_common = 1
+        for network in self.networks:
+            if network.period is None:
+                return None
+            least_common = math.lcm(least_common, network.period)
+        return len(self.networks) * least_common
 
     @property
     def rounds(self) -> int | None:
-        k = len(self.networks)
-        ends = [
-            network.rounds * k + i
-            for i, network in enumerate(self.networks)
-            if network.rounds is not None
-        ]
+        ends = []
+        for turn, network in enumerate(self.networks):
+            if network.rounds is not None:
+                ends.append(network.rounds * len(self.networks) + turn)
         return min(ends, default=None)
 
     def links(self, t: int) -> Links:
-        turn, part = divmod(t, len(self.networks))
-        return self.networks[part].links(turn)
+        inner_round, turn = divmod(t, len(self.networks))
+        return self.networks[turn].links(inner_round)
 
 
 @dataclass(frozen=True)
 class Callback(Network):
-    """Links from a function of the round that gives pairs, an [n, 2] array, a networkx graph on 0 … m-1, or `Links`.
+    """Links from a function of the round.
 
-    The function must give the same answer whenever it is asked for the same round.
+    Args:
+        devices: Number of devices.
+        function: A function of the round that returns pairs, an array [links, 2], a networkx
+            graph with the nodes 0 … devices-1, or `Links`. It must return the same links whenever
+            it is called with the same round.
+        directed: True if links go one way.
 
-    >>> Callback(5, lambda t: [(0, 1 + t % 4)]).links(2).pairs.tolist()
-    [[0, 3]]
+    Example:
+        >>> Callback(5, lambda t: [(0, 1 + t % 4)]).links(2).pairs.tolist()
+        [[0, 3]]
     """
 
     devices: int
-    function: Callable[[int], Links | networkx.Graph[int] | ArrayLike | Listed[tuple[int, int]]]
+    function: Callable[[int], Links | networkx.Graph[int] | ArrayLike | Sequence[tuple[int, int]]]
     directed: bool = False
 
     def __post_init__(self) -> None:
@@ -455,29 +556,39 @@ class Callback(Network):
     def links(self, t: int) -> Links:
         given: Any = self.function(t)
         if isinstance(given, Links):
-            if (given.devices, given.directed) != (self.devices, self.directed):
-                accepted = f"links of {self.devices} {'directed' if self.directed else 'undirected'} devices"
+            if given.devices != self.devices or given.directed != self.directed:
+                kind = "directed" if self.directed else "undirected"
+                accepted = f"links of {self.devices} {kind} devices"
                 raise InputError(f"function({t})", given, accepted)
             return given
-        if hasattr(given, "is_directed"):
+        if hasattr(given, "is_directed"):  # a networkx graph, without importing networkx
             if given.is_directed() and not self.directed:
-                raise InputError(
-                    f"function({t})", given, "an undirected graph, or set directed = true"
-                )
+                accepted = "an undirected graph, or set directed = true"
+                raise InputError(f"function({t})", given, accepted)
             given = list(given.edges())
         return Links.of(self.devices, given, self.directed)
 
 
-def from_networkx(graphs: networkx.Graph[Any] | Listed[networkx.Graph[Any]]) -> Network:
-    """A network from a networkx graph (the same in every round) or from a list of graphs (taken in turn).
+def from_networkx(graphs: networkx.Graph[Any] | Sequence[networkx.Graph[Any]]) -> Network:
+    """Create a network from networkx graphs.
 
-    Nodes that are the numbers 0 … m-1 keep them; others are numbered in the order of the (first) graph.
+    Args:
+        graphs: One graph, which is the same in every round, or several, which are taken in turn.
+            Nodes that are the numbers 0 … m-1 keep them; other nodes are numbered in the order of
+            the (first) graph.
 
-    >>> import networkx
-    >>> len(from_networkx(networkx.petersen_graph()).links(0))
-    15
+    Returns:
+        A `Graph`, or a `Cycle` of several.
+
+    Raises:
+        InputError: If there is no graph, or if graphs have different nodes.
+
+    Example:
+        >>> import networkx
+        >>> len(from_networkx(networkx.petersen_graph()).links(0))
+        15
     """
-    if isinstance(graphs, Listed):
+    if isinstance(graphs, Sequence):
         if not graphs:
             raise InputError("graphs", graphs, "one or more graphs")
         return Cycle(tuple(_graph(graph, graphs[0]) for graph in graphs))
@@ -488,9 +599,8 @@ def _graph(graph: networkx.Graph[Any], first: networkx.Graph[Any]) -> Graph:
     nodes = list(first)
     if set(graph) != set(nodes):
         raise InputError("graphs", graph, "graphs that all have the same nodes")
-    number = {
-        node: i
-        for i, node in enumerate(sorted(nodes) if set(nodes) == set(range(len(nodes))) else nodes)
-    }
+    if set(nodes) == set(range(len(nodes))):
+        nodes.sort()
+    number = {node: i for i, node in enumerate(nodes)}
     pairs = tuple((number[a], number[b]) for a, b in graph.edges())
     return Graph(len(nodes), pairs, graph.is_directed())

@@ -1,4 +1,4 @@
-"""What a network is like: links, degrees, connectedness, and how fast it mixes."""
+"""Statistics of a network: links, degrees, connectivity, and how fast it mixes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,32 @@ from gossamer._core import checks
 from gossamer.network.base import Links, Network
 from gossamer.network.weights import metropolis
 
-_DENSE = 500  # devices up to which a dense matrix is quicker
-_ENTRIES = 20_000_000  # of the sparse matrices that are kept at once
+_MAX_DENSE = 500  # devices up to which a dense matrix is faster than a sparse one
+_MAX_ENTRIES = 20_000_000  # entries of all sparse matrices that are kept at once
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A network over its first rounds. Means are over rounds (and devices); a device that is away counts as isolated.
+    """Statistics of the first rounds of a network.
 
-    `spectral_gap` is 1 - λ₂(E[WᵀW]), with W the Metropolis weights of a round and the mean taken over the rounds:
-    gossip alone shrinks the expected squared distance to consensus by at least this share a round (Boyd et al. 2006).
-    0: some devices never meet. None: the links are directed, or the eigenvalue was not found.
+    Means are over rounds (and devices). A device that is away counts as isolated.
+
+    Attributes:
+        devices: Number of devices.
+        rounds: Number of rounds.
+        links_min: Smallest number of links in a round.
+        links_mean: Mean number of links per round.
+        links_max: Largest number of links in a round.
+        density_mean: Mean share of all pairs that are linked.
+        degree_min: Smallest number of neighbours of a device in a round.
+        degree_mean: Mean number of neighbours.
+        degree_max: Largest number of neighbours.
+        isolated_share: Share of devices without a neighbour.
+        connected_share: Share of rounds in which the network is connected.
+        spectral_gap: 1 - λ₂(E[WᵀW]), with the Metropolis weights W of a round and the mean over
+            rounds. Gossip alone shrinks the expected squared distance to consensus by at least
+            this share per round (Boyd et al. 2006). 0 if some devices never meet. None if links
+            are directed or the eigenvalue was not found.
     """
 
     devices: int
@@ -41,69 +56,106 @@ class Summary:
 
 
 def summary(network: Network, rounds: int) -> Summary:
-    """Look at the first `rounds` rounds of a network.
+    """Compute statistics of the first rounds of a network.
 
-    >>> from gossamer.network import Ring
-    >>> summary(Ring(10), rounds=5).degree_mean
-    2.0
+    Args:
+        network: The network.
+        rounds: Number of rounds to look at.
+
+    Returns:
+        The statistics.
+
+    Example:
+        >>> from gossamer.network import Ring
+        >>> summary(Ring(10), rounds=5).degree_mean
+        2.0
     """
     checks.whole("rounds", rounds, 1)
-    looked_at = 1 if network.period == 1 else rounds
-    links, density, degree, isolated, connected_rounds = [], [], [], [], []
-    for t in range(looked_at):
+    distinct_rounds = 1 if network.period == 1 else rounds
+    links = []
+    densities = []
+    degree_minima = []
+    degree_means = []
+    degree_maxima = []
+    isolated = []
+    is_connected = []
+    for t in range(distinct_rounds):
         now = network.links(t)
         degrees = now.degrees
         links.append(len(now))
-        density.append(now.density)
-        degree.append((int(degrees.min()), float(degrees.mean()), int(degrees.max())))
+        densities.append(now.density)
+        degree_minima.append(int(degrees.min()))
+        degree_means.append(float(degrees.mean()))
+        degree_maxima.append(int(degrees.max()))
         isolated.append(float((degrees == 0).mean()))
-        connected_rounds.append(connected(now))
-    low, mean, high = zip(*degree, strict=True)
+        is_connected.append(connected(now))
+    gap = None
+    if not network.directed:
+        gap = spectral_gap(network, distinct_rounds)
     return Summary(
         devices=network.devices,
         rounds=rounds,
         links_min=min(links),
         links_mean=float(np.mean(links)),
         links_max=max(links),
-        density_mean=float(np.mean(density)),
-        degree_min=min(low),
-        degree_mean=float(np.mean(mean)),
-        degree_max=max(high),
+        density_mean=float(np.mean(densities)),
+        degree_min=min(degree_minima),
+        degree_mean=float(np.mean(degree_means)),
+        degree_max=max(degree_maxima),
         isolated_share=float(np.mean(isolated)),
-        connected_share=float(np.mean(connected_rounds)),
-        spectral_gap=None if network.directed else spectral_gap(network, looked_at),
+        connected_share=float(np.mean(is_connected)),
+        spectral_gap=gap,
     )
 
 
 def connected(links: Links) -> bool:
-    """Whether every device reaches every other over the links of this round (along their direction, if any)."""
+    """True if every device reaches every other one over the links of one round.
+
+    Args:
+        links: The links. Directed links are followed in their direction.
+
+    Example:
+        >>> from gossamer.network import Ring
+        >>> connected(Ring(10).links(0))
+        True
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
     if len(links) < links.devices - 1:
         return False
     shape = (links.devices, links.devices)
-    matrix = coo_array(
-        (np.ones(len(links), dtype=np.int8), (links.a, links.b)), shape=shape
-    ).tocsr()
-    parts, _ = connected_components(matrix, directed=links.directed, connection="strong")
-    return bool(parts == 1)
+    ones = np.ones(len(links), dtype=np.int8)
+    matrix = coo_array((ones, (links.a, links.b)), shape=shape).tocsr()
+    components, _ = connected_components(matrix, directed=links.directed, connection="strong")
+    return bool(components == 1)
 
 
 def spectral_gap(network: Network, rounds: int) -> float | None:
-    """1 - λ₂(E[WᵀW]) of the Metropolis weights over the first `rounds` rounds (see `Summary`).
+    """Compute 1 - λ₂(E[WᵀW]) of the Metropolis weights over the first rounds of a network.
 
-    Where there are very many devices and rounds, as many of the first rounds are taken as fit in memory, at least one.
+    Args:
+        network: A network with symmetric links.
+        rounds: Number of rounds. Of a large network only the rounds that fit in memory are used,
+            at least one.
+
+    Returns:
+        The gap, from 0 to 1 (see `Summary`), or None if the eigenvalue was not found.
+
+    Example:
+        >>> from gossamer.network import Full
+        >>> round(spectral_gap(Full(10), rounds=1), 6)
+        1.0
     """
     m = network.devices
     if m == 1:
         return 1.0
-    if m <= _DENSE:
+    if m <= _MAX_DENSE:
         square = np.zeros((m, m))
         for t in range(rounds):
             w = metropolis(network.links(t)).dense()
             square += w @ w
-        # Taking 11ᵀ/m away sends the eigenvalue 1 of the consensus to 0 and leaves all others.
+        # Subtracting 11ᵀ/m moves the eigenvalue 1 of consensus to 0 and leaves all others.
         largest = float(np.linalg.eigvalsh(square / rounds - 1 / m)[-1])
     else:
         found = _largest_sparse(network, rounds)
@@ -114,6 +166,7 @@ def spectral_gap(network: Network, rounds: int) -> float | None:
 
 
 def _largest_sparse(network: Network, rounds: int) -> float | None:
+    """Return the largest eigenvalue besides that of consensus, found by Lanczos iteration."""
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
@@ -123,7 +176,7 @@ def _largest_sparse(network: Network, rounds: int) -> float | None:
     for t in range(rounds):
         indptr, indices, values = metropolis(network.links(t)).csr()
         entries += len(values)
-        if matrices and entries > _ENTRIES:
+        if matrices and entries > _MAX_ENTRIES:
             break
         matrices.append(csr_array((values, indices, indptr), shape=(m, m)))
 
@@ -140,4 +193,6 @@ def _largest_sparse(network: Network, rounds: int) -> float | None:
         )
     except ArpackNoConvergence:
         return None
-    return float(value[0]) if math.isfinite(value[0]) else None
+    if not math.isfinite(value[0]):
+        return None
+    return float(value[0])

@@ -13,18 +13,33 @@ MAX_ROUNDS = 100_000_000  # of a file
 
 
 def check_devices(value: Any) -> None:
-    """Refuse a number of devices that is not from 1 to MAX_DEVICES."""
+    """Refuse a number of devices that is not from 1 to MAX_DEVICES.
+
+    Args:
+        value: The argument `devices`.
+    """
     checks.whole("devices", value, 1, MAX_DEVICES)
 
 
 def check_drawn(seed: Any, every: Any = 1) -> None:
-    """Check the two fields of every network that is drawn at random."""
+    """Check the two fields of every network that is drawn at random.
+
+    Args:
+        seed: The argument `seed`.
+        every: The argument `every`: number of rounds that a drawn graph stays.
+    """
     checks.whole("seed", seed)
     checks.whole("every", every, 0)
 
 
 def check_links(field: str, value: Any, links: float) -> None:
-    """Refuse a network with more than MAX_LINKS links per round, before memory is allocated."""
+    """Refuse a network with more than MAX_LINKS links per round, before memory is allocated.
+
+    Args:
+        field: Name of the argument that determines the number of links.
+        value: The argument.
+        links: The number of links per round that follows from it.
+    """
     if links > MAX_LINKS:
         accepted = f"a sparser network: a round may have {MAX_LINKS:,} links, not {links:,.0f}"
         raise InputError(field, value, accepted)

@@ -1,4 +1,4 @@
-"""Devices that move, and are linked while they are near each other."""
+"""Devices that move in an area and are linked while they are close to each other."""
 
 from __future__ import annotations
 
@@ -6,27 +6,36 @@ import math
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gossamer import draws
 from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.network import limits
-from gossamer.network.base import IntArray, Links, Network
+from gossamer.network.base import FloatArray, IntArray, Links, Network
 
-FloatArray = NDArray[np.float64]
+_MAX_CROSSINGS = 1000  # of the area per round: every leg of every device is computed in turn
 
 
 def within(points: FloatArray, radius: float) -> tuple[IntArray, IntArray]:
-    """The pairs (a < b) of points at most `radius` apart, sorted."""
+    """Find the pairs of points that are at most `radius` apart.
+
+    Args:
+        points: Coordinates [points, dimensions].
+        radius: Largest distance of a pair.
+
+    Returns:
+        The pairs as two arrays a and b with a < b, sorted by (a, b).
+
+    Raises:
+        InputError: If there are more pairs than a round may have links.
+    """
     from scipy.spatial import cKDTree
 
     tree = cKDTree(points)
     if len(points) > math.isqrt(2 * limits.MAX_LINKS):  # only then can there be too many
-        limits.check_links(
-            "radius", radius, (int(tree.count_neighbors(tree, radius)) - len(points)) / 2
-        )
+        ordered = int(tree.count_neighbors(tree, radius))
+        limits.check_links("radius", radius, (ordered - len(points)) / 2)
     pairs = tree.query_pairs(radius, output_type="ndarray").astype(np.int64)
     code = np.sort(pairs[:, 0] * len(points) + pairs[:, 1])
     return code // len(points), code % len(points)
@@ -35,14 +44,27 @@ def within(points: FloatArray, radius: float) -> tuple[IntArray, IntArray]:
 @register("network", "mobility")
 @dataclass(frozen=True)
 class Mobility(Network):
-    """Random waypoint: each device goes straight to a random place at a random speed, pauses, and goes on to the next.
+    """Random waypoint mobility.
 
-    Two devices are linked in a round if they are at most `radius` apart at its start, `t · seconds_per_round`. Lengths
-    are in the units of `width` and `height`, speeds in those units a second. Going forward in t is cheap; asking for an
-    earlier round starts again from round 0 and gives the same answer.
+    Each device moves straight to a random place at a random speed, pauses, and moves on to the
+    next. Two devices are linked in a round if they are at most `radius` apart when it begins, at
+    the time t · seconds_per_round. Going forward in t is cheap; an earlier round is computed again
+    from round 0, with the same result.
 
-    >>> Mobility(20, radius=0.2).links(3) == Mobility(20, radius=0.2).links(3)
-    True
+    Args:
+        devices: Number of devices.
+        radius: Largest distance of a link, in the unit of `width` and `height`.
+        min_speed: Smallest speed, in that unit per second.
+        max_speed: Largest speed.
+        pause: Seconds that a device stays at each place.
+        width: Width of the area.
+        height: Height of the area.
+        seed: Seed of places and speeds.
+        seconds_per_round: Seconds between the beginnings of two rounds.
+
+    Example:
+        >>> Mobility(20, radius=0.2).links(3) == Mobility(20, radius=0.2).links(3)
+        True
     """
 
     devices: int
@@ -64,42 +86,55 @@ class Mobility(Network):
             checks.positive(name, getattr(self, name))
         checks.not_negative("pause", self.pause)
         if self.max_speed < self.min_speed:
-            raise InputError(
-                "max_speed", self.max_speed, f"a number from min_speed = {self.min_speed}"
-            )
-        if self.max_speed * self.seconds_per_round > 1000 * max(self.width, self.height):
-            raise InputError(
-                "max_speed",
-                self.max_speed,
-                "a speed that crosses the area at most 1000 times a round",
-            )
+            accepted = f"a number from min_speed = {self.min_speed}"
+            raise InputError("max_speed", self.max_speed, accepted)
+        size = max(self.width, self.height)
+        if self.max_speed * self.seconds_per_round > _MAX_CROSSINGS * size:
+            accepted = f"a speed that crosses the area at most {_MAX_CROSSINGS} times per round"
+            raise InputError("max_speed", self.max_speed, accepted)
         object.__setattr__(self, "_latest", [])
 
     def links(self, t: int) -> Links:
         return Links(self.devices, *within(self.positions(t), self.radius))
 
+    def layout(self, t: int) -> FloatArray:
+        return self.positions(t)
+
     def positions(self, t: int) -> FloatArray:
-        """Where the devices are at the start of round t: [m, 2]."""
+        """Return where the devices are at the beginning of round t.
+
+        Args:
+            t: Number of the round, from 0.
+
+        Returns:
+            Coordinates [devices, 2].
+        """
         time = t * self.seconds_per_round
         legs = self._legs_at(time)
-        start, goal, begin, arrive = legs[:, 1:3], legs[:, 3:5], legs[:, 5], legs[:, 6]
-        way = arrive - begin
-        done = np.divide(time - begin, way, out=np.ones_like(way), where=way > 0)
-        here: FloatArray = start + np.clip(done, 0.0, 1.0)[:, None] * (goal - start)
-        return here
+        start = legs[:, 1:3]
+        goal = legs[:, 3:5]
+        begin = legs[:, 5]
+        duration = legs[:, 6] - begin
+        done = np.divide(time - begin, duration, out=np.ones_like(duration), where=duration > 0)
+        position: FloatArray = start + np.clip(done, 0.0, 1.0)[:, None] * (goal - start)
+        return position
 
     def _legs_at(self, time: float) -> FloatArray:
-        """Each device's leg at this time: its number, start (x, y), goal (x, y), when it begins, arrives, and ends."""
-        # The list is read once and set once, to arrays that are never changed, so threads cannot disturb each other.
+        """Return each device's leg at this time.
+
+        The columns are the leg's number, start (x, y), goal (x, y), and the times at which the
+        device sets off, arrives, and begins the next leg.
+        """
+        # The list is read once and set once, and its arrays never change: threads may share it.
         known = self._latest[:1]
         if known and known[0][0] <= time:
             legs = known[0][1]
         else:
-            everyone = np.arange(self.devices)
+            devices = np.arange(self.devices)
             before = np.zeros((self.devices, 8))
             before[:, 0] = -1
-            before[:, 3:5] = self._waypoint(everyone, 0 * everyone)
-            legs = self._next(everyone, before)
+            before[:, 3:5] = self._waypoint(devices, 0 * devices)
+            legs = self._next(devices, before)
         while len(over := np.flatnonzero(legs[:, 7] <= time)):
             legs = legs.copy()
             legs[over] = self._next(over, legs[over])
@@ -107,9 +142,10 @@ class Mobility(Network):
         return legs
 
     def _next(self, device: IntArray, before: FloatArray) -> FloatArray:
-        """The legs after these: leg k goes from waypoint k to waypoint k + 1."""
+        """Return the legs after these: leg k goes from waypoint k to waypoint k + 1."""
         k = before[:, 0].astype(np.int64) + 1
-        start, begin = before[:, 3:5], before[:, 7]
+        start = before[:, 3:5]
+        begin = before[:, 7]
         goal = self._waypoint(device, k + 1)
         u = draws.uniform(self.seed, "waypoint/speed", device, k)
         speed = self.min_speed + u * (self.max_speed - self.min_speed)

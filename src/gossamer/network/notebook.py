@@ -1,6 +1,7 @@
-"""How a network shows itself in a notebook: a few facts, and its first rounds as small pictures.
+"""HTML that notebooks show for a network: some statistics and pictures of its first rounds.
 
-HTML without scripts, styles or addresses of its own; everything is escaped, and lines and letters take the page's colour.
+The HTML has no scripts, style sheets or links; all text is escaped, and lines and letters take the
+colour of the page.
 """
 
 from __future__ import annotations
@@ -11,129 +12,166 @@ from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from gossamer.network.base import Links, Network
-
-FloatArray = NDArray[np.float64]
+    from gossamer.network.base import FloatArray, Links, Network
 
 _BLUE = "#0072B2"
-_ROUNDS = 20  # that the facts are of
-_PICTURES = 4
-_DEVICES = 200  # up to which links can be told apart in a small picture
-_MANY = 2000  # devices from which only the pictures' rounds are looked at
+_ROUNDS = 20  # rounds that the statistics cover
+_PICTURES = 4  # rounds that are drawn
+_MAX_DRAWN = 200  # devices up to which links can be told apart in a small picture
+_MAX_DEVICES = 2000  # devices beyond which the statistics cover only as many rounds as are drawn
+_SIZE = 130  # width and height of a picture, in pixels
+_MARGIN = 8  # of a picture, in pixels
+
+_LEFT = 'style="text-align:left;padding:2px 10px 2px 0"'
+_RIGHT = 'style="text-align:right;padding:2px 8px;white-space:nowrap"'
 
 
-def show(net: Network) -> str:
-    """The HTML of a network."""
-    most = _PICTURES if net.devices > _MANY else _ROUNDS
-    looked_at = 1 if net.period == 1 else most if net.rounds is None else min(most, net.rounds)
-    rounds = [net.links(t) for t in range(looked_at)]
-    degrees = (
-        np.concatenate([links.degrees for links in rounds]) if rounds else np.zeros(1, dtype=int)
-    )
+def show(network: Network) -> str:
+    """Return the HTML of a network.
+
+    Args:
+        network: The network.
+    """
+    rounds = [network.links(t) for t in range(_rounds_to_show(network))]
+    degrees = np.zeros(1, dtype=int)
+    mean_links = 0.0
+    if rounds:
+        degrees = np.concatenate([links.degrees for links in rounds])
+        mean_links = float(np.mean([len(links) for links in rounds]))
+    covered = f"the first {len(rounds)} rounds"
+    if network.period == 1:
+        covered = "every round is the same"
     facts = [
-        ("devices", f"{net.devices:,}"),
-        ("links a round", f"{np.mean([len(links) for links in rounds] or [0]):.4g}"),
-        ("neighbours of a device", f"{degrees.mean():.3g} ({degrees.min()} to {degrees.max()})"),
-        ("devices alone", f"{(degrees == 0).mean():.0%}"),
-        (
-            "looked at",
-            "every round is the same" if net.period == 1 else f"the first {looked_at} rounds",
-        ),
+        ("devices", f"{network.devices:,}"),
+        ("links per round", f"{mean_links:.4g}"),
+        ("neighbours per device", f"{degrees.mean():.3g} ({degrees.min()} to {degrees.max()})"),
+        ("devices without neighbours", f"{(degrees == 0).mean():.0%}"),
+        ("rounds", covered),
     ]
-    drawn = rounds[:_PICTURES] if net.devices <= _DEVICES else []
-    return box(title(repr(net)), table(facts), f"<div>{_pictures(net, drawn)}</div>")
+    drawn = rounds[:_PICTURES] if network.devices <= _MAX_DRAWN else []
+    pictures = "".join(_pictures(network, drawn))
+    return box(title(repr(network)), table(facts), f"<div>{pictures}</div>")
 
 
-def places(net: Network, t: int) -> FloatArray:
-    """Where the devices are in round t, [devices, 2]: where the network says (NaN: nowhere), else on a circle."""
-    while hasattr(net, "network"):  # faults move nobody
-        net = net.network
-    if not hasattr(net, "positions"):
-        angle = np.pi / 2 - 2 * np.pi * np.arange(net.devices) / net.devices
-        return np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    if getattr(net, "beyond", "") == "repeat":
-        t %= net.recorded  # type: ignore[attr-defined]
-    here: FloatArray = net.positions(t)
-    return here[:, ::-1] if getattr(net, "geographic", False) else here  # latitude goes up
+def _rounds_to_show(network: Network) -> int:
+    if network.period == 1:
+        return 1
+    most = _PICTURES if network.devices > _MAX_DEVICES else _ROUNDS
+    if network.rounds is None:
+        return most
+    return min(most, network.rounds)
 
 
-def extent(of: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
-    """The corners of all places."""
-    every = np.concatenate([np.empty((0, 2)), *of])
-    every = every[~np.isnan(every[:, 0])]
-    return (every.min(0), every.max(0)) if len(every) else (np.zeros(2), np.ones(2))
+def extent(layouts: Sequence[FloatArray]) -> tuple[FloatArray, FloatArray]:
+    """Return the lower left and upper right corner of all positions.
+
+    Args:
+        layouts: Coordinates [devices, 2] of each round; rows of NaN are ignored.
+
+    Returns:
+        The two corners; (0, 0) and (1, 1) if there are no positions.
+    """
+    points = np.concatenate([np.empty((0, 2)), *layouts])
+    points = points[~np.isnan(points[:, 0])]
+    if not len(points):
+        return np.zeros(2), np.ones(2)
+    return points.min(0), points.max(0)
 
 
-def _pictures(net: Network, rounds: Sequence[Links], size: int = 130) -> str:
-    """The links of the first rounds, side by side."""
-    where = [places(net, t) for t in range(len(rounds))]
-    low, high = extent(where)
-    scale = (size - 16) / (float((high - low).max()) or 1.0)
-    drawn = []
-    for t, (links, place) in enumerate(zip(rounds, where, strict=True)):
-        x, y = 8 + (place[:, 0] - low[0]) * scale, size - 8 - (place[:, 1] - low[1]) * scale
-        lines = "".join(f"M{x[a]:.0f} {y[a]:.0f}L{x[b]:.0f} {y[b]:.0f}" for a, b in links.pairs)
-        radius = max(1.2, min(4.0, 60 / links.devices))
-        here = np.ones(links.devices, dtype=bool) if links.active is None else links.active
-        dots = "".join(
-            f'<circle cx="{x[i]:.1f}" cy="{y[i]:.1f}" r="{radius:.1f}" fill-opacity="{1 if here[i] else 0.25}"/>'
-            for i in np.flatnonzero(~np.isnan(x))
-        )
-        below = f'<text x="{size / 2:g}" y="{size + 13}" text-anchor="middle" font-size="11" fill="currentColor">round {t}</text>'
-        drawn.append(
-            f'<svg width="{size}" height="{size + 18}" role="img" aria-label="links of round {t}">'
-            f'<path d="{lines}" stroke="{_BLUE}" stroke-opacity="0.7" fill="none"/>'
-            f'<g fill="currentColor">{dots}</g>{below}</svg>'
-        )
-    return "".join(drawn)
+def _pictures(network: Network, rounds: Sequence[Links]) -> list[str]:
+    """Return one SVG picture per round."""
+    layouts = [network.layout(t) for t in range(len(rounds))]
+    low, high = extent(layouts)
+    scale = (_SIZE - 2 * _MARGIN) / (float((high - low).max()) or 1.0)
+    pictures = []
+    for t, (links, layout) in enumerate(zip(rounds, layouts, strict=True)):
+        x = _MARGIN + (layout[:, 0] - low[0]) * scale
+        y = _SIZE - _MARGIN - (layout[:, 1] - low[1]) * scale
+        pictures.append(_picture(t, links, x, y))
+    return pictures
 
 
-# -- HTML ----------------------------------------------------------------------------------------------------------------
+def _picture(t: int, links: Links, x: FloatArray, y: FloatArray) -> str:
+    """Return the SVG picture of one round; devices that are away are pale."""
+    lines = "".join(f"M{x[a]:.0f} {y[a]:.0f}L{x[b]:.0f} {y[b]:.0f}" for a, b in links.pairs)
+    radius = max(1.2, min(4.0, 60 / links.devices))
+    active = links.active_mask
+    dots = []
+    for i in np.flatnonzero(~np.isnan(x)):
+        opacity = 1 if active[i] else 0.25
+        position = f'cx="{x[i]:.1f}" cy="{y[i]:.1f}"'
+        dots.append(f'<circle {position} r="{radius:.1f}" fill-opacity="{opacity}"/>')
+    caption = (
+        f'<text x="{_SIZE / 2:g}" y="{_SIZE + 13}" text-anchor="middle" font-size="11" '
+        f'fill="currentColor">round {t}</text>'
+    )
+    return (
+        f'<svg width="{_SIZE}" height="{_SIZE + 18}" role="img" aria-label="links of round {t}">'
+        f'<path d="{lines}" stroke="{_BLUE}" stroke-opacity="0.7" fill="none"/>'
+        f'<g fill="currentColor">{"".join(dots)}</g>{caption}</svg>'
+    )
+
+
+# -- HTML ------------------------------------------------------------------------------------------
 
 
 def box(*parts: str) -> str:
-    """Parts below each other."""
+    """Return pieces of HTML below each other.
+
+    Args:
+        parts: The pieces.
+    """
     return f'<div style="color:inherit;max-width:60em">{"".join(parts)}</div>'
 
 
 def title(text: str, limit: int = 300) -> str:
-    """A line in bold; a long one is cut."""
-    return (
-        f"<p><strong>{escape(text if len(text) <= limit else text[: limit - 1] + '…')}</strong></p>"
-    )
+    """Return a line in bold.
+
+    Args:
+        text: The text, which is escaped.
+        limit: Number of characters beyond which it is cut.
+    """
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    return f"<p><strong>{escape(text)}</strong></p>"
 
 
 def table(rows: Iterable[Sequence[str]], heading: Sequence[str] = ()) -> str:
-    """Rows of cells: the first of a row names it. Everything is escaped; a new line in a heading is one."""
-    left, right = (
-        'style="text-align:left;padding:2px 10px 2px 0"',
-        'style="text-align:right;padding:2px 8px;white-space:nowrap"',
-    )
-    side = right if heading else left
-    head = "".join(
-        f"<th {right if k else left}>{_lines(cell)}</th>" for k, cell in enumerate(heading)
-    )
-    body = "".join(
-        f"<tr><th {left}>{escape(name)}</th>"
-        + "".join(f"<td {side}>{escape(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for name, *cells in rows
-    )
-    return f"<table>{f'<thead><tr>{head}</tr></thead>' if heading else ''}<tbody>{body}</tbody></table>"
+    """Return a table.
 
-
-def _lines(text: str) -> str:
-    return escape(text).replace("\n", "<br>")
+    Args:
+        rows: The cells of each row, which are escaped. The first cell names the row.
+        heading: Names of the columns. A line break in a name stays one.
+    """
+    align = _RIGHT if heading else _LEFT
+    html = ["<table>"]
+    if heading:
+        names = [escape(name).replace("\n", "<br>") for name in heading]
+        html.append(f"<thead><tr><th {_LEFT}>{names[0]}</th>")
+        html.extend(f"<th {_RIGHT}>{name}</th>" for name in names[1:])
+        html.append("</tr></thead>")
+    html.append("<tbody>")
+    for name, *cells in rows:
+        html.append(f"<tr><th {_LEFT}>{escape(name)}</th>")
+        html.extend(f"<td {align}>{escape(cell)}</td>" for cell in cells)
+        html.append("</tr>")
+    html.append("</tbody></table>")
+    return "".join(html)
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers from low to high.
+    """Return round numbers between two bounds, for an axis.
 
-    >>> ticks(0, 97), ticks(0.2, 0.9, 4)
-    ([0.0, 20.0, 40.0, 60.0, 80.0], [0.2, 0.4, 0.6, 0.8])
+    Args:
+        low: Lower bound.
+        high: Upper bound.
+        about: Approximate number of ticks.
+
+    Example:
+        >>> ticks(0, 97), ticks(0.2, 0.9, 4)
+        ([0.0, 20.0, 40.0, 60.0, 80.0], [0.2, 0.4, 0.6, 0.8])
     """
     span = high - low
     if not span > 0:
@@ -141,7 +179,6 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     rough = span / about
     size = 10.0 ** math.floor(math.log10(rough))
     step = next(size * k for k in (1, 2, 5, 10) if size * k >= rough * 0.999)
-    return [
-        round(k * step, 12)
-        for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
-    ]
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [round(k * step, 12) for k in range(first, last + 1)]

@@ -1,7 +1,8 @@
-"""Networks from logs of real fleets: who met whom (`ContactTrace`), or who was where (`PositionTrace`).
+"""Networks from logs of real fleets: contacts (`ContactTrace`) or positions (`PositionTrace`).
 
-Lines have fields separated by spaces or commas; blank lines and what follows a `#` are passed over. Devices are named
-by whole numbers, which are then their numbers 0 … m-1, or by words, which are numbered in sorted order.
+Fields of a line are separated by spaces or commas. Empty lines, and everything after a `#`, are
+ignored. Devices are named by whole numbers, which are then their numbers 0 … m-1, or by words,
+which are numbered in sorted order.
 """
 
 from __future__ import annotations
@@ -18,28 +19,39 @@ from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
 from gossamer.network import limits
-from gossamer.network._finite import Recorded
-from gossamer.network.base import IntArray, Links
-from gossamer.network.mobility import FloatArray, within
+from gossamer.network.base import FloatArray, IntArray, Links
+from gossamer.network.mobility import within
+from gossamer.network.recorded import Recorded
 
-MAX_BYTES = 2**30
-EARTH_RADIUS = 6_371_008.8  # metres, the mean
-_SNAP = 1e-9  # a time this close to the edge of a round is on it: 0.3 s is in round 3 of 0.1 s, although 0.3 / 0.1 < 3
+MAX_BYTES = 2**30  # of a file
+EARTH_RADIUS = 6_371_008.8  # metres; the mean radius
+# Rounds. A time this close to the beginning of a round counts as that beginning: 0.3 s is in round
+# 3 of 0.1 s each, although 0.3 / 0.1 < 3 in floating point.
+_SNAP = 1e-9
 
 
-class Log:
-    """A text file read line by line; every refusal names the file and the line."""
+class TraceReader:
+    """Reads a text file line by line; every error names the file and the line.
+
+    Args:
+        path: The file.
+        start: Time of round 0, in seconds.
+        seconds_per_round: Seconds per round.
+    """
 
     def __init__(
         self, path: str | Path, start: float = 0.0, seconds_per_round: float = 1.0
     ) -> None:
-        self.path, self.start, self.seconds = Path(path), start, seconds_per_round
+        self.path = Path(path)
+        self.start = start
+        self.seconds_per_round = seconds_per_round
         self.line = 0
-        self.first_line: dict[str, int] = {}  # of each device's name
-        self.number: dict[str, int] = {}  # in the order of appearance
+        self.first_line: dict[str, int] = {}  # in which each device is named first
+        self.number: dict[str, int] = {}  # of each device, in the order of appearance
 
-    def wrong(self, what: str, line: int | None = None) -> DataError:
-        return DataError(f"{self.path}, line {line or self.line}: {what}")
+    def error(self, reason: str, line: int | None = None) -> DataError:
+        """Return an error about a line; the current one by default."""
+        return DataError(f"{self.path}, line {line or self.line}: {reason}")
 
     def __iter__(self) -> Iterator[list[str]]:
         try:
@@ -52,87 +64,125 @@ class Log:
                     if words:
                         yield words
         except OSError as error:
-            raise DataError(
-                f"{self.path} cannot be read: {error.strerror or error}; give a text file"
-            ) from error
+            reason = error.strerror or error
+            raise DataError(f"{self.path} cannot be read: {reason}; give a text file") from error
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{self.path} is not UTF-8 text after line {self.line}; give a text file"
             ) from error
 
-    def number_in(self, word: str, name: str) -> float:
+    def parse_number(self, word: str, name: str) -> float:
+        """Return a finite number; `name` is what an error calls it."""
         try:
             value = float(word)
         except ValueError:
             value = math.nan
         if not math.isfinite(value):
-            raise self.wrong(f"{name} {word!r} is not a finite number")
+            raise self.error(f"{name} {word!r} is not a finite number")
         return value
 
-    def rounds_in(self, word: str) -> float:
-        """A time, in rounds since `start`."""
-        value = self.number_in(word, "the time")
+    def parse_time(self, word: str) -> float:
+        """Return a time, in rounds since `start`."""
+        value = self.parse_number(word, "the time")
         if value < self.start:
-            raise self.wrong(
-                f"the time {word} is negative"
-                if self.start == 0
-                else f"the time {word} is before start"
+            reason = "negative" if self.start == 0 else "before start"
+            raise self.error(f"the time {word} is {reason}")
+        rounds = (value - self.start) / self.seconds_per_round
+        if rounds >= limits.MAX_ROUNDS:
+            raise self.error(
+                f"the time {word} is past {limits.MAX_ROUNDS:,} rounds; set start to the time of "
+                "round 0, or a larger seconds_per_round"
             )
-        if (value - self.start) / self.seconds >= limits.MAX_ROUNDS:
-            raise self.wrong(
-                f"the time {word} is past {limits.MAX_ROUNDS:,} rounds; set start to the time of round 0, "
-                "or a larger seconds_per_round"
-            )
-        return (value - self.start) / self.seconds
+        return rounds
 
-    def device_in(self, word: str) -> int:
-        """The device's number in the order of appearance; `names` gives the final ones."""
+    def parse_device(self, word: str) -> int:
+        """Return the number of a device in the order of appearance; see `device_numbers`."""
         if word[0] == "0" and word.isdecimal():
-            word = word.lstrip("0") or "0"  # 007 and 7 are one device
+            word = word.lstrip("0") or "0"  # 007 and 7 are the same device
         known = self.number.get(word)
         if known is not None:
             return known
         if word.startswith("-") and word[1:].isdecimal():
-            raise self.wrong(f"device {word} is negative; devices are numbered from 0")
+            raise self.error(f"device {word} is negative; devices are numbered from 0")
         if len(self.number) >= limits.MAX_DEVICES:
-            raise self.wrong(f"there are more than {limits.MAX_DEVICES:,} devices")
+            raise self.error(f"there are more than {limits.MAX_DEVICES:,} devices")
         self.first_line[word] = self.line
         return self.number.setdefault(word, len(self.number))
 
-    def names(self, devices: int) -> tuple[tuple[str, ...], IntArray]:
-        """The names of all devices, and for each in the order of appearance its final number."""
+    def device_numbers(self, devices: int) -> tuple[tuple[str, ...], IntArray]:
+        """Return the final numbers of the devices, after all lines are read.
+
+        Args:
+            devices: Number of devices, or 0 for as many as the file names.
+
+        Returns:
+            The names of all devices by final number, and the final number of each device in the
+            order of appearance.
+        """
         words = list(self.number)
         if not words:
             raise DataError(f"{self.path} has no lines with devices; give at least one")
-        plain = [word.isascii() and word.isdecimal() for word in words]
-        if not any(plain):
-            names = tuple(sorted(words))
-            if devices not in (0, len(names)):
-                accepted = (
-                    f"{len(names)}, the number of devices that {self.path} names, or leave it out"
-                )
-                raise InputError("devices", devices, accepted)
-            place = {word: i for i, word in enumerate(names)}
-            return names, np.array([place[word] for word in words])
+        is_number = [word.isascii() and word.isdecimal() for word in words]
+        if any(is_number):
+            return self._numbers_of_numbers(words, is_number, devices)
+        names = tuple(sorted(words))
+        if devices not in (0, len(names)):
+            accepted = (
+                f"{len(names)}, the number of devices that {self.path} names, or leave it out"
+            )
+            raise InputError("devices", devices, accepted)
+        index = {word: i for i, word in enumerate(names)}
+        return names, np.array([index[word] for word in words])
+
+    def _numbers_of_numbers(
+        self, words: list[str], is_number: list[bool], devices: int
+    ) -> tuple[tuple[str, ...], IntArray]:
+        """`device_numbers` of devices that are named by numbers."""
         limit = devices or limits.MAX_DEVICES
-        for word, is_number in zip(words, plain, strict=True):
-            if not is_number:
-                accepted = "devices must be all whole numbers or all words"
-                raise self.wrong(
-                    f"device {word!r} is a word and others are numbers; {accepted}",
+        for k, word in enumerate(words):
+            if not is_number[k]:
+                raise self.error(
+                    f"device {word!r} is a word and others are numbers; "
+                    "devices must be all whole numbers or all words",
                     self.first_line[word],
                 )
             if len(word) > 18 or int(word) >= limit:
-                accepted = f"devices are numbered 0 to {limit - 1}"
-                raise self.wrong(
-                    f"device {word} is out of range; {accepted}", self.first_line[word]
+                raise self.error(
+                    f"device {word} is out of range; devices are numbered 0 to {limit - 1}",
+                    self.first_line[word],
                 )
         number = np.array([int(word) for word in words])
-        return tuple(map(str, range(devices or int(number.max()) + 1))), number
+        count = devices or int(number.max()) + 1
+        return tuple(map(str, range(count))), number
 
 
-def _first_round(time: FloatArray) -> IntArray:
+def _round_of(time: FloatArray) -> IntArray:
+    """Return the rounds that contain these times, which are in rounds."""
     return np.floor(time + _SNAP).astype(np.int64)
+
+
+class _Contacts:
+    """The contacts of a log, one row per contact, while the log is being read."""
+
+    def __init__(self) -> None:
+        self.a = array("q")
+        self.b = array("q")
+        self.line = array("q")
+        self.begin = array("d")
+        self.end = array("d")
+        self.latest = 0.0  # the latest time of the log
+        self.open: dict[tuple[int, int], int] = {}  # the row of each contact that has not ended
+
+    def add(self, a: int, b: int, line: int, begin: float, end: float) -> None:
+        """Add a contact; devices are numbered in the order of appearance, times are in rounds."""
+        self.a.append(a)
+        self.b.append(b)
+        self.line.append(line)
+        self.begin.append(begin)
+        self.end.append(end)
+
+    def __len__(self) -> int:
+        return len(self.line)
 
 
 @register("network", "contacts")
@@ -140,17 +190,31 @@ def _first_round(time: FloatArray) -> IntArray:
 class ContactTrace(Recorded):
     """Links from a log of contacts.
 
-    Two formats, told apart by the first line (`format = "auto"`):
-    "contacts", lines `t a b`: a and b are linked in the round that has the time t;
-    "intervals", lines `t CONN a b up` and `t CONN a b down` as the ONE simulator writes: linked in every round that the
-    contact overlaps; one that is still up at the end lasts until the end.
+    There are two formats. In "contacts", a line is `t a b`: a and b are linked in the round that
+    contains the time t. In "intervals", lines are `t CONN a b up` and `t CONN a b down`, as the ONE
+    simulator writes: a and b are linked in every round that the contact overlaps; a contact that
+    has not ended lasts until the end of the log.
 
-    Round k is the time from start + k · seconds_per_round to the next. `symmetric = "require"` refuses contacts that
-    are not listed both ways in their round. `beyond` is what comes after the last round: "error", "repeat" or "empty".
-    `devices = 0` takes as many as the file names.
+    Round k begins at start + k · seconds_per_round.
 
-        trace = ContactTrace("contacts.txt", seconds_per_round=20.0)
-        trace.devices, trace.rounds, trace.names, trace.links(0)
+    Args:
+        path: The log.
+        devices: Number of devices; 0 for as many as the log names.
+        seconds_per_round: Seconds per round.
+        start: Time of round 0, in seconds.
+        format: "contacts", "intervals", or "auto" to tell by the first line.
+        symmetric: "assume", or "require" to refuse contacts that are not listed in both directions
+            in their round.
+        beyond: What follows the last round: "error", "repeat" or "empty".
+
+    Raises:
+        DataError: If the log cannot be read or has a wrong line.
+
+    Example:
+        A log of contacts every 20 seconds::
+
+            trace = ContactTrace("contacts.txt", seconds_per_round=20.0)
+            trace.devices, trace.rounds, trace.names, trace.links(0)
     """
 
     path: str | Path
@@ -162,7 +226,7 @@ class ContactTrace(Recorded):
     beyond: str = "error"
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     recorded: int = field(init=False, compare=False)
-    # Contacts by (a · devices + b), with the first and the last round of each, sorted by the first.
+    # Contacts as a · devices + b, with the first and last round of each, sorted by the first.
     _code: IntArray = field(init=False, repr=False, compare=False)
     _first: IntArray = field(init=False, repr=False, compare=False)
     _last: IntArray = field(init=False, repr=False, compare=False)
@@ -173,95 +237,145 @@ class ContactTrace(Recorded):
         _check_times(self.devices, self.seconds_per_round, self.start)
         checks.one_of("format", self.format, ("auto", "contacts", "intervals"))
         checks.one_of("symmetric", self.symmetric, ("assume", "require"))
-        log = Log(self.path, self.start, self.seconds_per_round)
-        a, b, first, last, line = self._read(log)
-        names, number = log.names(self.devices)
+        reader = TraceReader(self.path, self.start, self.seconds_per_round)
+        contacts, is_intervals = self._read(reader)
+        first = _round_of(np.array(contacts.begin))
+        last = _last_rounds(contacts, first) if is_intervals else first
+        names, number = reader.device_numbers(self.devices)
         if self.symmetric == "require":
-            self._require_both_ways(log, a, b, first, line)
-        a, b = number[a], number[b]
+            _require_both_ways(reader, contacts, first)
+        a = number[np.array(contacts.a)]
+        b = number[np.array(contacts.b)]
         order = np.argsort(first, kind="stable")
+        code = np.minimum(a, b) * len(names) + np.maximum(a, b)
         _set(self, devices=len(names), names=names, recorded=int(last.max()) + 1)
-        _set(self, _code=(np.minimum(a, b) * len(names) + np.maximum(a, b))[order])
-        _set(self, _first=first[order], _last=last[order], _longest=int((last - first).max()))
+        _set(self, _code=code[order], _first=first[order], _last=last[order])
+        _set(self, _longest=int((last - first).max()))
 
     def _recorded_links(self, t: int) -> Links:
         low, high = np.searchsorted(self._first, [t - self._longest, t + 1])
         code = np.unique(self._code[low:high][self._last[low:high] >= t])
         return Links(self.devices, code // self.devices, code % self.devices)
 
-    def _read(self, log: Log) -> tuple[IntArray, ...]:
-        """The columns a, b (devices in the order of appearance), first and last round, line."""
-        a, b, line, begin, end = array("q"), array("q"), array("q"), array("d"), array("d")
-        up: dict[tuple[int, int], int] = {}  # the row of each contact that has not ended
-        latest, intervals = 0.0, self.format == "intervals"
-        shape = "lines `t CONN a b up|down`"
-        for words in log:
-            if not line and self.format == "auto":
-                intervals = len(words) == 5
-            if len(words) != (5 if intervals else 3) or (intervals and words[1].upper() != "CONN"):
-                raise log.wrong(
-                    f"expected {shape if intervals else 'lines `t a b`'}, not {' '.join(words)[:60]!r}"
-                )
-            time = log.rounds_in(words[0])
-            latest = max(latest, time)
-            ends = words[2:4] if intervals else words[1:]
-            one, other = map(log.device_in, ends)
-            if one == other:
-                raise log.wrong(f"device {ends[0]} is linked to itself")
-            if not intervals or words[4].lower() == "up":
-                pair = (min(one, other), max(one, other))
-                if intervals and up.setdefault(pair, len(line)) != len(line):
-                    raise log.wrong("this contact is up already; expected its `down` first")
-                for column, value in ((a, one), (b, other), (line, log.line)):
-                    column.append(value)
-                begin.append(time)
-                end.append(math.inf if intervals else time)
-            elif words[4].lower() == "down":
-                row = up.pop((min(one, other), max(one, other)), None)
-                if row is None:
-                    raise log.wrong("`down` without an `up` before it")
-                if time < begin[row]:
-                    raise log.wrong(f"this `down` is before its `up` in line {line[row]}")
-                end[row] = time
+    def _read(self, reader: TraceReader) -> tuple[_Contacts, bool]:
+        """Return the contacts of the log, and True if it has intervals."""
+        contacts = _Contacts()
+        is_intervals = self.format == "intervals"
+        for words in reader:
+            if not len(contacts) and self.format == "auto":
+                is_intervals = len(words) == 5
+            if is_intervals:
+                _read_interval(reader, contacts, words)
             else:
-                raise log.wrong(f"expected `up` or `down`, not {words[4]!r}")
-        if intervals and self.symmetric == "require":
-            raise InputError(
-                "symmetric", "require", '"assume": intervals are listed once for both ways'
-            )
-        first, stop = _first_round(np.array(begin)), np.array(end)
-        still = np.isinf(stop)
-        # A contact that ends on the edge of a round is not in that round; it is always in the one in which it began.
-        last = np.ceil(np.where(still, latest, stop) - _SNAP).astype(np.int64) - 1
-        last = np.maximum(first, np.where(still, math.floor(latest + _SNAP), last))
-        return np.array(a), np.array(b), first, last if intervals else first, np.array(line)
+                _read_contact(reader, contacts, words)
+        if is_intervals and self.symmetric == "require":
+            accepted = '"assume": intervals are listed once for both ways'
+            raise InputError("symmetric", "require", accepted)
+        return contacts, is_intervals
 
-    def _require_both_ways(
-        self, log: Log, a: IntArray, b: IntArray, round_: IntArray, line: IntArray
-    ) -> None:
-        listed = set(zip(round_.tolist(), a.tolist(), b.tolist(), strict=True))
-        words = list(log.number)
-        for t, one, other, row in zip(
-            round_.tolist(), a.tolist(), b.tolist(), line.tolist(), strict=True
-        ):
-            if (t, other, one) not in listed:
-                link = f"{words[one]} {words[other]}"
-                raise log.wrong(
-                    f"the contact {link} of round {t} is not listed the other way round too", row
-                )
+
+def _read_contact(reader: TraceReader, contacts: _Contacts, words: list[str]) -> None:
+    """Add the contact of a line `t a b`."""
+    if len(words) != 3:
+        raise reader.error(f"expected lines `t a b`, not {' '.join(words)[:60]!r}")
+    time, a, b = _parse_contact(reader, contacts, words[0], words[1:])
+    contacts.add(a, b, reader.line, time, time)
+
+
+def _read_interval(reader: TraceReader, contacts: _Contacts, words: list[str]) -> None:
+    """Add or end the contact of a line `t CONN a b up|down`."""
+    if len(words) != 5 or words[1].upper() != "CONN":
+        shown = " ".join(words)[:60]
+        raise reader.error(f"expected lines `t CONN a b up|down`, not {shown!r}")
+    time, a, b = _parse_contact(reader, contacts, words[0], words[2:4])
+    pair = (min(a, b), max(a, b))
+    event = words[4].lower()
+    if event == "up":
+        if pair in contacts.open:
+            raise reader.error("this contact is up already; expected its `down` first")
+        contacts.open[pair] = len(contacts)
+        contacts.add(a, b, reader.line, time, math.inf)
+    elif event == "down":
+        row = contacts.open.pop(pair, None)
+        if row is None:
+            raise reader.error("`down` without an `up` before it")
+        if time < contacts.begin[row]:
+            raise reader.error(f"this `down` is before its `up` in line {contacts.line[row]}")
+        contacts.end[row] = time
+    else:
+        raise reader.error(f"expected `up` or `down`, not {words[4]!r}")
+
+
+def _parse_contact(
+    reader: TraceReader, contacts: _Contacts, time: str, ends: list[str]
+) -> tuple[float, int, int]:
+    """Return the time (in rounds) and the two devices of a line."""
+    rounds = reader.parse_time(time)
+    contacts.latest = max(contacts.latest, rounds)
+    a, b = map(reader.parse_device, ends)
+    if a == b:
+        raise reader.error(f"device {ends[0]} is linked to itself")
+    return rounds, a, b
+
+
+def _last_rounds(contacts: _Contacts, first: IntArray) -> IntArray:
+    """Return the last round of each interval, whose first rounds are given."""
+    end = np.array(contacts.end)
+    is_open = np.isinf(end)
+    # A contact that ends at the beginning of a round is not in that round. It is always in the
+    # round in which it begins.
+    last = np.ceil(np.where(is_open, contacts.latest, end) - _SNAP).astype(np.int64) - 1
+    last = np.where(is_open, math.floor(contacts.latest + _SNAP), last)
+    return np.maximum(first, last)
+
+
+def _require_both_ways(reader: TraceReader, contacts: _Contacts, rounds: IntArray) -> None:
+    """Refuse a contact that is not listed in the other direction in the same round."""
+    rows = list(zip(rounds.tolist(), contacts.a, contacts.b, strict=True))
+    listed = set(rows)
+    words = list(reader.number)
+    for (t, a, b), line in zip(rows, contacts.line, strict=True):
+        if (t, b, a) not in listed:
+            raise reader.error(
+                f"the contact {words[a]} {words[b]} of round {t} "
+                "is not listed the other way round too",
+                line,
+            )
 
 
 @register("network", "positions")
 @dataclass(frozen=True)
 class PositionTrace(Recorded):
-    """Links from a log of positions, lines `t device x y`: two devices at most `radius` apart are linked.
+    """Links from a log of positions, with lines `t device x y`.
 
-    Between two fixes a device moves in a straight line at an even speed; before its first and after its last it is
-    away. Round k looks at the time start + k · seconds_per_round. With `geographic = true` the two columns are latitude
-    and longitude in degrees and the radius is in metres, along the surface of the Earth.
+    Two devices are linked if they are at most `radius` apart. Between two fixes a device moves in a
+    straight line at constant speed; before its first and after its last fix it is away. Round k
+    has the positions at the time start + k · seconds_per_round.
 
-        trace = PositionTrace("fixes.csv", radius=150.0, geographic=True, seconds_per_round=10.0, start=1_700_000_000)
-        trace.links(0).active
+    Args:
+        path: The log.
+        radius: Largest distance of a link, in the unit of the positions, or in metres along the
+            surface of the Earth if `geographic`.
+        devices: Number of devices; 0 for as many as the log names.
+        geographic: True if the positions are latitude and longitude in degrees.
+        seconds_per_round: Seconds per round.
+        start: Time of round 0, in seconds.
+        beyond: What follows the last round: "error", "repeat" or "empty".
+
+    Raises:
+        DataError: If the log cannot be read or has a wrong line.
+
+    Example:
+        A log of GPS fixes, with a round every 10 seconds::
+
+            trace = PositionTrace(
+                "fixes.csv",
+                radius=150.0,
+                geographic=True,
+                seconds_per_round=10.0,
+                start=1_700_000_000,
+            )
+            trace.links(0).active
     """
 
     path: str | Path
@@ -273,89 +387,115 @@ class PositionTrace(Recorded):
     beyond: str = "error"
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     recorded: int = field(init=False, compare=False)
-    _time: FloatArray = field(
-        init=False, repr=False, compare=False
-    )  # in rounds; fixes are sorted by device, then time
-    _place: FloatArray = field(init=False, repr=False, compare=False)
-    _times: FloatArray = field(init=False, repr=False, compare=False)  # all that occur, once each
-    _key: IntArray = field(
-        init=False, repr=False, compare=False
-    )  # device and place in `_times` as one number
-    _ends: IntArray = field(
-        init=False, repr=False, compare=False
-    )  # for each device, one past its last fix
+    # Time (in rounds) and position of each fix, sorted by device, then time.
+    _time: FloatArray = field(init=False, repr=False, compare=False)
+    _position: FloatArray = field(init=False, repr=False, compare=False)
+    # All times that occur, sorted.
+    _times: FloatArray = field(init=False, repr=False, compare=False)
+    # Per fix: device · (len(_times) + 1) + index in `_times`.
+    _key: IntArray = field(init=False, repr=False, compare=False)
+    # Per device: one past its last fix.
+    _ends: IntArray = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_times(self.devices, self.seconds_per_round, self.start)
         checks.not_negative("radius", self.radius)
-        log = Log(self.path, self.start, self.seconds_per_round)
-        device, columns = array("q"), (array("d"), array("d"), array("d"))
-        for words in log:
-            if len(words) != 4:
-                raise log.wrong(f"expected lines `t device x y`, not {' '.join(words)[:60]!r}")
-            x, y = log.number_in(words[2], "the position"), log.number_in(words[3], "the position")
-            if self.geographic and (abs(x) > 90 or abs(y) > 180):
-                raise log.wrong(
-                    f"latitude {x} or longitude {y} is out of range; give -90 to 90 and -180 to 180 degrees"
-                )
-            for column, value in zip(columns, (log.rounds_in(words[0]), x, y), strict=True):
-                column.append(value)
-            device.append(log.device_in(words[1]))
-        names, number = log.names(self.devices)
-        who = number[np.array(device)]
-        time, *place = (np.array(column) for column in columns)
-        order = np.lexsort((time, who))
+        reader = TraceReader(self.path, self.start, self.seconds_per_round)
+        device_column, time, x, y = self._read(reader)
+        names, number = reader.device_numbers(self.devices)
+        device = number[device_column]
+        order = np.lexsort((time, device))
         times = np.unique(time)
-        key = who * (len(times) + 1) + np.searchsorted(times, time)
-        _set(
-            self,
-            devices=len(names),
-            names=names,
-            recorded=int(_first_round(times[-1:])[0]) + 1,
-            _times=times,
-        )
-        _set(self, _time=time[order], _place=np.stack(place, axis=1)[order], _key=key[order])
-        _set(self, _ends=np.cumsum(np.bincount(who, minlength=len(names))))
+        key = device * (len(times) + 1) + np.searchsorted(times, time)
+        recorded = int(_round_of(times[-1:])[0]) + 1
+        _set(self, devices=len(names), names=names, recorded=recorded, _times=times)
+        _set(self, _time=time[order], _position=np.stack([x, y], axis=1)[order], _key=key[order])
+        _set(self, _ends=np.cumsum(np.bincount(device, minlength=len(names))))
+
+    def _read(self, reader: TraceReader) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+        """Return device (in the order of appearance), time (in rounds), x and y of each fix."""
+        device = array("q")
+        time = array("d")
+        x_column = array("d")
+        y_column = array("d")
+        for words in reader:
+            if len(words) != 4:
+                raise reader.error(f"expected lines `t device x y`, not {' '.join(words)[:60]!r}")
+            x = reader.parse_number(words[2], "the position")
+            y = reader.parse_number(words[3], "the position")
+            if self.geographic and (abs(x) > 90 or abs(y) > 180):
+                raise reader.error(
+                    f"latitude {x} or longitude {y} is out of range; "
+                    "give -90 to 90 and -180 to 180 degrees"
+                )
+            time.append(reader.parse_time(words[0]))
+            x_column.append(x)
+            y_column.append(y)
+            device.append(reader.parse_device(words[1]))
+        return np.array(device), np.array(time), np.array(x_column), np.array(y_column)
 
     def positions(self, t: int) -> FloatArray:
-        """Where the devices are in round t: [m, 2], NaN for those that are away."""
+        """Return where the devices are in round t.
+
+        Args:
+            t: Number of the round, from 0.
+
+        Returns:
+            Coordinates [devices, 2] as in the log; NaN for devices that are away.
+        """
         now = float(t)
-        size, near = len(self._times) + 1, np.searchsorted(self._times, [now - _SNAP, now + _SNAP])
+        size = len(self._times) + 1
+        # A fix within _SNAP of now counts as now.
+        first_now, after_now = np.searchsorted(self._times, [now - _SNAP, now + _SNAP])
         device = np.arange(self.devices)
-        # The last fix of each device up to now (a fix within _SNAP of now counts as now), and the next one.
-        at = np.searchsorted(self._key, device * size + near[1]) - 1
-        begin = np.concatenate([[0], self._ends[:-1]])
-        here = (at >= begin) & ((at < self._ends - 1) | (self._key[at] >= device * size + near[0]))
-        place: FloatArray = np.full((self.devices, 2), np.nan)
-        at = at[here]
-        after = np.minimum(at + 1, self._ends[here] - 1)
-        step = self._place[after] - self._place[at]
+        latest = np.searchsorted(self._key, device * size + after_now) - 1
+        first = np.concatenate([[0], self._ends[:-1]])
+        has_next = latest < self._ends - 1
+        is_now = self._key[latest] >= device * size + first_now
+        present = (latest >= first) & (has_next | is_now)
+
+        latest = latest[present]
+        following = np.minimum(latest + 1, self._ends[present] - 1)
+        step = self._position[following] - self._position[latest]
         if self.geographic:
-            step[:, 1] = (step[:, 1] + 180) % 360 - 180  # the short way round
-        gap = self._time[after] - self._time[at]
-        done = np.divide(now - self._time[at], gap, out=np.zeros_like(gap), where=gap > 0)
-        place[here] = self._place[at] + np.clip(done, 0, 1)[:, None] * step
-        return place
+            step[:, 1] = (step[:, 1] + 180) % 360 - 180  # the shorter way around the Earth
+        gap = self._time[following] - self._time[latest]
+        done = np.divide(now - self._time[latest], gap, out=np.zeros_like(gap), where=gap > 0)
+        position: FloatArray = np.full((self.devices, 2), np.nan)
+        position[present] = self._position[latest] + np.clip(done, 0, 1)[:, None] * step
+        return position
+
+    def layout(self, t: int) -> FloatArray:
+        if self.beyond == "repeat":
+            t %= self.recorded
+        position = self.positions(t)
+        if self.geographic:
+            return position[:, ::-1]  # the latitude is the vertical coordinate
+        return position
 
     def _recorded_links(self, t: int) -> Links:
-        place = self.positions(t)
-        here = ~np.isnan(place[:, 0])
-        who, points, radius = np.flatnonzero(here), place[here], self.radius
+        position = self.positions(t)
+        present = ~np.isnan(position[:, 0])
+        device = np.flatnonzero(present)
+        points = position[present]
+        radius = self.radius
         if self.geographic:
-            # The straight way through a sphere grows with the way along its surface, so a tree in space will do.
-            points, radius = (
-                _on_sphere(points),
-                2 * math.sin(min(radius / EARTH_RADIUS, math.pi) / 2),
-            )
+            # The chord of a sphere grows with the distance along its surface, so that points in
+            # space and a shorter radius give the same pairs.
+            points = _on_sphere(points)
+            radius = 2 * math.sin(min(radius / EARTH_RADIUS, math.pi) / 2)
         a, b = within(points, radius)
-        return Links(self.devices, who[a], who[b], active=here)
+        return Links(self.devices, device[a], device[b], active=present)
 
 
 def _on_sphere(degrees: FloatArray) -> FloatArray:
+    """Return points on the unit sphere from latitude and longitude in degrees."""
     latitude, longitude = np.radians(degrees).T
-    flat = np.cos(latitude)
-    return np.stack([flat * np.cos(longitude), flat * np.sin(longitude), np.sin(latitude)], axis=1)
+    horizontal = np.cos(latitude)
+    x = horizontal * np.cos(longitude)
+    y = horizontal * np.sin(longitude)
+    return np.stack([x, y, np.sin(latitude)], axis=1)
 
 
 def _check_times(devices: int, seconds_per_round: float, start: float) -> None:
@@ -365,6 +505,6 @@ def _check_times(devices: int, seconds_per_round: float, start: float) -> None:
 
 
 def _set(network: Recorded, **values: object) -> None:
-    """Fields that are read from the file, in a frozen dataclass."""
+    """Set fields of a frozen dataclass that are read from the file."""
     for name, value in values.items():
         object.__setattr__(network, name, value)

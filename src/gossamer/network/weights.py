@@ -1,9 +1,7 @@
-"""Mixing weights: from the links of a round to the numbers a_ij by which models are averaged.
+"""Mixing weights: from the links of a round to the weights a_ij with which models are averaged.
 
-Every rule maps (links, t, seed) to `Weights`: symmetric and doubly stochastic, but for `RandomPeer` and `PushSum`. A rule is
-`fixed` if it draws nothing: the same links then have the same weights; `one_way` if it takes links that go one way too.
-`sums` says which of its sums are 1: by "rows" each takes a mean of its neighbours, by "columns" the sum of all is kept;
-"nothing" where there are no links.
+Every rule maps (links, t, seed) to `Weights`, which are symmetric and doubly stochastic except for
+`RandomPeer` and `PushSum`. `WeightRule` describes what rules declare about themselves.
 """
 
 from __future__ import annotations
@@ -13,27 +11,36 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gossamer import draws
 from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.network.base import BoolArray, IntArray, Links
+from gossamer.network.base import FloatArray as FloatArray
 
-FloatArray = NDArray[np.float64]
 Sums = Literal["both", "rows", "columns", "nothing"]
+
+_MAX_EIGENVALUES = 4000  # devices for which `BestConstant` computes all eigenvalues
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Weights: `value` on each link (a < b, sorted), `own` for each device itself.
+    """The mixing weights of one round.
 
-    `value` is what a takes from b. `back` is what b takes from a (None: the same; 0: nothing is sent that way).
-    `active` marks the devices that take part in the round (None: all).
+    Args:
+        devices: Number of devices.
+        a: First device of each link; a < b, and links are sorted by (a, b).
+        b: Second device of each link.
+        value: Weight that a gives to b, per link.
+        own: Weight that each device gives to itself.
+        active: Mask of the devices that take part in the round; None if all do.
+        back: Weight that b gives to a, per link; None if it equals `value`. Where a weight is 0,
+            nothing is sent in that direction.
 
-    >>> metropolis(Links.of(3, [(0, 1)])).dense().tolist()
-    [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
+    Example:
+        >>> metropolis(Links.of(3, [(0, 1)])).dense().tolist()
+        [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
     """
 
     devices: int
@@ -45,85 +52,151 @@ class Weights:
     back: FloatArray | None = None
 
     @property
+    def backward(self) -> FloatArray:
+        """Weight that b gives to a, per link, also where `back` is None."""
+        if self.back is None:
+            return self.value
+        return self.back
+
+    @property
     def messages(self) -> int:
-        """How many vectors cross a link in the round."""
-        return (
-            2 * len(self.value)
-            if self.back is None
-            else int((self.value != 0).sum() + (self.back != 0).sum())
-        )
+        """Number of vectors that cross a link in the round."""
+        if self.back is None:
+            return 2 * len(self.value)
+        return int((self.value != 0).sum() + (self.back != 0).sum())
 
     def new_since(self, before: Weights) -> BoolArray:
-        """[2, links]: whether nothing was sent before, to a and to b."""
-        code, known = self.a * self.devices + self.b, before.a * self.devices + before.b
-        back = before.value if before.back is None else before.back
-        return np.stack([~np.isin(code, known[way != 0]) for way in (before.value, back)])
+        """Find the directions in which nothing was sent in another round.
+
+        Args:
+            before: The weights of the other round.
+
+        Returns:
+            Mask [2, links]: True where nothing was sent to a, and to b.
+        """
+        code = self.a * self.devices + self.b
+        known = before.a * self.devices + before.b
+        to_a = ~np.isin(code, known[before.value != 0])
+        to_b = ~np.isin(code, known[before.backward != 0])
+        return np.stack([to_a, to_b])
 
     def dense(self) -> FloatArray:
-        """As a matrix [m, m]: row i is what device i takes from each."""
+        """Return the weights as a matrix [devices, devices]; row i has the weights of device i."""
         matrix = np.diag(self.own)
         matrix[self.a, self.b] = self.value
-        matrix[self.b, self.a] = self.value if self.back is None else self.back
+        matrix[self.b, self.a] = self.backward
         return matrix
 
     def csr(self) -> tuple[IntArray, IntArray, FloatArray]:
-        """As compressed sparse rows (indptr, indices, values), columns ascending, the diagonal included."""
+        """Return the matrix as compressed sparse rows, diagonal included.
+
+        Returns:
+            indptr, indices (ascending in each row) and values.
+        """
         diagonal = np.arange(self.devices)
         row = np.concatenate([self.b, diagonal, self.a])
-        # Links are sorted, so within a row this order is ascending already: what is below, itself, what is above.
+        # Links are sorted, so that a stable sort by row leaves the columns of a row ascending:
+        # those below the diagonal, the diagonal, those above it.
         order = np.argsort(row, kind="stable")
         indptr = np.zeros(self.devices + 1, dtype=np.int64)
         np.cumsum(np.bincount(row, minlength=self.devices), out=indptr[1:])
         column = np.concatenate([self.a, diagonal, self.b])
-        back = self.value if self.back is None else self.back
-        return indptr, column[order], np.concatenate([back, self.own, self.value])[order]
+        values = np.concatenate([self.backward, self.own, self.value])
+        return indptr, column[order], values[order]
 
 
 class WeightRule(Protocol):
-    """How a round's links become weights."""
+    """A rule that turns the links of a round into weights."""
 
     @property
-    def fixed(self) -> bool: ...
+    def fixed(self) -> bool:
+        """True if the rule draws nothing, so that equal links have equal weights."""
 
     @property
-    def one_way(self) -> bool: ...
+    def one_way(self) -> bool:
+        """True if the rule accepts directed links."""
 
     @property
-    def sums(self) -> Sums: ...
+    def sums(self) -> Sums:
+        """Which sums of the weights are 1.
 
-    def __call__(self, links: Links, t: int, seed: int) -> Weights: ...
+        "rows": each device takes a weighted mean of its neighbours. "columns": the sum over all
+        devices is kept. "both": doubly stochastic. "nothing": there are no links.
+        """
+
+    def __call__(self, links: Links, t: int, seed: int) -> Weights:
+        """Return the weights of round t."""
 
 
 def metropolis(links: Links, t: int = 0, seed: int = 0) -> Weights:
-    """The paper's weights: a_ij = min(1/(|N_i|+1), 1/(|N_j|+1)), and a_ii is what is left of 1."""
-    _symmetric(links)
-    a, b = links.a, links.b
+    """Return Metropolis weights: a_ij = min(1/(|N_i|+1), 1/(|N_j|+1)), a_ii the rest up to 1.
+
+    Args:
+        links: Symmetric links.
+        t: Not used; all rules take it.
+        seed: Not used; all rules take it.
+
+    Returns:
+        The weights, symmetric and doubly stochastic.
+
+    Raises:
+        InputError: If the links are directed.
+
+    Example:
+        >>> metropolis(Links.of(2, [(0, 1)])).own.tolist()
+        [0.5, 0.5]
+    """
+    _check_symmetric(links)
+    a = links.a
+    b = links.b
     size = links.degrees + 1
     value = 1.0 / np.maximum(size[a], size[b])
-    given = np.bincount(a, weights=value, minlength=links.devices) + np.bincount(
-        b, value, links.devices
-    )
-    return Weights(
-        links.devices, a, b, value, (1.0 - given).astype(np.float64, copy=False), links.active
-    )
+    to_a = np.bincount(a, weights=value, minlength=links.devices)
+    to_b = np.bincount(b, weights=value, minlength=links.devices)
+    own = (1.0 - (to_a + to_b)).astype(np.float64, copy=False)
+    return Weights(links.devices, a, b, value, own, links.active)
 
 
 def one_pair(links: Links, t: int, seed: int) -> Weights:
-    """SwarmSGD's: one of the round's links, each as likely, and its two devices average; nobody else is active."""
-    _symmetric(links)
+    """Return the weights of SwarmSGD: the two devices of one random link average.
+
+    Args:
+        links: Symmetric links; each is equally likely.
+        t: Number of the round.
+        seed: Seed of the draw.
+
+    Returns:
+        The weights. All other devices are inactive.
+
+    Raises:
+        InputError: If the links are directed.
+    """
+    _check_symmetric(links)
     if not len(links):
         return _halves(links, np.empty(0, dtype=np.int64))
     return _halves(links, np.atleast_1d(draws.below(len(links), seed, "weights/one-pair", t)))
 
 
 def matching(links: Links, t: int, seed: int) -> Weights:
-    """Pairs without a coordinator: a link is active if its named draw is the lowest at both of its ends.
+    """Return weights of pairs that form without a coordinator.
 
-    The draw of a link is a function of (seed, t, a, b) alone. So each device finds the lowest of its own links by
-    itself and tells its neighbours; a link that both ends name is active. Equal draws (probability 2⁻⁶⁴) go to the
-    lower (a, b).
+    A link is active if its random draw is the lowest one at both of its ends. The draw of a link
+    is a function of (seed, t, a, b) alone. So each device finds the lowest draw among its own
+    links and tells its neighbours; a link that both ends choose is active. Of equal draws
+    (probability 2⁻⁶⁴) the lower (a, b) counts as lower.
+
+    Args:
+        links: Symmetric links.
+        t: Number of the round.
+        seed: Seed of the draws.
+
+    Returns:
+        The weights: 1/2 on active links. Devices without an active link are inactive.
+
+    Raises:
+        InputError: If the links are directed.
     """
-    _symmetric(links)
+    _check_symmetric(links)
     order = np.argsort(draws.bits(seed, "weights/matching", t, links.a, links.b), kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -134,27 +207,35 @@ def matching(links: Links, t: int, seed: int) -> Weights:
 
 
 def _halves(links: Links, chosen: IntArray) -> Weights:
-    """1/2 on the chosen links, which share no device; only their devices are active."""
-    a, b = links.a[chosen], links.b[chosen]
+    """Return weight 1/2 on the chosen links, which share no device; only their ends are active."""
+    a = links.a[chosen]
+    b = links.b[chosen]
     active = np.zeros(links.devices, dtype=bool)
-    active[a] = active[b] = True
+    active[a] = True
+    active[b] = True
     return Weights(links.devices, a, b, np.full(len(a), 0.5), np.where(active, 0.5, 1.0), active)
 
 
-def _symmetric(links: Links) -> None:
+def _check_symmetric(links: Links) -> None:
     if links.directed:
-        raise InputError(
-            "network", "directed", "a network with symmetric links, which these weights need"
-        )
+        accepted = "a network with symmetric links, which these weights need"
+        raise InputError("network", "directed", accepted)
 
 
-# The same as rules that a spec can name, and more of them ----------------------------------------------------------------
+# Rules that a spec can name -----------------------------------------------------------------------
 
 
 @register("weights", "metropolis")
 @dataclass(frozen=True)
 class Metropolis:
-    """The paper's weights: a_ij = min(1/(|N_i|+1), 1/(|N_j|+1)). A device needs only its neighbours' numbers of links."""
+    """Metropolis weights: a_ij = min(1/(|N_i|+1), 1/(|N_j|+1)).
+
+    A device needs to know only how many neighbours its neighbours have.
+
+    Example:
+        >>> Metropolis()(Links.of(2, [(0, 1)])).value.tolist()
+        [0.5]
+    """
 
     fixed: ClassVar[bool] = True
     one_way: ClassVar[bool] = False
@@ -167,9 +248,16 @@ class Metropolis:
 @register("weights", "laplacian")
 @dataclass(frozen=True)
 class Laplacian:
-    """W = I − α·L, the same weight α on every link (Xiao and Boyd 2004). `alpha` 0: 1/(1 + the round's largest degree).
+    """W = I − α·L: the same weight α on every link (Xiao and Boyd 2004).
 
-    It needs one number that all devices agree on. Above 2/λ_max(L) averaging diverges.
+    All devices must agree on α. Above 2/λ_max(L) averaging diverges.
+
+    Args:
+        alpha: The weight; 0 for 1/(1 + the largest degree of the round).
+
+    Example:
+        >>> Laplacian(0.25)(Links.of(2, [(0, 1)])).own.tolist()
+        [0.75, 0.75]
     """
 
     alpha: float = 0.0
@@ -179,9 +267,8 @@ class Laplacian:
 
     def __post_init__(self) -> None:
         if not 0 <= self.alpha < math.inf:
-            raise InputError(
-                "alpha", self.alpha, "a number above 0, or 0 for 1/(1 + the largest degree)"
-            )
+            accepted = "a number above 0, or 0 for 1/(1 + the largest degree)"
+            raise InputError("alpha", self.alpha, accepted)
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         return _laplacian(links, self.alpha or 1.0 / (1 + int(links.degrees.max(initial=0))))
@@ -190,10 +277,17 @@ class Laplacian:
 @register("weights", "best-constant")
 @dataclass(frozen=True)
 class BestConstant:
-    """W = I − α·L with the α that averages fastest: 2/(λ_max + λ_min) over the Laplacian's eigenvalues that are not 0.
+    """W = I − α·L with the α for which averaging is fastest.
 
-    L. Xiao, S. Boyd. "Fast linear iterations for distributed averaging." Systems & Control Letters 53, 2004. It needs the
-    whole graph of the round, so it runs in a simulation only.
+    α = 2/(λ_max + λ_min) over the nonzero eigenvalues of the Laplacian. It needs the whole graph
+    of the round, so that it runs in simulations only.
+
+    L. Xiao, S. Boyd. "Fast linear iterations for distributed averaging." Systems & Control
+    Letters 53, 2004.
+
+    Example:
+        >>> BestConstant()(Links.of(2, [(0, 1)])).value.tolist()
+        [0.5]
     """
 
     fixed: ClassVar[bool] = True
@@ -201,24 +295,30 @@ class BestConstant:
     sums: ClassVar[Sums] = "both"
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
-        if links.devices > 4000:
-            raise InputError(
-                "weights",
-                "best-constant",
-                "another rule for more than 4000 devices: it needs all eigenvalues",
+        if links.devices > _MAX_EIGENVALUES:
+            accepted = (
+                f"another rule for more than {_MAX_EIGENVALUES} devices: it needs all eigenvalues"
             )
+            raise InputError("weights", "best-constant", accepted)
         if not len(links):
             return metropolis(links)
         unit = _laplacian(links, 1.0).dense()
         eigenvalues = np.linalg.eigvalsh(np.eye(links.devices) - unit)  # W = I − L at α = 1
-        apart = eigenvalues[eigenvalues > 1e-9 * eigenvalues[-1]]
-        return _laplacian(links, 2.0 / float(apart[0] + apart[-1]))
+        nonzero = eigenvalues[eigenvalues > 1e-9 * eigenvalues[-1]]
+        return _laplacian(links, 2.0 / float(nonzero[0] + nonzero[-1]))
 
 
 @register("weights", "one-pair")
 @dataclass(frozen=True)
 class OnePair:
-    """One of the round's links, each as likely (SwarmSGD): needs a clock that all share, so it runs in a simulation only."""
+    """One random link of the round averages (SwarmSGD).
+
+    All devices must agree on the link, so that it runs in simulations only.
+
+    Example:
+        >>> OnePair()(Links.of(4, [(0, 1), (2, 3)]), t=0, seed=0).active.sum().item()
+        2
+    """
 
     fixed: ClassVar[bool] = False
     one_way: ClassVar[bool] = False
@@ -231,7 +331,12 @@ class OnePair:
 @register("weights", "matching")
 @dataclass(frozen=True)
 class Matching:
-    """Pairs without a coordinator: a link is active if its named draw is the lowest at both of its ends."""
+    """Pairs that form without a coordinator; see `matching`.
+
+    Example:
+        >>> Matching()(Links.of(4, [(0, 1), (2, 3)]), t=0, seed=0).active.sum().item()
+        4
+    """
 
     fixed: ClassVar[bool] = False
     one_way: ClassVar[bool] = False
@@ -244,10 +349,16 @@ class Matching:
 @register("weights", "random-peer")
 @dataclass(frozen=True)
 class RandomPeer:
-    """Gossip learning's: each device sends to one of its neighbours, and averages what it got with its own, equally.
+    """Gossip learning: each device sends to one random neighbour.
 
-    Rows sum to 1, columns need not: the mean moves. In expectation it is kept where all have as many neighbours; on a star,
-    for one, it is not. Directed links are followed as they point.
+    A device takes the mean of its own model and those that it received. Rows sum to 1, columns
+    need not, so that the mean over all devices changes. In expectation it is kept if all devices
+    have the same number of neighbours, but not on a star, for example. Directed links are used in
+    their direction.
+
+    Example:
+        >>> RandomPeer()(Links.of(2, [(0, 1)]), t=0, seed=0).dense().tolist()
+        [[0.5, 0.5], [0.5, 0.5]]
     """
 
     fixed: ClassVar[bool] = False
@@ -257,21 +368,25 @@ class RandomPeer:
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         sender, receiver = _messages(links)
         order = np.lexsort((receiver, sender))
-        sender, receiver = sender[order], receiver[order]
+        sender = sender[order]
+        receiver = receiver[order]
         first = np.searchsorted(sender, np.arange(links.devices))
         count = np.bincount(sender, minlength=links.devices)
-        talks = np.flatnonzero(count)
-        chosen = first[talks] + draws.below(count[talks], seed, "weights/random-peer", t, talks)
-        sender, receiver = sender[chosen], receiver[chosen]
+        senders = np.flatnonzero(count)
+        offset = draws.below(count[senders], seed, "weights/random-peer", t, senders)
+        chosen = first[senders] + offset
+        sender = sender[chosen]
+        receiver = receiver[chosen]
         share = 1.0 / (1 + np.bincount(receiver, minlength=links.devices))
-        return _one_way(links, sender, receiver, share[receiver], share)
+        return _from_messages(links, sender, receiver, share[receiver], share)
 
 
 @dataclass(frozen=True)
 class PushSum:
-    """Each device splits what it has equally over itself and those it can send to: columns sum to 1, rows need not.
+    """Each device splits its value equally among itself and those that it can send to.
 
-    For links that go one way. The mean is kept; a method divides by the mix of ones to undo the bias of the rows.
+    For directed links. Columns sum to 1, rows need not: the mean is kept, and a method divides by
+    the mix of ones to remove the bias of the rows.
     """
 
     fixed: ClassVar[bool] = True
@@ -281,14 +396,18 @@ class PushSum:
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         sender, receiver = _messages(links)
         share = 1.0 / (1 + np.bincount(sender, minlength=links.devices))
-        return _one_way(links, sender, receiver, share[sender], share)
+        return _from_messages(links, sender, receiver, share[sender], share)
 
 
 @dataclass(frozen=True)
 class Clients:
-    """No links at all, and a `fraction` of the devices that are here, drawn anew in every round: the clients of a server.
+    """No links, and a random fraction of the devices in every round: the clients of a server.
 
-    At least one takes part; which ones, nobody but the server needs to know. For methods that average all, by `mix.mean`.
+    For methods that average all active devices. At least one device takes part; only the server
+    needs to know which.
+
+    Args:
+        fraction: Share of the devices that take part in a round, above 0 and at most 1.
     """
 
     fraction: float = 1.0
@@ -302,36 +421,40 @@ class Clients:
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         active = links.active
         if self.fraction < 1:
-            here = np.arange(links.devices) if active is None else np.flatnonzero(active)
-            order = np.argsort(draws.bits(seed, "weights/clients", t, here), kind="stable")
+            present = np.flatnonzero(links.active_mask)
+            order = np.argsort(draws.bits(seed, "weights/clients", t, present), kind="stable")
+            count = max(1, round(self.fraction * len(present)))
             active = np.zeros(links.devices, dtype=bool)
-            active[here[order[: max(1, round(self.fraction * len(here)))]]] = True
-        nobody = np.empty(0, dtype=np.int64)
-        return Weights(links.devices, nobody, nobody, np.empty(0), np.ones(links.devices), active)
+            active[present[order[:count]]] = True
+        empty = np.empty(0, dtype=np.int64)
+        return Weights(links.devices, empty, empty, np.empty(0), np.ones(links.devices), active)
 
 
 def _laplacian(links: Links, alpha: float) -> Weights:
-    _symmetric(links)
+    _check_symmetric(links)
     own = (1.0 - alpha * links.degrees).astype(np.float64, copy=False)
     return Weights(links.devices, links.a, links.b, np.full(len(links), alpha), own, links.active)
 
 
 def _messages(links: Links) -> tuple[IntArray, IntArray]:
-    """Who can send to whom."""
+    """Return sender and receiver of each message that the links allow."""
     if links.directed:
         return links.a, links.b
     return np.concatenate([links.a, links.b]), np.concatenate([links.b, links.a])
 
 
-def _one_way(
+def _from_messages(
     links: Links, sender: IntArray, receiver: IntArray, weight: FloatArray, own: FloatArray
 ) -> Weights:
-    """Weights from messages: each receiver takes `weight` of its sender."""
-    low, high = np.minimum(sender, receiver), np.maximum(sender, receiver)
-    code, place = np.unique(low * links.devices + high, return_inverse=True)
-    value, back = np.zeros(len(code)), np.zeros(len(code))
-    up = receiver < sender  # the lower one receives
-    value[place[up]], back[place[~up]] = weight[up], weight[~up]
-    return Weights(
-        links.devices, code // links.devices, code % links.devices, value, own, links.active, back
-    )
+    """Return the weights with which each receiver takes `weight` of its sender."""
+    low = np.minimum(sender, receiver)
+    high = np.maximum(sender, receiver)
+    code, link = np.unique(low * links.devices + high, return_inverse=True)
+    value = np.zeros(len(code))
+    back = np.zeros(len(code))
+    to_lower = receiver < sender
+    value[link[to_lower]] = weight[to_lower]
+    back[link[~to_lower]] = weight[~to_lower]
+    a = code // links.devices
+    b = code % links.devices
+    return Weights(links.devices, a, b, value, own, links.active, back)

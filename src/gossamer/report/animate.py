@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from gossamer._core.files import write_atomically
 from gossamer.errors import InputError
 from gossamer.network import Network
-from gossamer.network.notebook import extent, places
+from gossamer.network.notebook import extent
 from gossamer.report.palette import COLOURS
 
 FRAMES = 120
@@ -57,7 +57,7 @@ def _look(net: Network, t: int) -> _Frame:
     shown, links = min(net.devices, _DEVICES), net.links(t)
     inside = np.flatnonzero((links.a < shown) & (links.b < shown))[:_LINKS]
     here = np.ones(shown, dtype=bool) if links.active is None else links.active[:shown]
-    return _Frame(t, links.pairs[inside], links.degrees[:shown], here, places(net, t)[:shown])
+    return _Frame(t, links.pairs[inside], links.degrees[:shown], here, net.layout(t)[:shown])
 
 
 def _draw(frames: list[_Frame], title: Callable[[int], str]) -> Iterator[Any]:

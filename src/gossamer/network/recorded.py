@@ -1,0 +1,58 @@
+"""Base class of the networks that are read from files and therefore have a last round."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from gossamer._core import checks
+from gossamer.errors import InputError
+from gossamer.network.base import Links, Network
+
+BEYOND = ("error", "repeat", "empty")
+
+
+class Recorded(Network):
+    """A network with a given number of rounds.
+
+    Subclasses are dataclasses with these fields.
+
+    Attributes:
+        beyond: What follows the last round: "error" raises an error, "repeat" starts again from
+            round 0, and "empty" gives rounds without links.
+        recorded: Number of rounds in the file.
+    """
+
+    beyond: str
+    recorded: int
+
+    def __post_init__(self) -> None:
+        checks.one_of("beyond", self.beyond, BEYOND)
+
+    @property
+    def rounds(self) -> int | None:
+        if self.beyond == "error":
+            return self.recorded
+        return None
+
+    @property
+    def period(self) -> int | None:
+        if self.beyond == "repeat":
+            return self.recorded
+        return None
+
+    def links(self, t: int) -> Links:
+        if 0 <= t < self.recorded:
+            return self._recorded_links(t)
+        if t < 0 or self.beyond == "error":
+            accepted = (
+                f"a round from 0 to {self.recorded - 1}, which is what the file has, "
+                'or set beyond to "repeat" or "empty"'
+            )
+            raise InputError("round", t, accepted)
+        if self.beyond == "repeat":
+            return self._recorded_links(t % self.recorded)
+        return Links.of(self.devices, [], self.directed)
+
+    @abstractmethod
+    def _recorded_links(self, t: int) -> Links:
+        """Return the links of a round that is in the file."""
