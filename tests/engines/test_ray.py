@@ -1,4 +1,7 @@
-"""The Ray engine on a real cluster: the same models as the simulator, whatever is killed. In networks of loopback alone."""
+"""The Ray engine on a real cluster: the same models as the simulator, whatever is killed.
+
+All clusters run in network namespaces that have the loopback interface only.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ GROUPS = 3
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_every_method_equals_the_simulator(group: int, tmp_path: Path) -> None:
-    """1e-12 in float64 over 50 rounds, with churn or whatever the method takes, on two shards."""
+    """The models agree to 1e-12 in float64 over 50 rounds on two shards, with churn if possible."""
     code = """
 import numpy as np
 import torch
@@ -41,27 +44,34 @@ from gossamer.engines.ray.cluster import connect
 connection = connect(Ray(shards=2))
 result = {}
 for name in given["names"]:
-    plan = plan_of(METHODS[name], "churn" if "churn" in takes(name) else "static")
-    simulator, engine = Simulator(plan), Ray(shards=2).start(plan)
-    for run in (simulator, engine):
-        run.advance(50)
+    network = "churn" if "churn" in takes(name) else "static"
+    plan = plan_of(METHODS[name], network)
+    simulator = Simulator(plan)
+    engine = Ray(shards=2).start(plan)
+    simulator.advance(50)
+    engine.advance(50)
     models = simulator.models()
-    apart = float((engine.models() - models).abs().max() / models.abs().max())
-    one, other = simulator.record(), engine.record()
-    fields = ("accuracy", "loss", "distance", "power_distance")
-    same = all(np.allclose(getattr(one, k), getattr(other, k), 1e-9, 1e-12, equal_nan=True) for k in fields)
-    counted = (one.round, one.messages, one.bytes, one.seconds) == (other.round, other.messages, other.bytes, other.seconds)
-    result[name] = [apart, bool(same), counted]
+    difference = float((engine.models() - models).abs().max() / models.abs().max())
+    one = simulator.record()
+    other = engine.record()
+    same_values = True
+    for field in ("accuracy", "loss", "distance", "power_distance"):
+        expected = getattr(one, field)
+        same_values &= np.allclose(getattr(other, field), expected, 1e-9, 1e-12, equal_nan=True)
+    same_counts = all(
+        getattr(one, field) == getattr(other, field)
+        for field in ("round", "messages", "bytes", "seconds")
+    )
+    result[name] = [difference, bool(same_values), same_counts]
     engine.close()
 connection.close()
 """
-    names = [*EVERY, "wpm p=15 constant", "guarded"][
-        group::GROUPS
-    ]  # more of them in test_parts.py, without Ray
-    for name, (apart, same, counted) in python(code, tmp_path, names=names).items():
-        assert apart < 1e-12, name
-        assert same, name
-        assert counted, name
+    # test_shards.py has more methods, without Ray.
+    names = [*EVERY, "wpm p=15 constant", "guarded"][group::GROUPS]
+    for name, (difference, same_values, same_counts) in python(code, tmp_path, names=names).items():
+        assert difference < 1e-12, name
+        assert same_values, name
+        assert same_counts, name
 
 
 FLEET = """
@@ -94,89 +104,84 @@ def fleet(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def command(*words: object) -> list[str]:
-    return [sys.executable, "-m", "gossamer", *map(str, words)]
+def command(*arguments: object) -> list[str]:
+    return [sys.executable, "-m", "gossamer", *map(str, arguments)]
 
 
-def run_on_ray(folder: Path, *words: object, code: int = 0) -> tuple[str, str]:
-    script = Script(command(*words, "--engine", "ray"), folder)
-    found, out, err = script.ended()
-    assert found == code, err[-3000:]
+def run_simulator(folder: Path, *arguments: object) -> None:
+    """Run a command of gossamer on the simulator."""
+    exit_code, _, err = Script(command(*arguments), folder).wait()
+    assert exit_code == 0, err[-3000:]
+
+
+def run_on_ray(folder: Path, *arguments: object, code: int = 0) -> tuple[str, str]:
+    """Run a command of gossamer on Ray. Return its stdout and stderr."""
+    script = Script(command(*arguments, "--engine", "ray"), folder)
+    exit_code, out, err = script.wait()
+    assert exit_code == code, err[-3000:]
     assert "Traceback" not in err
-    script.assert_gone()
-    said = [
-        line for line in err.splitlines(keepends=True) if "network_util.cc" not in line
-    ]  # Ray, of having loopback alone
-    return out, "".join(said)
+    script.assert_no_processes()
+    # Ray's C++ code warns that there is no network interface but loopback.
+    lines = [line for line in err.splitlines(keepends=True) if "network_util.cc" not in line]
+    return out, "".join(lines)
 
 
-def test_the_command_gives_the_same_run_folder(fleet: Path) -> None:
+def test_the_command_writes_the_same_run_folder(fleet: Path) -> None:
     run_on_ray(fleet, "run", "fleet.toml", "-q", "--out", "ray", "--set", "engine.shards=2")
-    assert Script(command("run", "fleet.toml", "-q", "--out", "here"), fleet).ended()[0] == 0
-    one, other = (RunFolder(fleet / name) for name in ("here", "ray"))
-    assert {file.name for file in one.path.iterdir()} == {
-        file.name for file in other.path.iterdir()
-    }
-    assert (one.path / "spec.toml").read_text() == (other.path / "spec.toml").read_text()
-    for name, x in one.metrics().items():
-        np.testing.assert_allclose(
-            other.metrics()[name], x, rtol=1e-3, atol=1e-3
-        )  # float32 over 400 rounds
-    assert one.summary()["bytes"] == other.summary()["bytes"]
-    # what one engine has finished, the other reads
-    assert (
-        Script(command("run", "fleet.toml", "-q", "--out", "ray", "--resume"), fleet).ended()[0]
-        == 0
+    run_simulator(fleet, "run", "fleet.toml", "-q", "--out", "here")
+    one = RunFolder(fleet / "here")
+    other = RunFolder(fleet / "ray")
+    assert sorted(p.name for p in one.path.iterdir()) == sorted(
+        p.name for p in other.path.iterdir()
     )
+    assert (one.path / "spec.toml").read_text() == (other.path / "spec.toml").read_text()
+    for name, x in one.metrics().items():  # float32 over 400 rounds
+        np.testing.assert_allclose(other.metrics()[name], x, rtol=1e-3, atol=1e-3)
+    assert one.summary()["bytes"] == other.summary()["bytes"]
+    # The simulator reads the run that Ray has finished.
+    run_simulator(fleet, "run", "fleet.toml", "-q", "--out", "ray", "--resume")
 
 
-def killed_at_random(script: Script, words: str, seconds: float) -> None:
-    """SIGKILL one of the command's processes once there are such, after a random time."""
+def kill_one(script: Script, containing: str, seconds: float) -> None:
+    """Wait for a process of the command, sleep, and kill one such process."""
     wait_until(
-        lambda: script.process.poll() is not None or script.left(words), f"there is a {words}"
+        lambda: script.process.poll() is not None or script.processes(containing),
+        f"there is a {containing}",
     )
     assert script.process.poll() is None
     time.sleep(seconds)
-    found = script.left(words)
+    found = script.processes(containing)
     if found:
         os.kill(random.choice(found), signal.SIGKILL)
 
 
-LONG = [
-    "-q",
-    "--set",
-    "rounds=3000",
-    "--set",
-    "engine.shards=2",
-    "--set",
-    "engine.checkpoint=1",
-    "--set",
-    "dtype=float64",
-]
+SETTINGS = ("rounds=3000", "engine.shards=2", "engine.checkpoint=1", "dtype=float64")
+LONG = ["-q", *(word for setting in SETTINGS for word in ("--set", setting))]
 
 
 def test_killed_shards_and_a_killed_driver(fleet: Path) -> None:
-    """Whatever is killed, the run comes to the same models, bit for bit, and says what happened."""
+    """Whatever is killed, the final models are the same, bit for bit, and the loss is reported."""
     run_on_ray(fleet, "run", "fleet.toml", "--out", "whole", *LONG)
     whole = RunFolder(fleet / "whole").models()
 
-    words = command("run", "fleet.toml", "--out", "shard", "--engine", "ray", *LONG)
-    with Script(words, fleet) as script:
-        killed_at_random(script, "ray::ShardActor", 2 + 2 * random.random())
-        code, _, err = script.ended()
-        assert code == 0, err
-        script.assert_gone()
+    arguments = command("run", "fleet.toml", "--out", "shard", "--engine", "ray", *LONG)
+    with Script(arguments, fleet) as script:
+        kill_one(script, "ray::ShardActor", 2 + 2 * random.random())
+        exit_code, _, err = script.wait()
+        assert exit_code == 0, err
+        script.assert_no_processes()
     summary = RunFolder(fleet / "shard").summary()
     assert len(summary["events"]) == 1
     assert "was lost; all shards restarted from round" in summary["events"][0]
     assert summary["events"][0] in err
 
-    words = command("run", "fleet.toml", "--out", "driver", "--engine", "ray", *LONG)
-    with Script(words, fleet) as script:
-        killed_at_random(script, "ray::ShardActor", 2 * random.random())
-        killed_at_random(script, "-m gossamer", 3 * random.random())
-        script.ended()
-        script.assert_gone(but="Agent")  # two helpers of Ray's own notice it only after minutes
+    arguments = command("run", "fleet.toml", "--out", "driver", "--engine", "ray", *LONG)
+    with Script(arguments, fleet) as script:
+        kill_one(script, "ray::ShardActor", 2 * random.random())
+        kill_one(script, "-m gossamer", 3 * random.random())
+        script.wait()
+        # Two agents of Ray notice the death of the driver after minutes only.
+        script.assert_no_processes(except_for="Agent")
     run_on_ray(fleet, "run", "fleet.toml", "--out", "driver", "--resume", *LONG)
 
     for name in ("shard", "driver"):
@@ -184,57 +189,61 @@ def test_killed_shards_and_a_killed_driver(fleet: Path) -> None:
         assert all((models[k] == x).all() for k, x in whole.items()), name
 
 
-def test_ctrl_c_stops_and_keeps(fleet: Path) -> None:
-    words = [
-        "run",
-        "fleet.toml",
-        "--out",
-        "out",
-        "--set",
-        "rounds=100000",
-        "--set",
-        "engine.shards=2",
-    ]
+def test_ctrl_c_saves_and_stops(fleet: Path) -> None:
+    arguments = ["run", "fleet.toml", "--out", "out", "--engine", "ray"]
+    arguments += ["--set", "rounds=100000", "--set", "engine.shards=2"]
     live = fleet / "out" / LIVE
-    with Script(command(*words, "--engine", "ray"), fleet) as script:
+    with Script(command(*arguments), fleet) as script:
         wait_until(
             lambda: live.exists() and live.read_bytes().count(b'"record"') >= 2,
             "the run has measured after its first round",
         )
-        for pid in script.left():  # as a terminal does: to all of its processes
+        for pid in script.processes():  # a terminal signals all processes of a command
             os.kill(pid, signal.SIGINT)
-        code, _, err = script.ended()
-        assert code == 130
+        exit_code, _, err = script.wait()
+        assert exit_code == 130
         assert "is kept and --resume goes on" in err
         assert "Traceback" not in err
-        script.assert_gone()
+        script.assert_no_processes()
     assert RunFolder(fleet / "out").snapshot().round > 0
 
 
 def test_a_node_that_is_lost(tmp_path: Path) -> None:
-    """Two machines, one of them killed with the shard on it; a third takes its place. No other room: it says so, in time."""
+    """A node is killed with the shard on it, and a new node takes its place.
+
+    Without a new node the engine reports in time that there is no room.
+    """
     code = """
-import threading, time
+import threading
+import time
+import ray
 import torch
 import gossamer as gs
-import ray
 from gossamer.engines import Ray
 from gossamer.engines.ray.actors import ShardActors
 from gossamer.errors import InputError, Lost
 from ray.cluster_utils import Cluster
 
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "node_ip_address": "127.0.0.1"})
-second = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
+NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
+cluster = Cluster(initialize_head=True, head_node_args=NODE)
+second = cluster.add_node(**NODE)
 study = gs.Study(gs.WPM.robust(3, 0.02), gs.Ring(12), rounds=2000, dtype="float64")
 plan = study.plan()
 settings = Ray(shards=2, address=cluster.address, wait=90, checkpoint=1)
-result = {"trouble": ""}
+result = {"error": ""}
 
-def go():
+class Messages(gs.engines.Observer):
+    def __init__(self):
+        self.texts = []
+
+    def message(self, text):
+        self.texts.append(text)
+
+def advance():
     try:
         engine.advance(2000)
     except BaseException as error:
-        result["trouble"] = repr(error)
+        result["error"] = repr(error)
 
 engine = settings.start(plan)
 result["hosts"] = len({host.address for host in engine._call("host")})
@@ -242,16 +251,17 @@ engine.advance(2000)
 whole = engine.models()
 engine.close()
 
-engine = settings.start(plan)
-thread = threading.Thread(target=go)
+messages = Messages()
+engine = settings.start(plan, observer=messages)
+thread = threading.Thread(target=advance)
 thread.start()
 while engine.round < 300:
     time.sleep(0.05)
 cluster.remove_node(second, allow_graceful=False)
-third = cluster.add_node(num_cpus=1, node_ip_address="127.0.0.1")
+third = cluster.add_node(**NODE)
 thread.join()
 result["same"] = bool(torch.equal(engine.models(), whole))
-result["events"] = engine.events
+result["messages"] = messages.texts
 engine.close()
 
 began = time.monotonic()
@@ -270,8 +280,9 @@ def call_then_kill(self, method, *args, **kwargs):
     return results
 
 ShardActors.call = call_then_kill
-engine = Ray(shards=2, address=cluster.address, wait=5, checkpoint=1).start(plan)
-result["killed at the start"] = list(engine.events)
+messages = Messages()
+engine = Ray(shards=2, address=cluster.address, wait=5, checkpoint=1).start(plan, observer=messages)
+result["killed at the start"] = list(messages.texts)
 engine.advance(100)
 cluster.remove_node(third, allow_graceful=False)
 try:
@@ -282,19 +293,17 @@ engine.close()
 cluster.shutdown()
 """
     found = python(code, tmp_path)
-    assert not found["trouble"]
-    assert found["same"], found["events"]
-    assert len(found["events"]) >= 1
-    assert "all shards restarted from round" in found["events"][0]
+    assert not found["error"]
+    assert found["same"], found["messages"]
+    assert len(found["messages"]) >= 1
+    assert "all shards restarted from round" in found["messages"][0]
     assert found["killed at the start"] == [
         "after round 0: shard 0 of 2 was lost; all shards restarted from round 0"
     ]
-    sentence, in_time = found["no room"]
+    message, in_time = found["no room"]
     assert in_time
     # The lost node may still be counted, but is not free.
-    assert sentence.startswith(
-        "engine.shards = 3 is not accepted: give at most 2 now: the cluster has"
-    )
+    assert message.startswith("engine.shards = 3 is not accepted: give at most 2 now: the cluster")
     assert (
         "was lost, and the cluster has no room for a replacement: at most 1 now"
         in found["no room any more"]
@@ -302,10 +311,10 @@ cluster.shutdown()
 
 
 def test_sweeps_as_tasks(fleet: Path) -> None:
-    """A comparison on Ray is the comparison; a sweep with a run that cannot be done finishes the others."""
-    words = ["compare", "fleet.toml", "-q", "--seeds", "2", "--set", "rounds=40"]
-    run_on_ray(fleet, *words, "--out", "ray")
-    assert Script(command(*words, "--out", "here"), fleet).ended()[0] == 0
+    """A comparison on Ray gives the same files; a sweep finishes the other runs if one fails."""
+    arguments = ["compare", "fleet.toml", "-q", "--seeds", "2", "--set", "rounds=40"]
+    run_on_ray(fleet, *arguments, "--out", "ray")
+    run_simulator(fleet, *arguments, "--out", "here")
     runs = sorted(path.name for path in (fleet / "here").iterdir() if path.is_dir())
     assert len(runs) == 2
     for name in runs:
@@ -321,53 +330,50 @@ import gossamer as gs
 from gossamer.study.pools import RayTasks
 from gossamer.study.sweep import Failed, sweep
 
-good, bad = gs.Study(gs.DPSGD(0.1), gs.Ring(4), rounds=5), gs.Study(gs.DPSGD(0.1), gs.Ring(4), rounds=5, device="nowhere")
+good = gs.Study(gs.DPSGD(0.1), gs.Ring(4), rounds=5)
+bad = replace(good, device="nowhere")
+diverging = gs.Study(gs.DPSGD(1e30), gs.Ring(4), rounds=50)
 result = {}
 try:
     sweep([good, bad, replace(good, seed=1)], Path("cells"), RayTasks())
 except Failed as error:
-    result["said"] = str(error)
-result["kept"] = len(list(Path("cells").iterdir()))
-cells = sweep([good, replace(good, seed=1), gs.Study(gs.DPSGD(1e30), gs.Ring(4), rounds=50)], Path("cells"), RayTasks())
+    result["message"] = str(error)
+result["folders"] = len(list(Path("cells").iterdir()))
+cells = sweep([good, replace(good, seed=1), diverging], Path("cells"), RayTasks())
 result["diverged"] = [cell.diverged for cell in cells]
 """
     found = python(code, fleet)
-    assert "1 of 3 runs failed: D-PSGD, seed 0" in found["said"]
-    assert "device = 'nowhere' is not accepted" in found["said"]
-    assert found["kept"] == 2
+    assert "1 of 3 runs failed: D-PSGD, seed 0" in found["message"]
+    assert "device = 'nowhere' is not accepted" in found["message"]
+    assert found["folders"] == 2
     assert found["diverged"] == [False, False, True]
 
 
-def test_what_diverges_is_told_as_the_simulator_tells_it(fleet: Path) -> None:
-    words = [
-        "run",
-        "fleet.toml",
-        "-q",
-        "--out",
-        "out",
-        "--set",
-        "algorithm.eta=1e20",
-        "--set",
-        "algorithm.step=plain",
-    ]
-    _, said = run_on_ray(fleet, *words, "--set", "engine.shards=3", code=3)
-    code, _, here = Script(command(*words[:4], "here", *words[5:]), fleet).ended()
-    assert code == 3
-    assert said == here
-    assert (
-        json.loads((fleet / "out" / "summary.json").read_text())["diverged"]
-        == json.loads((fleet / "here" / "summary.json").read_text())["diverged"]
-    )
+def test_divergence_is_reported_as_by_the_simulator(fleet: Path) -> None:
+    diverging = ["--set", "algorithm.eta=1e20", "--set", "algorithm.step=plain"]
+    arguments = ["run", "fleet.toml", "-q", *diverging, "--out"]
+    _, on_ray = run_on_ray(fleet, *arguments, "ray", "--set", "engine.shards=3", code=3)
+    exit_code, _, here = Script(command(*arguments, "here"), fleet).wait()
+    assert exit_code == 3
+    assert on_ray == here
+    summaries = [json.loads((fleet / x / "summary.json").read_text()) for x in ("ray", "here")]
+    assert summaries[0]["diverged"] == summaries[1]["diverged"]
 
 
 def test_without_the_extra(fleet: Path) -> None:
-    blocked = "import importlib.util as u, sys; f = u.find_spec; u.find_spec = lambda n, *a: None if n == 'ray' else f(n, *a); "
-    words = ["run", "fleet.toml", "--engine", "ray"]
-    code = f"{blocked}sys.argv = ['gossamer', *{words!r}]; from gossamer.cli import main; main()"
-    found, _, err = Script([sys.executable, "-c", code], fleet).ended()
-    assert found == 2
-    assert (
-        err == "gossamer: the Ray engine is not installed: pip install 'gossamer[ray]' brings it\n"
+    code = """
+import importlib.util
+import sys
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *args: None if name == "ray" else find_spec(name, *args)
+sys.argv = ["gossamer", "run", "fleet.toml", "--engine", "ray"]
+from gossamer.cli import main
+main()
+"""
+    exit_code, _, err = Script([sys.executable, "-c", code], fleet).wait()
+    assert exit_code == 2
+    assert err == (
+        "gossamer: the Ray engine is not installed: pip install 'gossamer[ray]' brings it\n"
     )
     assert not (fleet / "runs").exists()
 
@@ -382,27 +388,63 @@ def test_without_the_extra(fleet: Path) -> None:
     ],
 )
 def test_refusals(settings: list[str], parts: list[str], fleet: Path) -> None:
-    _, err = run_on_ray(
-        fleet, "run", "fleet.toml", *(word for s in settings for word in ("--set", s)), code=2
-    )
+    arguments = ["run", "fleet.toml"]
+    for setting in settings:
+        arguments += ["--set", setting]
+    _, err = run_on_ray(fleet, *arguments, code=2)
     assert err.count("\n") == 1
     assert all(part in err for part in parts)
     assert not (fleet / "runs").exists()
 
 
-def test_a_study_made_in_python_runs_too(tmp_path: Path) -> None:
-    """Own networks and methods go to the shards as they are."""
+def test_a_study_made_in_python(tmp_path: Path) -> None:
+    """Networks and methods that are defined in Python are sent to the shards."""
     code = """
 import gossamer as gs
-from gossamer.engines import Simulator
 
-network = gs.Callback(8, lambda t: [(i, (i + 1 + t % 3) % 8) for i in range(8)])
-study = gs.Study(gs.DPSGD(0.1), network, rounds=30, dtype="float64", measure=gs.Measure(every=0))
-done = gs.run(study, engine=gs.Ray(shards=2))
-alone = gs.run(study)
-result = max(float((done.models[k] - x).abs().max()) for k, x in alone.models.items())
+def links(t):
+    return [(i, (i + 1 + t % 3) % 8) for i in range(8)]
+
+measure = gs.Measure(every=0)
+study = gs.Study(gs.DPSGD(0.1), gs.Callback(8, links), rounds=30, dtype="float64", measure=measure)
+on_ray = gs.run(study, engine=gs.Ray(shards=2)).models
+here = gs.run(study).models
+result = max(float((on_ray[name] - x).abs().max()) for name, x in here.items())
 """
     assert python(code, tmp_path) < 1e-12
+
+
+def test_the_host_process_is_left_as_it_was(tmp_path: Path) -> None:
+    """Two runs, one after the other: each starts a cluster and stops it."""
+    code = """
+import logging
+import os
+import signal
+import sys
+import ray
+import torch
+import gossamer as gs
+
+def host():
+    return {
+        "environment": dict(os.environ),
+        "excepthook": repr(sys.excepthook),
+        "SIGINT": repr(signal.getsignal(signal.SIGINT)),
+        "SIGTERM": repr(signal.getsignal(signal.SIGTERM)),
+        "level of Ray's logger": logging.getLogger("ray").level,
+        "function of Ray": repr(ray._private.worker.print_to_stdstream),
+        "threads": torch.get_num_threads(),
+        "connected": ray.is_initialized(),
+    }
+
+before = host()
+result = []
+for number in range(2):
+    gs.run(gs.Study(gs.DPSGD(0.1), gs.Ring(8), rounds=5), engine=gs.Ray(shards=2))
+    after = host()
+    result.append([name for name in before if after[name] != before[name]])
+"""
+    assert python(code, tmp_path) == [[], []]
 
 
 def test_settings_are_data() -> None:

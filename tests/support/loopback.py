@@ -1,4 +1,7 @@
-"""Python scripts in a network that has nothing but loopback, and that leave no process behind."""
+"""Run commands in a network namespace that has the loopback interface only.
+
+Ray must not reach other machines from a test, and a test must not leave processes behind.
+"""
 
 from __future__ import annotations
 
@@ -18,43 +21,42 @@ import pytest
 
 from support.processes import DEADLINE, end, start
 
-_UP = 'ip link set lo up 2>/dev/null || exit 97; exec "$@"'
+_LOOPBACK_UP = 'ip link set lo up 2>/dev/null || exit 97; exec "$@"'
 TESTS = Path(__file__).parents[1]
 
 
 @cache
 def namespace() -> list[str]:
-    """What goes before a command so that it sees only loopback; skips the test where that cannot be had."""
+    """Return the prefix that runs a command in such a namespace, or skip the test."""
     for unshare in (["unshare", "--net"], ["unshare", "--user", "--map-root-user", "--net"]):
-        words = [*unshare, "sh", "-c", _UP, "sh"]
+        prefix = [*unshare, "sh", "-c", _LOOPBACK_UP, "sh"]
         try:
-            if subprocess.run([*words, "true"], capture_output=True).returncode == 0:
-                return words
+            if subprocess.run([*prefix, "true"], capture_output=True).returncode == 0:
+                return prefix
         except FileNotFoundError:
             break
-    pytest.skip(
-        "needs a network namespace (root, or user namespaces) and iproute2: Ray is not to reach beyond loopback here"
-    )
+    pytest.skip("needs a network namespace (root, or user namespaces) and iproute2")
 
 
 class Script:
-    """A command in such a network, with a mark by which all its processes are known."""
+    """A command in its own network namespace.
 
-    def __init__(self, words: list[str], folder: Path) -> None:
+    A variable in the environment marks all of its processes, also those that it leaves behind.
+    """
+
+    def __init__(self, command: list[str], folder: Path) -> None:
         self.mark = f"GOSSAMER_TEST={uuid.uuid4().hex}"
         name, value = self.mark.split("=")
-        paths = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
-        more = {
+        environment = {
+            **os.environ,
             name: value,
-            "PYTHONPATH": paths,
+            "PYTHONPATH": os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")]),
             "OMP_NUM_THREADS": "1",
             "HOME": str(folder),
             "RAY_TMPDIR": "/tmp",
         }
-        environment = {**os.environ, **more}
-        command = [*namespace(), *words]
         self.process = start(
-            command,
+            [*namespace(), *command],
             cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,
@@ -65,70 +67,81 @@ class Script:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.clear()
+        self.kill()
         end(self.process)
 
-    def ended(self, timeout: float = 2 * DEADLINE) -> tuple[int, str, str]:
-        """Exit code, stdout, stderr."""
+    def wait(self, timeout: float = 2 * DEADLINE) -> tuple[int, str, str]:
+        """Wait for the end of the command. Return its exit code, stdout and stderr."""
         try:
             out, err = self.process.communicate(timeout=timeout)
         except BaseException:
-            self.clear()
+            self.kill()
             end(self.process)
             raise
         return self.process.returncode, out, err
 
-    def left(self, containing: str = "") -> list[int]:
-        """The processes of this command that are there now, zombies aside."""
+    def processes(self, containing: str = "") -> list[int]:
+        """Return the running processes of this command whose command line contains a string."""
         found = []
         for folder in Path("/proc").iterdir():
-            if folder.name.isdigit() and int(folder.name) != os.getpid():
-                try:
-                    marked = self.mark.encode() in (folder / "environ").read_bytes()
-                    words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                except OSError:
-                    continue
-                if marked and words and containing in words:
-                    found.append(int(folder.name))
+            if not folder.name.isdigit() or int(folder.name) == os.getpid():
+                continue
+            try:
+                marked = self.mark.encode() in (folder / "environ").read_bytes()
+            except OSError:
+                continue
+            command_line = _command_line(int(folder.name))  # empty for a zombie
+            if marked and command_line and containing in command_line:
+                found.append(int(folder.name))
         return found
 
-    def assert_gone(self, seconds: float = DEADLINE, but: str = "nothing") -> None:
-        """Wait until no process is left."""
+    def assert_no_processes(self, seconds: float = DEADLINE, except_for: str = "nothing") -> None:
+        """Wait until no process is left, except those with a string in their command line."""
         deadline = time.monotonic() + seconds
-        while words := [words for pid in self.left() if but not in (words := _words(pid))]:
-            assert time.monotonic() < deadline, f"still there: {words}"
+        while True:
+            left = [_command_line(pid)[:80] for pid in self.processes()]
+            left = [line for line in left if line and except_for not in line]
+            if not left:
+                return
+            assert time.monotonic() < deadline, f"still running: {left}"
             time.sleep(0.2)
 
-    def clear(self) -> None:
-        """End what is left of this command."""
-        for pid in self.left():
+    def kill(self) -> None:
+        """Kill all processes of this command."""
+        for pid in self.processes():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
 
-def _words(pid: int) -> str:
+def _command_line(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:80]
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
         return ""
 
 
 def python(code: str, folder: Path, **given: Any) -> Any:
-    """Run Python code, with what it is given as JSON in `given`; what it leaves in `result` comes back the same way."""
-    script = folder / "script.py"
+    """Run Python code in its own process and network namespace.
+
+    Args:
+        code: The code. It finds the arguments in the dictionary `given`, and assigns `result`.
+        folder: The working directory.
+        **given: Arguments that JSON can represent.
+
+    Returns:
+        The value of `result`, which JSON must be able to represent.
+    """
     lines = [
         "import json",
         f"given = json.loads({json.dumps(given)!r})",
         *code.splitlines(),
         "print('RESULT', json.dumps(result))",
     ]
-    script.write_text(
-        "def main():\n"
-        + "".join(f"    {line}\n" for line in lines)
-        + "\nif __name__ == '__main__':\n    main()\n"
-    )
+    body = "".join(f"    {line}\n" for line in lines)
+    script = folder / "script.py"
+    script.write_text(f"def main():\n{body}\nif __name__ == '__main__':\n    main()\n")
     running = Script([sys.executable, str(script)], folder)
-    code_, out, err = running.ended()
-    assert code_ == 0, f"{out[-2000:]}\n{err[-6000:]}"
-    running.assert_gone()
+    exit_code, out, err = running.wait()
+    assert exit_code == 0, f"{out[-2000:]}\n{err[-6000:]}"
+    running.assert_no_processes()
     return json.loads(out.rpartition("RESULT ")[2])
