@@ -29,14 +29,14 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from gossamer import WPM, Random, Study
 from gossamer.engines import Measure
+from gossamer.engines.observer import Observer, Row
 from gossamer.study import run
 from gossamer.study.live import Live
-from gossamer.study.track import Callback, Row
 
 EVERY, BLOCK = 5, 80  # rounds to a measurement, measurements to a block: about two seconds
 
 
-class Turns(Callback):
+class Turns(Observer):
     """Takes the place of `Live`: on in every other block, off in the others, and times them."""
 
     def __init__(self) -> None:

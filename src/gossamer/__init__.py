@@ -26,7 +26,7 @@ _ROOMS = {
     "tasks": "Task Data Digits Mnist FashionMnist Cifar10 Arrays from_arrays from_dataset Iid OneLabel Labels Dirichlet Uneven "
     "Drawn Lists from_lists Validation Softmax Svm Mlp Cnn Module LinearRegression LogisticRegression",
     "tasks.synthetic": "LeastSquares Logistic",
-    "engines": "Measure Plan Ray Simulator",
+    "engines": "Measure Observer Plan Ray Simulator",
     "results.run": "Run",
     "study": "Study run compare",
     "mirror": "signed_power power_mean PowerMap bregman",

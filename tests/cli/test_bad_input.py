@@ -650,7 +650,7 @@ def test_a_resume_with_a_changed_spec(setting: str, part: str) -> None:
         "--resume",
         "--set",
         setting,
-        parts=("cannot go on with out", part, "another --out"),
+        parts=("cannot resume out", part, "another --out"),
     )
 
 
@@ -658,7 +658,7 @@ def test_a_resume_with_a_changed_spec(setting: str, part: str) -> None:
 def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A run that stopped in the middle."""
     monkeypatch.setattr(running, "_CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(running, "_SPARED", 0)
+    monkeypatch.setattr(running, "_CHECKPOINT_SPACING", 0)
     with monkeypatch.context() as patch:
         patch.setattr(
             store.RunFolder,
@@ -698,7 +698,7 @@ DAMAGE = [
     ),
     ("metrics.parquet", lambda path: None, "metrics.parquet is missing"),
     ("spec.toml", lambda path: b"rounds = = 3", "spec.toml is not TOML"),
-    ("spec.toml", lambda path: b"", "cannot go on with"),
+    ("spec.toml", lambda path: b"", "cannot resume"),
     ("summary.json", lambda path: b'{"finished": ', "summary.json is not a summary in JSON"),
     ("summary.json", lambda path: b"[1]", "summary.json is not a summary in JSON"),
 ]
@@ -737,7 +737,7 @@ def test_a_folder_that_cannot_be_made() -> None:
 )
 def test_a_disk_that_is_full(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_CHECKPOINT_SECONDS", 0.0)
-    monkeypatch.setattr(running, "_SPARED", 0)
+    monkeypatch.setattr(running, "_CHECKPOINT_SPACING", 0)
     sync, write = os.fsync, store.write_atomically
 
     def full(path: Path, content: bytes) -> None:

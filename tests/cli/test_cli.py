@@ -202,7 +202,7 @@ def test_compare_that_is_stopped_goes_on_by_the_same_command(
             running, "_stop_on_signal", lambda: nullcontext(lambda: next(asked, None) is None)
         )
         stopped = gossamer("compare", "b.toml", "-q")
-    kept = r"D-PSGD, seed 0: stopped after round \d+ of 12; runs/b/d-psgd-seed0 is kept and the same command goes on"
+    kept = r"D-PSGD, seed 0: stopped after round \d+ of 12; runs/b/d-psgd-seed0 is kept and the same command continues it"
     assert re.search(kept, stopped.err)
     assert_refused(stopped, code=130)
     first = Path("runs/b/wpm-p-3-seed0/summary.json").stat().st_mtime_ns
@@ -219,7 +219,7 @@ def test_compare_refuses_what_another_spec_left_in_the_folder() -> None:
     result = gossamer("compare", "a.toml", "-q", "--set", "algorithm.eta=0.1")
     assert_refused(
         result,
-        "cannot go on with runs/a/wpm-p-3-seed0: algorithm.eta was 0.05 and is now 0.1",
+        "cannot resume runs/a/wpm-p-3-seed0: algorithm.eta was 0.05 and is now 0.1",
         "--out",
     )
     assert files("runs") == before
@@ -276,7 +276,7 @@ def test_network_show(name: str) -> None:
     )
     for fact in (
         "density",
-        "links a round",
+        "links per round",
         "neighbours",
         "smallest B (Assumption 1)",
         "spectral gap",
@@ -289,7 +289,7 @@ def test_network_show(name: str) -> None:
 def test_network_show_says_the_truth() -> None:
     ring = done("network", "show", "a.toml", "--set", "network.kind=ring")
     assert re.search(r"density +│ 0\.2222 ", ring)
-    assert re.search(r"links a round +│ 10 \(10 to 10\)", ring)
+    assert re.search(r"links per round +│ 10 \(10 to 10\)", ring)
     assert re.search(r"smallest B \(Assumption 1\) +│ 1 ", ring)
     assert Path("network.png").exists()
     apart = done("network", "show", "a.toml", "--set", "network.density=0")

@@ -17,9 +17,8 @@ from support.command import REAL, Result, assert_refused, gossamer, real
 from support.terminal import ANSI, COLOUR, SEVERAL, SPEC, in_a_terminal
 
 import gossamer as gs
-from gossamer.cli import show
+from gossamer.cli import progress
 from gossamer.cli.runs import BLOCKS, LETTERS, Row, spark
-from gossamer.engines import Record
 from gossamer.results.find import find_runs
 
 
@@ -125,26 +124,32 @@ def test_json_of_the_real_command_in_a_terminal() -> None:
 # -- progress ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_line_says_what_is_left(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_line_has_the_time_left(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(show.time, "monotonic", lambda: now)
-    line = show.Display(quiet=False).bar("WPM p=3")
-    import numpy as np
-
-    record = Record(20, *(np.array([x, x]) for x in (0.5, 1.0, 0.25, 0.25)), 0, 0)
-    line(0, 100, None)
-    for now, done in ((104.0, 20), (110.0, 40), (112.0, 50), (130.0, 100)):  # noqa: B007 - the clock of `monotonic`
-        line(done, 100, record if done < 100 else None)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    study = gs.Study(rounds=100)
+    bars = progress.RunBars(["WPM p=3"], 2, quiet=False)
+    bars.started(study, None, [])
+    bars.advanced(0)
+    bars.measured({"round": 20, "accuracy": 0.5, "loss": 1.0, "distance": 0.25})
+    for now, round_ in ((104.0, 20), (110.0, 40), (112.0, 50)):  # noqa: B007 - read by `monotonic`
+        bars.advanced(round_)
+    now = 130.0
+    bars.advanced(100)
+    bars.measured({"round": 100, "accuracy": 0.75, "loss": 1.0, "distance": 0.25})
+    bars.skipped(study, tmp_path)
     assert capsys.readouterr().err.splitlines() == [
-        "WPM p=3  round 40/100  50.0%  distance 0.250  15 s left",
-        "WPM p=3  round 100/100  done before",
+        "WPM p=3  1 of 2  round 40/100  50.0%  distance 0.250  15 s left",
+        "WPM p=3  1 of 2  round 100/100  50.0%  distance 0.250",
+        "WPM p=3  1 of 2  round 100/100  75.0%  distance 0.250",
+        "WPM p=3  2 of 2  round 100/100  done before",
     ]
 
 
 def test_durations_are_short() -> None:
-    assert [show._duration(s) for s in (0, 59.7, 99, 100, 5990, 6000, 360000)] == [
+    assert [progress._duration(s) for s in (0, 59.7, 99, 100, 5990, 6000, 360000)] == [
         "0 s",
         "60 s",
         "99 s",

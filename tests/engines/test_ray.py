@@ -202,7 +202,7 @@ def test_ctrl_c_saves_and_stops(fleet: Path) -> None:
             os.kill(pid, signal.SIGINT)
         exit_code, _, err = script.wait()
         assert exit_code == 130
-        assert "is kept and --resume goes on" in err
+        assert "is kept and --resume continues it" in err
         assert "Traceback" not in err
         script.assert_no_processes()
     assert RunFolder(fleet / "out").snapshot().round > 0

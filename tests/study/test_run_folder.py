@@ -282,7 +282,7 @@ def test_a_run_stopped_at_any_moment_goes_on_as_if_nothing_had_been(
                 except Interrupted as stopped:
                     said = str(stopped)
             assert json.loads((folder / "summary.json").read_text())["finished"] is (said == "")
-            assert said == "" or f"{folder} is kept and --resume goes on" in said
+            assert said == "" or f"{folder} is kept and --resume continues it" in said
         gs.run(study, folder, resume=True)
         assert_same_run(folder, "whole")
 
@@ -414,7 +414,7 @@ def test_sigterm_is_a_ctrl_c_too() -> None:
     words = ["run", "a.toml", "-q", "--out", "out", "--set", "rounds=1000000"]
     result = interrupted(*words, when=has_measured, by=signal.SIGTERM)
     assert result.code == 130
-    assert "of 1000000; out is kept and --resume goes on" in result.err
+    assert "of 1000000; out is kept and --resume continues it" in result.err
     assert Path("out/checkpoint.safetensors").exists()
 
 
@@ -432,7 +432,7 @@ KILLED = """
 import importlib, os, signal, sys
 running = importlib.import_module("gossamer.study.run")
 running._CHECKPOINT_SECONDS = 0.0
-running._SPARED = 0
+running._CHECKPOINT_SPACING = 0
 sync, left = os.fsync, iter(range(int(sys.argv.pop(1))))
 os.fsync = lambda handle: sync(handle) if next(left, None) is not None else os.kill(os.getpid(), signal.SIGKILL)
 from gossamer.cli import main

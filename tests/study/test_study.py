@@ -315,16 +315,17 @@ def test_measuring_changes_nothing() -> None:
 # -- folders of studies made in Python ---------------------------------------------------------------------------------
 
 
-def stop_at(round_: int) -> Callable[..., None]:
-    """Press Ctrl-C, once, when the run has come so far."""
-    pressed: list[int] = []
+class StopAt(gs.Observer):
+    """Press Ctrl-C, once, when a round is done."""
 
-    def progress(done: int, total: int, record: object) -> None:
-        if done >= round_ and not pressed:
-            pressed.append(done)
+    def __init__(self, round_: int) -> None:
+        self._round = round_
+        self._pressed = False
+
+    def advanced(self, round: int) -> None:
+        if round >= self._round and not self._pressed:
+            self._pressed = True
             signal.raise_signal(signal.SIGINT)
-
-    return progress
 
 
 def test_a_stopped_run_of_an_own_module_goes_on_bit_for_bit(tmp_path: Path) -> None:
@@ -334,7 +335,7 @@ def test_a_stopped_run_of_an_own_module_goes_on_bit_for_bit(tmp_path: Path) -> N
     )
     whole = gs.run(study, tmp_path / "whole")
     with pytest.raises(Interrupted):
-        gs.run(study, tmp_path / "stopped", progress=stop_at(9))
+        gs.run(study, tmp_path / "stopped", observers=[StopAt(9)])
     resumed = gs.run(study, tmp_path / "stopped", resume=True)
     assert same(whole, resumed)
     again = gs.run(study, tmp_path / "stopped", resume=True)  # finished: read, not run
@@ -373,7 +374,7 @@ def test_the_command_cannot_resume_what_was_made_in_python(
         gs.run(
             small(model=gs.Module(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))),
             folder,
-            progress=stop_at(3),
+            observers=[StopAt(3)],
         )
     monkeypatch.setattr(
         sys,

@@ -12,7 +12,7 @@ import gossamer as gs
 from gossamer.study import spec
 from gossamer.study.live import NAME as LIVE
 from gossamer.study.pools import Processes
-from gossamer.study.sweep import cell_path, sweep
+from gossamer.study.sweep import run_path, sweep
 
 
 def study(seed: int = 0, eta: float = 0.1) -> gs.Study:
@@ -47,17 +47,17 @@ def test_a_cell_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
 
 def test_a_cell_is_named_by_all_that_it_says(tmp_path: Path) -> None:
     paths = {
-        cell_path(tmp_path, s)
+        run_path(tmp_path, s)
         for s in (study(0), study(1), study(0, eta=0.2), study(0).with_seed(2))
     }
     assert len(paths) == 4
-    assert cell_path(tmp_path, study()) == cell_path(tmp_path, study())
+    assert run_path(tmp_path, study()) == run_path(tmp_path, study())
 
 
 def test_a_cell_has_one_name_however_it_is_written(tmp_path: Path) -> None:
     whole, real = gs.Study(gs.WPM(1, 1), gs.Ring(4)), gs.Study(gs.WPM(1.0, 1.0), gs.Ring(4))
     (read,) = spec.studies(spec.parse(spec.dumps(whole)))
-    assert cell_path(tmp_path, whole) == cell_path(tmp_path, real) == cell_path(tmp_path, read)
+    assert run_path(tmp_path, whole) == run_path(tmp_path, real) == run_path(tmp_path, read)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Callbacks: told of a run as it goes, never in its way; the live file; TensorBoard, read back by its own reader."""
+"""Observers: told of a run as it goes, never in its way; the live file; TensorBoard, read back by its own reader."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ import pytest
 from support.command import assert_refused, gossamer
 
 import gossamer as gs
+from gossamer.engines import Observer
 from gossamer.errors import Diverged, InputError, MissingExtra
-from gossamer.study import Callback, Interrupted, Run, live
+from gossamer.study import Interrupted, Run, live
 from gossamer.study.track import TensorBoard, trackers
 
 running = importlib.import_module(
@@ -28,7 +29,7 @@ running = importlib.import_module(
 STUDY = gs.Study(gs.DPSGD(eta=0.1), gs.Ring(5), rounds=12, measure=gs.Measure(every=5))
 
 
-class Diary(Callback):
+class Diary(Observer):
     """Writes down all that it is told."""
 
     def __init__(self) -> None:
@@ -60,20 +61,20 @@ def stopped_after(calls: int) -> Iterator[Callable[[], bool]]:
 
 
 def stop(
-    study: gs.Study, folder: Path, monkeypatch: pytest.MonkeyPatch, calls: int, *callbacks: Callback
+    study: gs.Study, folder: Path, monkeypatch: pytest.MonkeyPatch, calls: int, *observers: Observer
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(running, "_stop_on_signal", lambda: stopped_after(calls))
         with pytest.raises(Interrupted):
-            gs.run(study, folder, resume=True, callbacks=callbacks)
+            gs.run(study, folder, resume=True, observers=observers)
 
 
-# -- callbacks ---------------------------------------------------------------------------------------------------------
+# -- observers ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_callback_is_told_everything_in_order(tmp_path: Path) -> None:
     diary = Diary()
-    done = gs.run(STUDY, tmp_path / "a", callbacks=[diary])
+    done = gs.run(STUDY, tmp_path / "a", observers=[diary])
     assert diary.told[0] == ("started", STUDY, tmp_path / "a", [])
     assert diary.told[-1] == ("ended", done.summary)
     assert [row["round"] for row in diary.all("measured")] == [0, 5, 10, 12]
@@ -86,7 +87,7 @@ def test_a_callback_is_told_everything_in_order(tmp_path: Path) -> None:
 
 def test_a_callback_needs_no_folder_and_follows_several_runs() -> None:
     diary = Diary()
-    gs.compare([STUDY, replace(STUDY, algorithm=gs.SwarmSGD())], seeds=2, callbacks=[diary])
+    gs.compare([STUDY, replace(STUDY, algorithm=gs.SwarmSGD())], seeds=2, observers=[diary])
     assert len(diary.all("started")) == len(diary.all("ended")) == 4
     assert len(diary.all("measured")) == 16
 
@@ -99,10 +100,10 @@ def test_a_run_that_goes_on_tells_what_was_before(
     assert diary.all("ended")[0]["finished"] is False
     before = [row["round"] for row in diary.all("measured")]
     assert 0 < len(before) < 4
-    gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[diary])
+    gs.run(STUDY, tmp_path / "a", resume=True, observers=[diary])
     assert diary.all("started") == [[], before]
     assert [row["round"] for row in diary.all("measured")] == [0, 5, 10, 12]  # each once
-    gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[diary])  # is finished: nothing to tell
+    gs.run(STUDY, tmp_path / "a", resume=True, observers=[diary])  # is finished: nothing to tell
     assert len(diary.all("started")) == 2
 
 
@@ -119,9 +120,9 @@ def test_one_that_raises_is_named_and_left_out_and_the_run_goes_on(what: str) ->
     clumsy, diary = Clumsy(), Diary()
     with pytest.warns(
         RuntimeWarning,
-        match=rf"Clumsy\.{what} failed and is left out; the run goes on.*no such page",
+        match=rf"Clumsy\.{what} failed and is left out; the run continues.*no such page",
     ):
-        done = gs.run(STUDY, callbacks=[clumsy, diary])
+        done = gs.run(STUDY, observers=[clumsy, diary])
     assert len(clumsy.all(what)) == 1
     assert diary.all("ended") == [done.summary]
     assert [row["round"] for row in diary.all("measured")] == [0, 5, 10, 12]
@@ -134,14 +135,14 @@ def test_the_command_says_it_in_a_line(tmp_path: Path, monkeypatch: pytest.Monke
         patch.setattr(TensorBoard, "measured", lambda *_: 1 / 0)
         result = gossamer("run", "--set", "rounds=10", "--track", "tensorboard", "-q")
     assert result.code == 0
-    said = "gossamer: TensorBoard.measured failed and is left out; the run goes on (ZeroDivisionError: division by zero)\n"
+    said = "gossamer: TensorBoard.measured failed and is left out; the run continues (ZeroDivisionError: division by zero)\n"
     assert result.err == said
 
 
-def test_a_run_that_diverges_or_fails_says_so_to_callbacks() -> None:
+def test_a_run_that_diverges_or_fails_says_so_to_observers() -> None:
     diary = Diary()
     with pytest.raises(Diverged):
-        gs.run(replace(STUDY, algorithm=gs.DPSGD(eta=1e30), rounds=100), callbacks=[diary])
+        gs.run(replace(STUDY, algorithm=gs.DPSGD(eta=1e30), rounds=100), observers=[diary])
     assert diary.all("ended")[0]["diverged"]["round"] > 0
 
     def links(t: int) -> list[tuple[int, int]]:
@@ -150,14 +151,14 @@ def test_a_run_that_diverges_or_fails_says_so_to_callbacks() -> None:
         return [(0, 1)]
 
     with pytest.raises(OSError, match="radio"):
-        gs.run(replace(STUDY, network=gs.Callback(5, links)), callbacks=[diary])
+        gs.run(replace(STUDY, network=gs.Callback(5, links)), observers=[diary])
     assert diary.all("ended")[1] == {"finished": False, "rounds": 7, "failed": "the radio is gone"}
 
 
 def test_the_numbers_are_the_same_with_and_without(tmp_path: Path) -> None:
     plain, followed = (
         gs.run(STUDY, tmp_path / "a"),
-        gs.run(STUDY, tmp_path / "b", callbacks=[Diary()]),
+        gs.run(STUDY, tmp_path / "b", observers=[Diary()]),
     )
     for name, values in plain.metrics.items():
         np.testing.assert_array_equal(followed.metrics[name], values)
@@ -166,7 +167,7 @@ def test_the_numbers_are_the_same_with_and_without(tmp_path: Path) -> None:
 # -- the live file -----------------------------------------------------------------------------------------------------
 
 
-class Reader(Callback):
+class Reader(Observer):
     """Reads the live file whenever something happens, as a page would."""
 
     def started(
@@ -187,7 +188,7 @@ def test_what_a_page_can_read_while_a_run_goes(
 ) -> None:
     monkeypatch.setattr(live, "_SECONDS", 0.0)
     reader = Reader()
-    done = gs.run(STUDY, tmp_path / "a", callbacks=[reader])
+    done = gs.run(STUDY, tmp_path / "a", observers=[reader])
     lines = reader.seen[-1]
     assert all(line["rounds"] == 12 for line in lines)
     assert [line["round"] for line in lines] == sorted(line["round"] for line in lines)
@@ -258,7 +259,7 @@ def test_a_run_that_goes_on_begins_with_what_was_before(
     (tmp_path / "a" / live.NAME).write_text("what a killed process left")
     reader = Reader()
     monkeypatch.setattr(live, "_SECONDS", 0.0)
-    gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[reader])
+    gs.run(STUDY, tmp_path / "a", resume=True, observers=[reader])
     assert [line["record"]["round"] for line in reader.seen[-1] if "record" in line] == [0, 5, 10]
 
 
@@ -270,7 +271,7 @@ def test_a_run_that_cannot_be_kept_ends_all_the_same(
     )
     diary = Diary()
     with pytest.raises(OSError, match="full"):
-        gs.run(STUDY, tmp_path / "a", callbacks=[diary])
+        gs.run(STUDY, tmp_path / "a", observers=[diary])
     assert diary.all("ended") == [{"finished": False, "rounds": 12, "failed": "full"}]
     assert {file.name for file in (tmp_path / "a").iterdir()} == {"spec.toml", "metrics.parquet"}
 
@@ -316,7 +317,7 @@ def assert_shows(folder: Path, run: Run) -> None:
 
 
 def test_tensorboard_shows_what_was_measured(tmp_path: Path) -> None:
-    done = gs.run(STUDY, tmp_path / "a", callbacks=[TensorBoard()])
+    done = gs.run(STUDY, tmp_path / "a", observers=[TensorBoard()])
     assert_shows(tmp_path / "a", done)
     read = events(tmp_path / "a" / "tensorboard")
     (text,) = read.Tensors("spec/text_summary")
@@ -335,7 +336,7 @@ def test_tensorboard_of_a_run_that_was_stopped_and_goes_on(
     board = TensorBoard()
     for calls in (4, 6):
         stop(STUDY, tmp_path / "a", monkeypatch, calls, board)
-    done = gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[board])
+    done = gs.run(STUDY, tmp_path / "a", resume=True, observers=[board])
     assert len(list((tmp_path / "a" / "tensorboard").iterdir())) == 3
     assert_shows(tmp_path / "a", done)
 
@@ -345,7 +346,7 @@ def test_tensorboard_from_the_middle_on_shows_the_beginning_too(
 ) -> None:
     stop(STUDY, tmp_path / "a", monkeypatch, 9)
     assert_shows(
-        tmp_path / "a", gs.run(STUDY, tmp_path / "a", resume=True, callbacks=[TensorBoard()])
+        tmp_path / "a", gs.run(STUDY, tmp_path / "a", resume=True, observers=[TensorBoard()])
     )
 
 
@@ -353,7 +354,7 @@ def test_what_has_no_accuracy_has_no_curve_of_it(tmp_path: Path) -> None:
     study = replace(
         STUDY, data=gs.LeastSquares(5), model=gs.LinearRegression(), timing=gs.Timing(0.1, rate=1e6)
     )
-    gs.run(study, tmp_path / "a", callbacks=[TensorBoard()])
+    gs.run(study, tmp_path / "a", observers=[TensorBoard()])
     tags = set(events(tmp_path / "a" / "tensorboard").Tags()["scalars"])
     assert tags == {tag for tag in TAGS if "accuracy" not in tag} | {"simulated_seconds"}
 
@@ -387,11 +388,11 @@ def test_without_tensorboard_the_command_that_brings_it_is_named(
 
 def test_tensorboard_without_a_folder_is_left_out() -> None:
     with pytest.warns(RuntimeWarning, match="TensorBoard.started failed.*out = None"):
-        gs.run(STUDY, callbacks=[TensorBoard()])
+        gs.run(STUDY, observers=[TensorBoard()])
 
 
 def test_a_pool_cannot_be_followed(tmp_path: Path) -> None:
     from gossamer.study.pools import Processes
 
-    with pytest.raises(InputError, match="callbacks"):
-        gs.compare([STUDY], out=tmp_path, pool=Processes(1), callbacks=[Diary()])
+    with pytest.raises(InputError, match="observers"):
+        gs.compare([STUDY], out=tmp_path, pool=Processes(1), observers=[Diary()])

@@ -9,9 +9,10 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from gossamer.cli.show import Share, _console, _document
+from gossamer.cli.progress import ShareBar
+from gossamer.cli.show import open_console, print_json
 from gossamer.study.bench import BATCH, NEIGHBOURS, PARTS, Bench, advice, gains_from, measure
-from gossamer.study.run import versions
+from gossamer.study.versions import versions
 
 _BUSY = 0.5  # of the cores
 _OTHERS = "Other work kept the machine busy (load {:.1f}): measure again when it is idle."
@@ -19,12 +20,12 @@ _OTHERS = "Other work kept the machine busy (load {:.1f}): measure again when it
 
 def bench(seconds: float, as_json: bool, quiet: bool) -> None:
     """Measure, then print the tables and the advice, or all of it as one document."""
-    with Share(quiet, "bench") as share:
+    with ShareBar(quiet, "bench") as share:
         measured = measure(seconds, progress=share)
     if as_json:
-        _document(facts(measured))
+        print_json(facts(measured))
         return
-    console = _console()
+    console = open_console()
     for table in (speeds(measured), parts(measured), choices(measured)):
         console.print(table)
     for one in advice(measured):

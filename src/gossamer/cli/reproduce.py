@@ -16,7 +16,7 @@ import typer
 import gossamer
 from gossamer._core import checks
 from gossamer._core.files import write_atomically
-from gossamer.cli.show import Share
+from gossamer.cli.progress import ShareBar
 from gossamer.errors import DataError
 
 if TYPE_CHECKING:
@@ -96,14 +96,14 @@ def _swept(
 
     if not studies:
         return results
-    with Share(quiet, label) as bar:
+    with ShareBar(quiet, label) as bar:
         cells = sweep(studies, folder, pool, bar)
     return replace(results, by_study={**results.by_study, **{cell.study: cell for cell in cells}})
 
 
 def _made(seeds: int, tiny: bool) -> dict[str, object]:
     """What made a result: the commit of the checkout, what was asked for, and the versions that the numbers depend on."""
-    from gossamer.study.run import versions
+    from gossamer.study.versions import versions
 
     root = Path(gossamer.__file__).parents[2]
     asked = subprocess.run(

@@ -34,6 +34,16 @@ class Observer:
             rows: The measurements of the run so far: empty, unless it is resumed.
         """
 
+    def skipped(self, study: Any, folder: Path) -> None:
+        """Handle a run that is not run again because its folder holds it finished.
+
+        No other method is called for it.
+
+        Args:
+            study: The `Study` of the run.
+            folder: The run folder.
+        """
+
     def advanced(self, round: int) -> None:
         """Handle progress. Called a few times per second.
 

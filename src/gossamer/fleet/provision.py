@@ -37,8 +37,8 @@ from gossamer.network import Sequence as LinkFile
 from gossamer.results.folder import RunFolder, columns
 from gossamer.results.statistics import summarise
 from gossamer.study import spec
-from gossamer.study.run import versions
 from gossamer.study.study import Study
+from gossamer.study.versions import versions
 from gossamer.tasks import Arrays, Task
 from gossamer.tasks.splits import Split
 from gossamer.tasks.task import test_subset

@@ -1,4 +1,4 @@
-"""An experiment as data: what is run, running it, keeping it, comparing."""
+"""An experiment as data: describe it, run it, compare methods."""
 
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval, interval, rounds_to
@@ -7,10 +7,8 @@ from gossamer.study.compare import compare
 from gossamer.study.restore import study_of
 from gossamer.study.run import Interrupted, run
 from gossamer.study.study import Study
-from gossamer.study.track import Callback
 
 __all__ = [
-    "Callback",
     "Comparison",
     "Interrupted",
     "Interval",

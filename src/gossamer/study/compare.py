@@ -10,140 +10,176 @@ from pathlib import Path
 from typing import Any
 
 from gossamer._core import checks
+from gossamer.engines.observer import Observer
 from gossamer.errors import Diverged, InputError
 from gossamer.results.tables import Comparison, Method
 from gossamer.study import spec
 from gossamer.study.pools import Pool
-from gossamer.study.run import Interrupted, Progress, run
+from gossamer.study.run import Interrupted, run
 from gossamer.study.study import Study, load
 from gossamer.study.sweep import run_all
-from gossamer.study.track import Callback
 
 
 def compare(
     studies: Sequence[Study],
     seeds: int = 1,
     out: Path | str | None = None,
-    progress: Callable[[str, int], Progress] = lambda label, seed: lambda done, total, record: None,
+    *,
     pool: Pool | None = None,
-    share: Callable[[float], None] = lambda done: None,
-    callbacks: Sequence[Callback] = (),
+    progress: Callable[[float], None] = lambda share: None,
+    observers: Sequence[Observer] = (),
 ) -> Comparison:
-    """Run every study on every seed. In `out` each run has its folder; what is finished there is not run again.
+    """Run several methods on the same links, batches and start.
 
-    One run after the other, each with its `progress`; with a `pool` (and an `out`) several at once, with the `share` done.
-    The `callbacks` follow each run in turn; they cannot follow those of a pool, which are elsewhere.
+    Args:
+        studies: One study per method; they may differ in the algorithm only.
+        seeds: Number of seeds. Results are means with 95 % confidence intervals.
+        out: Keep every run in a folder of its own below this one. Finished runs found there are
+            not run again; interrupted ones are resumed.
+        pool: Run several studies at once, in other processes; needs `out`. Without a pool they run
+            one after the other.
+        progress: Called with the share of the work that is done, from 0 to 1, if there is a pool.
+        observers: Follow every run in turn, method by method and seed by seed. They cannot follow
+            the runs of a pool.
 
-    >>> from gossamer import DPSGD, SwarmSGD
-    >>> [m.label for m in compare([Study(DPSGD(), rounds=5), Study(SwarmSGD(), rounds=5)])]
-    ['D-PSGD', 'SwarmSGD']
+    Returns:
+        One `Method` per study, in the order given.
+
+    Raises:
+        InputError: If the studies differ in more than the algorithm.
+        Diverged: If a run diverges.
+        Interrupted: If the user stops a run.
+
+    Example:
+        >>> from gossamer import DPSGD, SwarmSGD
+        >>> [m.label for m in compare([Study(DPSGD(), rounds=5), Study(SwarmSGD(), rounds=5)])]
+        ['D-PSGD', 'SwarmSGD']
     """
     checks.whole("seeds", seeds, 1)
-    if pool is not None and callbacks:
-        raise InputError(
-            "callbacks",
-            [type(c).__name__ for c in callbacks],
-            "none where the runs are in other processes",
-        )
-    _same_but_for_the_method(studies)
-    names = labels(studies)
+    if pool is not None and observers:
+        names = [type(observer).__name__ for observer in observers]
+        raise InputError("observers", names, "none if a pool runs the studies")
+    _check_comparable(studies)
+    named = list(zip(labels(studies), studies, strict=True))
     if pool is not None and out is not None:
-        cells = {
-            _folder(out, label, seed): study.with_seed(seed)
-            for study, label in zip(studies, names, strict=True)
-            for seed in range(study.seed, study.seed + seeds)
-        }
-        run_all(
-            cells, pool, share, keep_models=True
-        )  # one that diverged says so when it is looked at again, below
-    data: dict[Any, Any] = {}
-    methods = Comparison()
-    for study, label in zip(studies, names, strict=True):
-        runs = []
+        runs = {}
+        for label, study in named:
+            for seed in range(study.seed, study.seed + seeds):
+                runs[_run_folder(out, label, seed)] = study.with_seed(seed)
+        # A run that diverged raises its error when it is resumed, below.
+        run_all(runs, pool, progress, keep_models=True)
+    comparison = Comparison()
+    loaded: dict[Any, Any] = {}  # the data of the newest run, by their source
+    for label, study in named:
+        runs_of_method = []
         for seed in range(study.seed, study.seed + seeds):
             seeded = study.with_seed(seed)
-            if seeded.data not in data:  # loaded once, shared by all runs
-                data = {seeded.data: load(seeded.data)}
-            folder = _folder(out, label, seed) if out is not None else None
-            with _named(label, seed):
-                shown, loaded = progress(label, seed), data[seeded.data]
-                runs.append(
-                    run(
-                        seeded,
-                        folder,
-                        resume=True,
-                        progress=shown,
-                        data=loaded,
-                        callbacks=callbacks,
-                    )
+            if seeded.data not in loaded:
+                loaded = {seeded.data: load(seeded.data)}
+            folder = None
+            if out is not None:
+                folder = _run_folder(out, label, seed)
+            with _name_in_errors(label, seed):
+                finished = run(
+                    seeded,
+                    folder,
+                    resume=True,
+                    data=loaded[seeded.data],
+                    observers=observers,
                 )
-        methods.append(Method(label, tuple(runs)))
-    return methods
+            runs_of_method.append(finished)
+        comparison.append(Method(label, tuple(runs_of_method)))
+    return comparison
 
 
-def _folder(out: Path | str, label: str, seed: int) -> Path:
+def labels(studies: Sequence[Study]) -> list[str]:
+    """Return a label per study, for tables. Equal labels are told apart by the fields that differ.
+
+    Args:
+        studies: Studies that differ in the algorithm only.
+
+    Returns:
+        The labels, all different.
+
+    Example:
+        >>> from gossamer import DPSGD
+        >>> labels([Study(DPSGD(eta=0.1)), Study(DPSGD(eta=0.2))])
+        ['D-PSGD (eta=0.1)', 'D-PSGD (eta=0.2)']
+    """
+    names = [study.algorithm.label for study in studies]
+    described = []
+    for index, name in enumerate(names):
+        if names.count(name) > 1:
+            name = f"{name} ({_distinct_fields(studies, index)})"
+        described.append(name)
+    unique = []
+    for number, name in enumerate(described, 1):
+        if described.count(name) > 1:
+            name = f"{name} #{number}"
+        unique.append(name)
+    return unique
+
+
+def slug(label: str) -> str:
+    """Return a label in the form of a folder's name.
+
+    Args:
+        label: A method's label.
+
+    Returns:
+        Lower-case letters, digits, dots and hyphens.
+
+    Example:
+        >>> slug("WPM p=15")
+        'wpm-p-15'
+    """
+    return re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-")
+
+
+def _run_folder(out: Path | str, label: str, seed: int) -> Path:
     return Path(out) / f"{slug(label)}-seed{seed}"
 
 
 @contextmanager
-def _named(label: str, seed: int) -> Iterator[None]:
-    """Say which of the runs it was that stopped; a comparison always resumes what is there."""
+def _name_in_errors(label: str, seed: int) -> Iterator[None]:
+    """Name the run in the message of an error; the same command resumes a comparison."""
     try:
         yield
     except (Diverged, Interrupted) as error:
-        error.args = (
-            f"{label}, seed {seed}: {str(error).replace('--resume', 'the same command')}",
-        )
+        message = str(error).replace("--resume", "the same command")
+        error.args = (f"{label}, seed {seed}: {message}",)
         raise
 
 
-def labels(studies: Sequence[Study]) -> list[str]:
-    """A name for each method in a table; methods that share one are told apart by what differs in them."""
-    plain = [study.algorithm.label for study in studies]
-    named = [
-        label if plain.count(label) == 1 else f"{label} ({_difference(studies, k)})"
-        for k, label in enumerate(plain)
-    ]
-    return [
-        label if named.count(label) == 1 else f"{label} #{k + 1}" for k, label in enumerate(named)
-    ]
+def _distinct_fields(studies: Sequence[Study], index: int) -> str:
+    """Return the fields of an algorithm in which others of the same label differ."""
+    algorithm = studies[index].algorithm
+    others = [vars(s.algorithm) for s in studies if s.algorithm.label == algorithm.label]
+    distinct = []
+    for name, value in vars(algorithm).items():
+        if any(other.get(name) != value for other in others):
+            distinct.append(f"{name}={value}")
+    return ", ".join(distinct) or "same"
 
 
-def _difference(studies: Sequence[Study], k: int) -> str:
-    own = vars(studies[k].algorithm)
-    others = [vars(s.algorithm) for s in studies if s.algorithm.label == studies[k].algorithm.label]
-    return (
-        ", ".join(
-            f"{name}={value}"
-            for name, value in own.items()
-            if any(o.get(name) != value for o in others)
-        )
-        or "same"
-    )
-
-
-def slug(label: str) -> str:
-    """A label as a folder's name."""
-    return re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-")
-
-
-def _same_but_for_the_method(studies: Sequence[Study]) -> None:
-    """Refuse to compare what is not comparable: every field but the algorithm (and the name) must be the same."""
+def _check_comparable(studies: Sequence[Study]) -> None:
+    """Raise an error unless the studies differ in the algorithm and the name only."""
     if not studies:
         raise InputError("studies", [], "at least one study")
     first = studies[0]
     for other in studies[1:]:
-        alike = replace(other, algorithm=first.algorithm, name=first.name)
-        for name, value in vars(alike).items():
-            if value != getattr(first, name):
-                wanted, given = (spec.to_table(study).get(name) for study in (first, alike))
-                field, wanted, given = spec.difference(wanted, given, name) or (
-                    name,
-                    getattr(first, name),
-                    value,
-                )
-                raise InputError(
-                    field,
-                    given,
-                    f"{wanted!r} as in the first study, so that the comparison is fair",
-                )
+        same_method = replace(other, algorithm=first.algorithm, name=first.name)
+        for name, value in vars(same_method).items():
+            if value == getattr(first, name):
+                continue
+            field: str = name
+            expected = getattr(first, name)
+            given = value
+            changed = spec.difference(
+                spec.to_table(first).get(name), spec.to_table(same_method).get(name), name
+            )
+            if changed:
+                field, expected, given = changed
+            raise InputError(
+                field, given, f"{expected!r} as in the first study, so that the comparison is fair"
+            )

@@ -1,4 +1,7 @@
-"""Where the runs of a sweep are done: in processes of this machine, or as tasks on a Ray cluster. One torch thread each."""
+"""Where the runs of a sweep take place: processes of this machine, or tasks on a Ray cluster.
+
+Every run has one torch thread.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeGuard, cast
 
 from gossamer._core import checks
 from gossamer._core.files import write_atomically
@@ -30,37 +33,59 @@ from gossamer.study.study import Study, load
 from gossamer.tasks import Data
 from gossamer.tasks.data import Source
 
-Cells = Sequence[tuple[Path, Study]]
+Studies = Sequence[tuple[Path, Study]]  # what to run, each with its run folder
+
+# How often Ray starts a task again whose process died.
+_RETRIES = 3
+# Seconds between two looks at whether the parent process still exists.
+_PARENT_CHECK_SECONDS = 0.2
 
 
 class Pool(Protocol):
     """Runs studies into their folders, several at a time."""
 
-    def each(self, cells: Cells, keep_models: bool = False) -> Iterator[tuple[Path, str | None]]:
-        """Run them all; each as it ends, with a sentence where it failed. A run that diverges is a result like any other."""
+    def each(
+        self, studies: Studies, keep_models: bool = False
+    ) -> Iterator[tuple[Path, str | None]]:
+        """Run all studies, and yield each folder when its run ends.
+
+        Args:
+            studies: What to run, with the run folders.
+            keep_models: Whether the folders keep the final models too.
+
+        Yields:
+            The folder, and a message if the run failed. A run that diverges has not failed.
+        """
 
 
 @dataclass(frozen=True)
 class Processes:
-    """Processes of this machine, `workers` at a time (0: one a core). A run that was stopped goes on where it was."""
+    """Run studies in processes of this machine. Interrupted runs are resumed.
+
+    Attributes:
+        workers: Runs at a time; 0 means one per core.
+
+    Example:
+        >>> Processes(workers=4).workers
+        4
+    """
 
     workers: int = 0
 
-    def each(self, cells: Cells, keep_models: bool = False) -> Iterator[tuple[Path, str | None]]:
+    def each(
+        self, studies: Studies, keep_models: bool = False
+    ) -> Iterator[tuple[Path, str | None]]:
         context = multiprocessing.get_context("spawn")  # a forked torch may hang
+        workers = self.workers or os.cpu_count() or 1
         with ProcessPoolExecutor(
-            self.workers or os.cpu_count() or 1,
-            context,
-            initializer=_worker,
-            initargs=(os.getpid(),),
+            workers, context, initializer=_start_worker, initargs=(os.getpid(),)
         ) as pool:
             running: dict[Future[str | None], Path] = {}
             try:
-                with defer_interrupts():  # the processes start here
-                    running |= {
-                        pool.submit(_run_cell, spec.dumps(study), path, keep_models): path
-                        for path, study in cells
-                    }
+                with defer_interrupts():  # the processes are started here
+                    for path, study in studies:
+                        future = pool.submit(_run_to_folder, spec.dumps(study), path, keep_models)
+                        running[future] = path
                 while running:
                     for future in wait(running, return_when=FIRST_COMPLETED).done:
                         yield running.pop(future), future.result()
@@ -71,92 +96,127 @@ class Processes:
 
 @dataclass(frozen=True)
 class RayTasks:
-    """Plain tasks on a Ray cluster, as many at once as it has room for. Folders are written here, as results come."""
+    """Run studies as tasks on a Ray cluster, as many at once as it has CPUs for.
+
+    The run folders are written on this machine, as results arrive.
+
+    Attributes:
+        settings: The cluster to connect to.
+    """
 
     settings: Ray = field(default_factory=Ray)
 
-    def each(self, cells: Cells, keep_models: bool = False) -> Iterator[tuple[Path, str | None]]:
+    def each(
+        self, studies: Studies, keep_models: bool = False
+    ) -> Iterator[tuple[Path, str | None]]:
         check_ray()
         import ray
 
         from gossamer.engines.ray.cluster import connect
 
-        connection = connect(self.settings)
-        task = ray.remote(num_cpus=1, max_retries=3)(_files_of)
-        try:
+        with connect(self.settings):
+            task = ray.remote(num_cpus=1, max_retries=_RETRIES)(_run_to_files)
             data: dict[Any, Any] = {}
-            for _, study in cells:
-                if study.data not in data:  # goes to each machine once
+            running: dict[Any, Path] = {}
+            for path, study in studies:
+                if study.data not in data:  # copied to every machine once
                     data[study.data] = ray.put(load(study.data))
-            # in a list, a reference is not fetched before it is wanted: most processes have the data already
-            running = {
-                task.remote(spec.dumps(study), [data[study.data]], keep_models): path
-                for path, study in cells
-            }
+                # Ray does not resolve references in a list: most workers have the data already.
+                reference = [data[study.data]]
+                running[task.remote(spec.dumps(study), reference, keep_models)] = path
             while running:
                 for done in ray.wait(list(running))[0]:
                     path = running.pop(done)
                     try:
-                        files, failed = ray.get(done)
-                    except ray.exceptions.RayError as error:  # a process that died again and again
+                        files, problem = ray.get(done)
+                    except ray.exceptions.RayError as error:  # its process died on every retry
                         yield path, str(error).strip().splitlines()[-1]
-                        continue
-                    if files:
-                        path.mkdir(parents=True, exist_ok=True)
-                    for name in sorted(
-                        files, key=lambda name: name == "summary.json"
-                    ):  # which says that it is all there
-                        write_atomically(path / name, files[name])
-                    yield path, failed
-        finally:
-            connection.close()
+                    else:
+                        _write_files(path, files)
+                        yield path, problem
 
 
 @contextmanager
 def pool_on(engine: EngineSpec, workers: int = 0) -> Iterator[Pool]:
-    """The pool that goes with an engine: for Ray its cluster, for as long as this lasts; else processes here."""
+    """Open the pool that goes with an engine.
+
+    Args:
+        engine: The engine. Ray's pool is its cluster, any other engine's is this machine.
+        workers: Runs at a time on this machine; 0 means one per core.
+
+    Yields:
+        The pool, to be used inside the `with` block.
+
+    Raises:
+        InputError: If `workers` is negative.
+    """
     checks.whole("workers", workers, 0)
-    if not isinstance(engine, Ray):
+    if on_cluster(engine):
+        from gossamer.engines.ray.cluster import connect
+
+        check_ray()
+        with connect(engine):
+            yield RayTasks(engine)
+    else:
         yield Processes(workers)
-        return
-    check_ray()
-    from gossamer.engines.ray.cluster import connect
-
-    with connect(engine):
-        yield RayTasks(engine)
 
 
-def done(path: Path) -> bool:
-    """Whether a folder holds a run that has come to its end."""
+def on_cluster(engine: EngineSpec) -> TypeGuard[Ray]:
+    """Return True if an engine runs on a cluster, whose pool is the cluster too.
+
+    Args:
+        engine: The engine.
+    """
+    return isinstance(engine, Ray)
+
+
+def is_done(path: Path) -> bool:
+    """Return True if a folder holds a run that is finished or diverged.
+
+    Args:
+        path: The run folder; it need not exist.
+    """
     summary = RunFolder(path).summary() or {}
     return bool(summary.get("finished")) or "diverged" in summary
 
 
-# -- in a process of its own -----------------------------------------------------------------------------------------------
+def _write_files(folder: Path, files: dict[str, bytes]) -> None:
+    """Write the files of a run; the summary last, since it marks the run as complete."""
+    if files:
+        folder.mkdir(parents=True, exist_ok=True)
+    for name in sorted(files, key=lambda name: name == "summary.json"):
+        write_atomically(folder / name, files[name])
 
 
-_stopped = threading.Event()  # in a worker: Ctrl-C has come, and no further cell is begun
+# -- in a worker process -------------------------------------------------------------------------
 
 
-def _worker(parent: int) -> None:
-    """Each process has one core: threads of a second one would only get in the way of its neighbours."""
+_stopped = threading.Event()  # set by Ctrl-C: no further run is started
+
+
+def _start_worker(parent: int) -> None:
+    """Prepare a worker: one torch thread, Ctrl-C stops it, and it ends with its parent."""
     signal.signal(signal.SIGINT, lambda number, frame: _stopped.set())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     configure_own_process()
     import torch
 
-    torch.set_num_threads(1)
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    torch.set_num_threads(1)  # each worker has one core: more threads would slow down the others
+    threading.Thread(target=_exit_with, args=(parent,), daemon=True).start()
 
 
-def _end_with(parent: int) -> None:
-    """End when the sweep is gone, even if it was killed: a second one may already be at the same cells."""
+def _exit_with(parent: int) -> None:
+    """Exit when the parent process is gone, even if it was killed.
+
+    Another sweep may already be working on the same folders.
+    """
     while os.getppid() == parent:
-        time.sleep(0.2)
+        time.sleep(_PARENT_CHECK_SECONDS)
     os._exit(1)
 
 
-def _run_cell(text: str, path: Path, keep_models: bool) -> str | None:
+def _run_to_folder(text: str, path: Path, keep_models: bool) -> str | None:
+    """Run a spec into a folder. Return a message if it failed."""
     if _stopped.is_set():
         raise KeyboardInterrupt
     (study,) = spec.studies(spec.parse(text))
@@ -167,23 +227,28 @@ def _run_cell(text: str, path: Path, keep_models: bool) -> str | None:
         raise KeyboardInterrupt from error
 
 
-def _files_of(
+def _run_to_files(
     text: str, reference: list[Any], keep_models: bool
 ) -> tuple[dict[str, bytes], str | None]:
-    """A run's files, made in a folder that is then gone: the machine of a task shares no disk with the one that asked."""
+    """Run a spec. Return the files of its folder, and a message if it failed.
+
+    The machine of a task shares no disk with the caller, so the folder is a temporary one.
+    """
     (study,) = spec.studies(spec.parse(text))
-    with tempfile.TemporaryDirectory(prefix="gossamer-") as folder:
-        failed = _run(study, Path(folder) / "cell", _fetched(reference[0]), keep_models)
-        return {} if failed else {
-            file.name: file.read_bytes() for file in (Path(folder) / "cell").iterdir()
-        }, failed
+    with tempfile.TemporaryDirectory(prefix="gossamer-") as temporary:
+        folder = Path(temporary) / "run"
+        problem = _run(study, folder, _fetched(reference[0]), keep_models)
+        if problem:
+            return {}, problem
+        return {file.name: file.read_bytes() for file in folder.iterdir()}, None
 
 
 def _run(study: Study, path: Path, data: Data, keep_models: bool) -> str | None:
+    """Run a study into a folder. Return a message if it failed; a divergence is a result."""
     try:
         run(study, path, resume=True, data=data, keep_models=keep_models)
     except Diverged:
-        pass  # the summary says when
+        return None  # the summary has the round
     except Interrupted:
         raise
     except GossamerError as error:
@@ -195,12 +260,13 @@ def _run(study: Study, path: Path, data: Data, keep_models: bool) -> str | None:
 
 @lru_cache(maxsize=1)
 def _loaded(data: Hashable) -> Data:
-    """The data of a process's cells, which mostly share one source."""
+    """Load data once per worker: most of its runs share one source."""
     return load(cast(Source, data))
 
 
 @lru_cache(maxsize=1)
 def _fetched(reference: Any) -> Data:
+    """Fetch data from Ray once per worker."""
     import ray
 
     data: Data = ray.get(reference)

@@ -1,8 +1,7 @@
-"""Run a study: with progress, measurements, checkpoints, a folder; interrupted and resumed at will."""
+"""Run a study: advance, measure, write checkpoints and results; stop and resume."""
 
 from __future__ import annotations
 
-import platform
 import signal
 import sys
 import threading
@@ -16,29 +15,29 @@ from typing import Any
 
 import numpy as np
 
-from gossamer import backend as kernels
-from gossamer._core.versions import version
 from gossamer.engines import Engine, EngineSpec, Record, Simulation
+from gossamer.engines.observer import Observer, Row
 from gossamer.errors import DataError, Diverged, GossamerError
 from gossamer.results.folder import RunFolder, columns
 from gossamer.results.run import Run
 from gossamer.results.statistics import summarise
 from gossamer.study import spec
 from gossamer.study.live import Live
+from gossamer.study.observers import ObserverGroup
 from gossamer.study.study import Study
-from gossamer.study.track import Callback, Callbacks, Row
+from gossamer.study.versions import versions
 from gossamer.tasks import Data
 
-Progress = Callable[
-    [int, int, Record | None], None
-]  # rounds done, rounds in all, the newest measurement
+# Seconds between two checkpoints, at least.
 _CHECKPOINT_SECONDS = 20.0
-_SPARED = 20  # the state is not kept again for so many times as long as that took
+# After a checkpoint the run continues for at least this many times as long as writing it took.
+_CHECKPOINT_SPACING = 20
+# Seconds between two reports of progress.
 _REPORT_SECONDS = 0.2
 
 
 class Interrupted(GossamerError):
-    """The user stopped the run; what is done is kept and `--resume` goes on."""
+    """Raised when the user stops a run. Its state is saved, and `--resume` continues it."""
 
     exit_code = 130
 
@@ -49,250 +48,307 @@ def run(
     *,
     resume: bool = False,
     engine: EngineSpec = Simulation(),  # noqa: B008 - frozen
-    progress: Progress = lambda done, total, record: None,
-    say: Callable[[str], None] = lambda sentence: None,
     data: Data | None = None,
     keep_models: bool = True,
-    callbacks: Sequence[Callback] = (),
+    observers: Sequence[Observer] = (),
 ) -> Run:
-    """Run a study to its end. With `out` everything is kept there; with `resume` a run that is there goes on.
+    """Run a study to its end.
 
-    Ctrl-C stops between two rounds, saves, and raises `Interrupted`. A run that diverges raises `Diverged`; what was
-    measured until then is kept. `engine`: where it runs; a run that was begun on one engine goes on on any. `say` is told
-    what happens to the engine, such as a shard that is lost. `keep_models`: whether the folder holds the final models too.
-    `callbacks` are told what is measured as it comes (see `gossamer.study.track`).
+    Ctrl-C stops the run between two rounds and saves its state.
+
+    Args:
+        study: What to run.
+        out: The run folder. None keeps the results in memory only.
+        resume: Continue the run that `out` holds, or return it if it is finished. Without it,
+            a folder that holds a run is an error.
+        engine: Where the study runs. A run can be resumed on any engine.
+        data: The study's data if they are loaded already, so that several runs share one copy.
+        keep_models: Whether the folder keeps the final models too.
+        observers: Follow the run: progress, measurements, messages of the engine. An observer that
+            raises is removed with a warning, and the run continues.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        Interrupted: If the user stopped the run.
+        Diverged: If a model or a loss is no longer finite. What was measured before is kept.
+        DataError: If `out` holds a run and `resume` is false, or the run of another study.
+
+    Example:
+        >>> from gossamer import DPSGD, Study, run
+        >>> run(Study(DPSGD(eta=0.1), rounds=100)).summary["accuracy"] > 0.8
+        True
     """
-    folder = None if out is None else RunFolder(Path(out))
-    resumed = folder is not None and _goes_on(folder, study, resume)
+    folder = None
+    resumed = False
+    if out is not None:
+        folder = RunFolder(Path(out))
+        resumed = _check_folder(folder, study, resume)
     if folder and resumed:
         if (folder.summary() or {}).get("finished"):
-            progress(study.rounds, study.rounds, None)
+            ObserverGroup(observers).skipped(study, folder.path)
             return replace(Run.read(folder.path), study=study)
         folder.sweep()
     plan = study.plan(data)
-    snapshot = folder.snapshot() if folder and resumed else None
-    with closing(engine.start(plan, snapshot)) as running:
-        measured = _Measurements(
-            _up_to(folder.metrics(), running.round) if folder and snapshot else {}
-        )
-        if folder and not resumed:  # only now: what cannot be run leaves nothing behind
+    snapshot = None
+    measurements = _Measurements({})
+    observing = ObserverGroup(observers)
+    if folder:
+        observing = ObserverGroup([Live(), *observers])
+        if resumed:
+            snapshot = folder.snapshot()
+    with closing(engine.start(plan, snapshot, observing)) as started:
+        if folder and snapshot:
+            measurements = _Measurements(_rows_until(folder.metrics(), started.round))
+        if folder and not resumed:  # only now: a study that cannot start leaves no folder
             folder.create(spec.dumps(study))
-        told = Callbacks([*([Live()] if folder else []), *callbacks])
+        session = _Session(study, started, folder, measurements, observing)
         try:
-            return _to_the_end(study, running, measured, folder, progress, say, keep_models, told)
+            session.advance_to_end()
+            return session.finish(keep_models)
         except BaseException as error:
-            told.ended(
-                {
-                    "finished": False,
-                    "rounds": running.round,
-                    "failed": str(error) or type(error).__name__,
-                }
-            )
-            if folder and not resumed and running.round == 0:  # not even one round could be run
+            reason = str(error) or type(error).__name__
+            observing.ended({"finished": False, "rounds": started.round, "failed": reason})
+            if folder and not resumed and started.round == 0:  # not a single round was run
                 folder.discard()
             raise
 
 
-def _to_the_end(
-    study: Study,
-    running: Engine,
-    measured: _Measurements,
-    folder: RunFolder | None,
-    progress: Progress,
-    say: Callable[[str], None],
-    keep_models: bool,
-    told: Callbacks,
-) -> Run:
-    said, keeping = 0, 0.0
-    started, saved, spent = time.perf_counter(), time.perf_counter(), 0.0
+def _check_folder(folder: RunFolder, study: Study, resume: bool) -> bool:
+    """Return True if the run in a folder is to be resumed, and False if the folder is new.
 
-    def save() -> None:
-        nonlocal saved, keeping
-        before = time.perf_counter()
-        if folder:
-            folder.write_metrics(measured.table())
-            folder.write_snapshot(running.snapshot())
-        saved = time.perf_counter()
-        keeping = saved - before
-
-    def save_if_due() -> None:
-        if time.perf_counter() - saved > max(_CHECKPOINT_SECONDS, _SPARED * keeping):
-            save()
-
-    def tell() -> None:
-        nonlocal said
-        for sentence in running.events[said:]:
-            say(sentence)
-        said = len(running.events)
-
-    def finish(**facts: Any) -> dict[str, Any]:
-        summary = {
-            "name": study.name,
-            "method": study.algorithm.label,
-            "seed": study.seed,
-            "finished": running.round >= study.rounds,
-            "rounds": running.round,
-            **(summarise(measured.table(), study.measure) if measured.table() else {}),
-            **facts,
-            **({"events": running.events} if running.events else {}),
-            "seconds": round(time.perf_counter() - started, 3),
-            "seconds_measuring": round(spent, 3),
-            "versions": versions(),
-            "command": " ".join(sys.argv),
-        }
-        if folder:
-            folder.write_summary(summary)
-        told.ended(summary)
-        return summary
-
-    told.started(study, folder.path if folder else None, measured.rows())
-    told.advanced(running.round)
-    with _stop_on_signal() as stopping:
-        try:
-            for milestone in _milestones(running.round, study.rounds, study.measure.every):
-                while running.round < milestone and not stopping():
-                    _advance(running, milestone, stopping)
-                    tell()
-                    told.advanced(running.round)
-                    progress(running.round, study.rounds, measured.last)
-                    if running.round < milestone:
-                        save_if_due()
-                if running.round < milestone:
-                    break
-                if measured.newest() < running.round:
-                    before = time.perf_counter()
-                    row = measured.add(_finite(running.record()))
-                    spent += time.perf_counter() - before
-                    told.measured(row)
-                tell()
-                progress(running.round, study.rounds, measured.last)
-                if running.round < study.rounds:
-                    save_if_due()
-        except Diverged as error:
-            if folder:
-                folder.write_metrics(measured.table())
-            finish(diverged={"round": error.round, "device": error.device})
-            raise
-    if running.round < study.rounds:
-        save()
-        finish()
-        kept = f"; {folder.path} is kept and --resume goes on" if folder else ""
-        raise Interrupted(f"stopped after round {running.round} of {study.rounds}{kept}")
-    models = running.state_dict()
-    if folder:
-        folder.write_metrics(measured.table())
-        if keep_models:
-            folder.write_models(models)
-    summary = finish()
-    if folder:
-        folder.drop_snapshot()
-    return Run(
-        spec=spec.to_table(study),
-        metrics={name: np.array(values) for name, values in measured.table().items()},
-        summary=summary,
-        method=study.algorithm.label,
-        folder=folder.path if folder else None,
-        study=study,
-        final_models=models,
-    )
-
-
-def versions() -> dict[str, str]:
-    """What the numbers depend on."""
-    packages = {name: version(name) for name in ("gossamer", "torch", "numpy")}
-    made = (
-        "compiled"
-        if kernels.library
-        else "none: gossamer was installed without GCC, or for a processor without AVX2"
-    )
-    return {
-        **packages,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "kernels": made,
-    }
-
-
-def _goes_on(folder: RunFolder, study: Study, resume: bool) -> bool:
-    """Whether the run in this folder goes on; refuses a folder that is there otherwise, and another study's."""
+    Raises:
+        DataError: If the folder is not new and `resume` is false, or it is of another study.
+    """
     if not (resume and folder.has("spec.toml")):
         folder.check_new()
         return False
-    then = spec.read(folder.path / "spec.toml")
-    with suppress(
-        GossamerError
-    ):  # what was made in Python, in part, is compared as it was written down
-        then = spec.to_table(
-            spec.studies(then)[0]
-        )  # with the defaults of options that are newer than the folder
-    changed = spec.difference(then, spec.to_table(study))
+    old = spec.read(folder.path / "spec.toml")
+    with suppress(GossamerError):  # parts made in Python are compared as they were written
+        # Build it again, so that options newer than the folder have their defaults.
+        old = spec.to_table(spec.studies(old)[0])
+    changed = spec.difference(old, spec.to_table(study))
     if changed:
-        name, old, new = changed
-        was, now = (f"{value!r}" if value is not None else "not set" for value in (old, new))
+        name, before, now = changed
         raise DataError(
-            f"cannot go on with {folder.path}: {name} was {was} and is now {now}; "
+            f"cannot resume {folder.path}: {name} was {_value(before)} and is now {_value(now)}; "
             "give the spec that it was started with, or another --out"
         )
     return True
 
 
+def _value(value: Any) -> str:
+    if value is None:
+        return "not set"
+    return repr(value)
+
+
+class _Session:
+    """One session of a run: from its start, or from a checkpoint, to its end or interruption."""
+
+    def __init__(
+        self,
+        study: Study,
+        engine: Engine,
+        folder: RunFolder | None,
+        measurements: _Measurements,
+        observers: ObserverGroup,
+    ) -> None:
+        self._study = study
+        self._engine = engine
+        self._folder = folder
+        self._measurements = measurements
+        self._observers = observers
+        self._started = time.perf_counter()
+        self._measuring_seconds = 0.0
+        self._checkpointed = self._started  # when the last checkpoint was written
+        self._checkpoint_seconds = 0.0  # how long writing it took
+
+    def advance_to_end(self) -> None:
+        """Run all rounds, measuring where the study says so.
+
+        Raises:
+            Interrupted: If the user stopped the run.
+            Diverged: If a model or a loss is no longer finite.
+        """
+        path = None
+        if self._folder:
+            path = self._folder.path
+        self._observers.started(self._study, path, self._measurements.rows())
+        self._observers.advanced(self._engine.round)
+        rounds = self._study.rounds
+        with _stop_on_signal() as stopping:
+            try:
+                for milestone in _milestones(self._engine.round, rounds, self._study.measure.every):
+                    self._advance_to(milestone, stopping)
+                    if self._engine.round < milestone:
+                        break
+                    self._measure()
+                    if self._engine.round < rounds:
+                        self._checkpoint_if_due()
+            except Diverged as error:
+                self._write_metrics()
+                self._end(diverged={"round": error.round, "device": error.device})
+                raise
+        if self._engine.round < rounds:
+            self._checkpoint()
+            self._end()
+            kept = ""
+            if path:
+                kept = f"; {path} is kept and --resume continues it"
+            raise Interrupted(f"stopped after round {self._engine.round} of {rounds}{kept}")
+
+    def finish(self, keep_models: bool) -> Run:
+        """Write the results of a run that has come to its end, and return it."""
+        models = self._engine.state_dict()
+        self._write_metrics()
+        if self._folder and keep_models:
+            self._folder.write_models(models)
+        summary = self._end()
+        path = None
+        if self._folder:
+            self._folder.drop_snapshot()
+            path = self._folder.path
+        metrics = {name: np.array(values) for name, values in self._measurements.table().items()}
+        return Run(
+            spec=spec.to_table(self._study),
+            metrics=metrics,
+            summary=summary,
+            method=self._study.algorithm.label,
+            folder=path,
+            study=self._study,
+            final_models=models,
+        )
+
+    def _advance_to(self, milestone: int, stopping: Callable[[], bool]) -> None:
+        """Run rounds until a milestone, or until the user stops the run."""
+        while self._engine.round < milestone and not stopping():
+            deadline = time.perf_counter() + _REPORT_SECONDS
+
+            def pause(deadline: float = deadline) -> bool:
+                return stopping() or time.perf_counter() > deadline
+
+            self._engine.advance(milestone, pause)
+            self._observers.advanced(self._engine.round)
+            if self._engine.round < milestone:
+                self._checkpoint_if_due()
+
+    def _measure(self) -> None:
+        """Measure, unless this round was measured before a resume."""
+        if self._measurements.last_round() >= self._engine.round:
+            return
+        begin = time.perf_counter()
+        record = self._engine.record()
+        _check_losses(record)
+        row = self._measurements.add(record)
+        self._measuring_seconds += time.perf_counter() - begin
+        self._observers.measured(row)
+
+    def _checkpoint_if_due(self) -> None:
+        spacing = max(_CHECKPOINT_SECONDS, _CHECKPOINT_SPACING * self._checkpoint_seconds)
+        if time.perf_counter() - self._checkpointed > spacing:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        begin = time.perf_counter()
+        self._write_metrics()
+        if self._folder:
+            self._folder.write_snapshot(self._engine.snapshot())
+        self._checkpointed = time.perf_counter()
+        self._checkpoint_seconds = self._checkpointed - begin
+
+    def _write_metrics(self) -> None:
+        if self._folder:
+            self._folder.write_metrics(self._measurements.table())
+
+    def _end(self, **facts: Any) -> dict[str, Any]:
+        """Write the summary, report the end to the observers, and return the summary."""
+        study = self._study
+        summary: dict[str, Any] = {
+            "name": study.name,
+            "method": study.algorithm.label,
+            "seed": study.seed,
+            "finished": self._engine.round >= study.rounds,
+            "rounds": self._engine.round,
+        }
+        table = self._measurements.table()
+        if table:
+            summary |= summarise(table, study.measure)
+        summary |= facts
+        if self._engine.events:
+            summary["events"] = self._engine.events
+        summary["seconds"] = round(time.perf_counter() - self._started, 3)
+        summary["seconds_measuring"] = round(self._measuring_seconds, 3)
+        summary["versions"] = versions()
+        summary["command"] = " ".join(sys.argv)
+        if self._folder:
+            self._folder.write_summary(summary)
+        self._observers.ended(summary)
+        return summary
+
+
 class _Measurements:
-    """The rows measured so far: those read from a folder, then this run's own."""
+    """The measurements so far: those read from the folder of a resumed run, then new ones."""
 
-    def __init__(self, table: dict[str, Any]) -> None:
-        self._rows = {name: list(values) for name, values in table.items()}
-        self.last: Record | None = None
+    def __init__(self, table: dict[str, list[Any]]) -> None:
+        self._columns = table
 
-    def newest(self) -> int:
-        return int(self._rows["round"][-1]) if self._rows else -1
+    def last_round(self) -> int:
+        """Return the round of the newest measurement, or -1."""
+        if not self._columns:
+            return -1
+        return int(self._columns["round"][-1])
 
     def add(self, record: Record) -> Row:
-        """Take a measurement in; it is given back as a row."""
-        self.last = record
-        new = columns([record])
-        for name, values in new.items():
-            self._rows.setdefault(name, []).extend(values)
-        return {name: value for name, (value,) in new.items()}
+        """Add a measurement. Return it as a row of the table."""
+        row = {}
+        for name, (value,) in columns([record]).items():
+            self._columns.setdefault(name, []).append(value)
+            row[name] = value
+        return row
 
     def rows(self) -> list[Row]:
-        return [
-            dict(zip(self._rows, values, strict=True))
-            for values in zip(*self._rows.values(), strict=True)
-        ]
+        rows: list[Row] = []
+        for values in zip(*self._columns.values(), strict=True):
+            rows.append(dict(zip(self._columns, values, strict=True)))
+        return rows
 
-    def table(self) -> dict[str, Any]:
-        return self._rows
+    def table(self) -> dict[str, list[Any]]:
+        return self._columns
 
 
-def _finite(record: Record) -> Record:
-    """Refuse a loss that is not finite: models can be too large to be of use long before they are infinite."""
+def _check_losses(record: Record) -> None:
+    """Raise `Diverged` if a loss is not finite: models fail long before they are infinite."""
     wrong = ~np.isfinite(record.loss)
     if wrong.any():
         raise Diverged(record.round, int(np.argmax(wrong)))
-    return record
 
 
-def _up_to(table: dict[str, Any], t: int) -> dict[str, Any]:
-    """The measurements that the checkpoint has seen: metrics are written before it, and may be ahead."""
-    kept = table.get("round", np.empty(0)) <= t
+def _rows_until(table: dict[str, Any], last: int) -> dict[str, list[Any]]:
+    """Return the measurements up to a checkpoint's round.
+
+    Metrics are written before the checkpoint, so they may be ahead of it.
+    """
+    kept = table.get("round", np.empty(0)) <= last
     return {name: values[kept].tolist() for name, values in table.items()}
 
 
 def _milestones(done: int, rounds: int, every: int) -> list[int]:
-    """The rounds to measure at, from where the run stands: multiples of `every`, and the last."""
-    measured = range(-(-done // every) * every, rounds, every) if every else []
-    return [*measured, rounds]
-
-
-def _advance(engine: Engine, until: int, stopping: Callable[[], bool]) -> None:
-    """Go on for as long as the progress display can wait."""
-    deadline = time.perf_counter() + _REPORT_SECONDS
-    engine.advance(until, lambda: stopping() or time.perf_counter() > deadline)
+    """Return the rounds to measure at from `done` on: multiples of `every`, and the last."""
+    if not every:
+        return [rounds]
+    first = -(-done // every) * every
+    return [*range(first, rounds, every), rounds]
 
 
 @contextmanager
 def _stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C and SIGTERM stop the run between two rounds; a second Ctrl-C stops at once."""
+    """Let Ctrl-C and SIGTERM stop a run between two rounds; a second Ctrl-C stops at once.
+
+    Yields:
+        A function that returns True from the first signal on.
+    """
     stopped = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopped.is_set

@@ -1,4 +1,4 @@
-"""A study: one experiment as data. From it comes the plan that an engine runs."""
+"""A study: one experiment as data. It makes the plan that an engine runs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,31 @@ from gossamer.tasks.splits import Split, SplitRule, own_split
 
 @dataclass(frozen=True)
 class Study:
-    """What is run. Every part is a frozen dataclass, so that two studies are equal if they say the same.
+    """One experiment: data, split, model, network and method.
 
-    `timing`: how long devices and links take; the run then reports simulated seconds beside rounds and bytes.
+    Every part is a frozen dataclass, so two studies with equal parts are equal.
 
-    >>> Study(algorithm=WPM.robust(p=15), network=Random(devices=10, density=0.2), rounds=100).seed
-    0
+    Attributes:
+        algorithm: The method.
+        network: Which devices are linked in every round.
+        data: The samples, or where they are loaded from.
+        split: How the samples are divided among the devices.
+        model: What is trained.
+        batch: Samples per step and device; 0 means all that the device has.
+        rounds: Number of rounds.
+        seed: Seed of batches, split and start.
+        measure: What is measured, and when.
+        dtype: Type of the models' values.
+        device: The torch device, such as "cpu" or "cuda:0".
+        threads: Number of torch threads; 0 chooses it by the size of the work.
+        name: Name of the study in tables and folders.
+        timing: How long devices and links take; the run then reports simulated seconds beside
+            rounds and bytes.
+
+    Example:
+        >>> study = Study(WPM.robust(p=15), Random(devices=10, density=0.2), rounds=100)
+        >>> study.seed
+        0
     """
 
     algorithm: Algorithm = field(default_factory=lambda: WPM.robust(p=3))
@@ -41,52 +60,73 @@ class Study:
     timing: Timing | None = None
 
     def __post_init__(self) -> None:
-        if (
-            not self.name
-            or "/" in self.name
-            or self.name.startswith(".")
-            or not self.name.isprintable()
-        ):
-            raise InputError(
-                "name",
-                self.name,
-                "a name that can be a folder's, of characters that can be printed",
-            )
+        is_folder_name = "/" not in self.name and not self.name.startswith(".")
+        if not self.name or not is_folder_name or not self.name.isprintable():
+            raise InputError("name", self.name, "a folder name of printable characters")
         checks.one_of("dtype", self.dtype, ("float32", "float64"))
 
     def _repr_html_(self) -> str:
-        """In a notebook: its parts."""
+        """Show the study's parts in a notebook."""
         from gossamer.results.notebook import show_parts
 
         parts = dict(vars(self))
         return show_parts(f"Study {parts.pop('name')}", parts)
 
     def with_seed(self, seed: int) -> Study:
-        """The same study on other links, times, batches, start and synthetic data: all seeds move by the same amount."""
+        """Return the same study on other links, times, batches, start and synthetic data.
+
+        Args:
+            seed: The new seed. Every seed in the study's parts is shifted by the same amount.
+
+        Returns:
+            A new study.
+
+        Example:
+            >>> Study(network=Random(10, 0.2, seed=5)).with_seed(2).network.seed
+            7
+        """
         shift = seed - self.seed
         data = self.data
-        if own_split(data) is not None:
-            data = _shifted(data, shift)
-        network, timing = _shifted(self.network, shift), _shifted(self.timing, shift)
-        algorithm = _shifted(
-            self.algorithm, shift
-        )  # random places of a compressor, numbers of mini-batches
+        if own_split(data) is not None:  # a synthetic problem is drawn anew
+            data = _with_shifted_seeds(data, shift)
         return replace(
-            self, seed=seed, algorithm=algorithm, network=network, timing=timing, data=data
+            self,
+            seed=seed,
+            # Compressors and the mini-batches of some methods have seeds of their own.
+            algorithm=_with_shifted_seeds(self.algorithm, shift),
+            network=_with_shifted_seeds(self.network, shift),
+            timing=_with_shifted_seeds(self.timing, shift),
+            data=data,
         )
 
     def plan(self, data: Data | None = None) -> Plan:
-        """What an engine needs. `data`: already loaded, so that many runs share one copy."""
+        """Return the plan that an engine runs.
+
+        Args:
+            data: The study's data if they are loaded already, so that several runs share one copy.
+
+        Returns:
+            The plan, with data loaded and split.
+
+        Raises:
+            InputError: If the parts do not fit each other.
+
+        Example:
+            >>> Study().plan().task.devices
+            10
+        """
         data = data or load(self.data)
         split = own_split(self.data) or self.split
         if not isinstance(split, Split):
             try:
                 split = split.make(data.y.numpy(), self.network.devices, self.seed)
             except InputError as error:
-                raise error.under("network" if error.field == "devices" else "split") from None
-        task = Task(data, split, self.model, self.batch)
+                section = "split"
+                if error.field == "devices":
+                    section = "network"
+                raise error.under(section) from None
         return Plan(
-            task,
+            Task(data, split, self.model, self.batch),
             self.network,
             self.algorithm,
             self.rounds,
@@ -100,26 +140,40 @@ class Study:
 
 
 def load(data: Source | Data) -> Data:
-    """The data themselves."""
+    """Load the data of a study.
+
+    Args:
+        data: A source, or data that are loaded already.
+
+    Returns:
+        The data.
+
+    Raises:
+        InputError: If the source cannot be loaded.
+    """
+    if isinstance(data, Data):
+        return data
     try:
-        return data if isinstance(data, Data) else data.load()
+        return data.load()
     except InputError as error:
         raise error.under("data") from None
 
 
-def _shifted(part: Any, shift: int) -> Any:
-    """A part with every `seed` in it moved."""
+def _with_shifted_seeds(part: Any, shift: int) -> Any:
+    """Return a part with every `seed` in it shifted."""
     if not shift or not is_dataclass(part) or isinstance(part, type | Data):
         return part
     changes: dict[str, Any] = {}
     for f in fields(part):
-        value = getattr(part, f.name)
         if not f.init:
             continue
+        value = getattr(part, f.name)
         if f.name == "seed":
             changes["seed"] = value + shift
         elif isinstance(value, tuple) and any(map(is_dataclass, value)):
-            changes[f.name] = tuple(_shifted(v, shift) for v in value)
+            changes[f.name] = tuple(_with_shifted_seeds(item, shift) for item in value)
         elif is_dataclass(value):
-            changes[f.name] = _shifted(value, shift)
-    return replace(part, **changes) if changes else part
+            changes[f.name] = _with_shifted_seeds(value, shift)
+    if not changes:
+        return part
+    return replace(part, **changes)

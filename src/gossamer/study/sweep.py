@@ -1,4 +1,4 @@
-"""Many studies: each run once, every result kept as it comes, what is there not run again."""
+"""Run many studies, each once; keep every result, and run only what is missing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from pathlib import Path
 from gossamer.errors import GossamerError
 from gossamer.results.run import Run
 from gossamer.study import spec
-from gossamer.study.pools import Pool, Processes, done
+from gossamer.study.pools import Pool, Processes, is_done
 from gossamer.study.study import Study
+
+# The cost of a run in device-rounds: one measurement costs about as much as this many rounds.
+_ROUNDS_PER_MEASUREMENT = 5
+# The cost of starting a run, in device-rounds.
+_START = 100
 
 
 class Failed(GossamerError):
-    """Some runs of a sweep could not be done; the others are. Exit code 1."""
+    """Raised when some runs of a sweep failed; the others are done. Exit code 1."""
 
     exit_code = 1
 
@@ -25,57 +30,112 @@ def sweep(
     pool: Pool | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Run]:
-    """Run every study that `folder` does not hold yet (by default in processes, one a core), and give all their results.
+    """Run every study that a folder does not hold yet, and return the runs of all.
 
-    Equal studies are run once. A sweep that is stopped goes on where it was: finished cells are read, half-run ones resumed.
-    Where cells fail the others are finished, and `Failed` names them.
+    Equal studies are run once. A sweep that was stopped continues where it was: finished runs are
+    read, interrupted ones resumed.
+
+    Args:
+        studies: What to run.
+        folder: Where the runs are kept, each in a folder of its own.
+        pool: Where they run. None: in processes of this machine, one per core.
+        progress: Called with the share of the work that is done, from 0 to 1.
+
+    Returns:
+        One run per study, in order. One that diverged has its measurements until then.
+
+    Raises:
+        Failed: If some runs failed; the others are finished first.
+
+    Example:
+        >>> sweep([Study(seed=seed) for seed in range(5)], Path("runs"))      # doctest: +SKIP
     """
-    cells = [replace(study, threads=1) for study in studies]
-    paths = {cell_path(folder, cell): cell for cell in cells}
-    run_all(paths, pool, progress)
-    return [
-        replace(Run.read(cell_path(folder, cell)), study=study)
-        for study, cell in zip(studies, cells, strict=True)
-    ]
+    paths = []
+    missing = {}
+    for study in studies:
+        single = replace(study, threads=1)
+        path = run_path(folder, single)
+        paths.append(path)
+        missing[path] = single
+    run_all(missing, pool, progress)
+    runs = []
+    for path, study in zip(paths, studies, strict=True):
+        runs.append(replace(Run.read(path), study=study))
+    return runs
 
 
 def run_all(
-    cells: dict[Path, Study],
+    studies: dict[Path, Study],
     pool: Pool | None,
     progress: Callable[[float], None] = lambda share: None,
     keep_models: bool = False,
 ) -> None:
-    """Run the studies whose folders hold no finished run."""
-    missing = {path: cell for path, cell in cells.items() if not done(path)}
-    work = {path: _work(cell) for path, cell in cells.items()}
-    total, finished = sum(work.values()), sum(work[path] for path in cells if path not in missing)
-    progress(finished / total if total else 1.0)
+    """Run the studies whose folders hold no finished run.
+
+    Args:
+        studies: What to run, by run folder.
+        pool: Where they run. None: in processes of this machine, one per core.
+        progress: Called with the share of the work that is done, from 0 to 1.
+        keep_models: Whether the folders keep the final models too.
+
+    Raises:
+        Failed: If some runs failed; the others are finished first.
+    """
+    costs = {path: _cost(study) for path, study in studies.items()}
+    total = sum(costs.values())
+    done = 0.0
+    missing = []
+    for path, study in studies.items():
+        if is_done(path):
+            done += costs[path]
+        else:
+            missing.append((path, study))
+    if not missing:
+        progress(1.0)
+        return
+    progress(done / total)
+    # The longest first, so that no core waits for a long run at the end.
+    missing.sort(key=lambda pair: -costs[pair[0]])
     failed: dict[Path, str] = {}
-    # the longest first, so that no core is left waiting for one at the end
-    ordered = sorted(missing.items(), key=lambda cell: -work[cell[0]])
-    for path, problem in (pool or Processes()).each(ordered, keep_models) if ordered else ():
-        finished += work[path]
-        progress(finished / total)
+    for path, problem in (pool or Processes()).each(missing, keep_models):
+        done += costs[path]
+        progress(done / total)
         if problem is not None:
             failed[path] = problem
     if failed:
-        (path, problem), *rest = failed.items()
-        more = f", and {len(rest)} more" if rest else ""
-        raise Failed(
-            f"{len(failed)} of {len(cells)} runs failed: {cells[path].algorithm.label}, seed {cells[path].seed} ({path}): "
-            f"{problem}{more}; the others are kept, and the same command runs only what is missing"
-        )
+        raise Failed(_failure(failed, studies))
 
 
-def cell_path(folder: Path, study: Study) -> Path:
-    """Where a study's cell is kept: named by its method and by a digest of all that it says."""
+def _failure(failed: dict[Path, str], studies: dict[Path, Study]) -> str:
+    """Return the message for failed runs; it names the first of them."""
+    path, problem = next(iter(failed.items()))
+    more = ""
+    if len(failed) > 1:
+        more = f", and {len(failed) - 1} more"
+    study = studies[path]
     return (
-        folder
-        / f"{type(study.algorithm).__name__.lower()}-{study.network.devices}-{spec.digest(study)}"
+        f"{len(failed)} of {len(studies)} runs failed: {study.algorithm.label}, "
+        f"seed {study.seed} ({path}): {problem}{more}; "
+        "the others are kept, and the same command runs only what is missing"
     )
 
 
-def _work(study: Study) -> float:
-    """What a cell costs, roughly, for the progress bar and the order."""
-    measured = study.rounds / max(1, study.measure.every)
-    return study.network.devices * (study.rounds + 5 * measured) + 100
+def run_path(folder: Path, study: Study) -> Path:
+    """Return the folder of a study's run in a sweep.
+
+    Args:
+        folder: The folder of the sweep.
+        study: The study.
+
+    Returns:
+        A path that names the method and contains a digest of the whole study.
+    """
+    method = type(study.algorithm).__name__.lower()
+    return folder / f"{method}-{study.network.devices}-{spec.digest(study)}"
+
+
+def _cost(study: Study) -> float:
+    """Estimate the cost of a run in device-rounds, for the progress bar and the order."""
+    measurements = study.rounds / max(1, study.measure.every)
+    rounds = study.rounds + _ROUNDS_PER_MEASUREMENT * measurements
+    return study.network.devices * rounds + _START

@@ -1,96 +1,50 @@
-"""Follow a run while it goes: callbacks, and TensorBoard as one of them."""
+"""Observers that write for experiment trackers: TensorBoard."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gossamer.engines.observer import Observer, Row
 from gossamer.errors import InputError, MissingExtra
 from gossamer.study import spec
 
 if TYPE_CHECKING:
     from gossamer.study.study import Study
 
-Row = Mapping[str, Any]  # one measurement, by the names of metrics.parquet's columns
+_FLUSH_SECONDS = 5
 
 
-class Callback:
-    """What is told of a run as it goes. Inherit from it and write the methods that you need; the others do nothing.
+def trackers(name: str | None) -> list[Observer]:
+    """Return the observers of `--track NAME`.
 
-    One object may follow several runs, one after the other. One that raises is named in a warning and told no more: the run
-    goes on. A run that is read because it is finished tells nothing.
+    Args:
+        name: "tensorboard", or None for no tracker.
 
-    >>> class Lines(Callback):
-    ...     def measured(self, row):
-    ...         print(row["round"], "learned" if row["accuracy"] > 0.5 else "new")
-    >>> from gossamer import DPSGD, Study, run
-    >>> done = run(Study(DPSGD(eta=0.1), rounds=20), callbacks=[Lines()])
-    0 new
-    10 learned
-    20 learned
+    Returns:
+        The observers; none if `name` is None.
+
+    Raises:
+        InputError: If the tracker is not known.
+        MissingExtra: If its package is not installed.
     """
-
-    def started(self, study: Study, folder: Path | None, rows: Sequence[Row]) -> None:
-        """A run begins, or goes on: `rows` is what had been measured until then."""
-
-    def advanced(self, round: int) -> None:
-        """So many rounds are done; told a few times a second."""
-
-    def measured(self, row: Row) -> None:
-        """A measurement: what `metrics.parquet` holds of a round."""
-
-    def ended(self, summary: Mapping[str, Any]) -> None:
-        """The run is over; `finished` is false in the summary of one that was stopped, diverged or failed."""
-
-
-class Callbacks:
-    """Those of a run as one, each left out from the first time that it raises: no picture is worth a run."""
-
-    def __init__(self, callbacks: Iterable[Callback]) -> None:
-        self._left = list(callbacks)
-
-    def started(self, study: Study, folder: Path | None, rows: Sequence[Row]) -> None:
-        self._tell("started", study, folder, rows)
-
-    def advanced(self, round: int) -> None:
-        self._tell("advanced", round)
-
-    def measured(self, row: Row) -> None:
-        self._tell("measured", row)
-
-    def ended(self, summary: Mapping[str, Any]) -> None:
-        """Told once: what goes wrong after that is no news."""
-        self._tell("ended", summary)
-        self._left.clear()
-
-    def _tell(self, what: str, *facts: Any) -> None:
-        for callback in self._left[:]:
-            try:
-                getattr(callback, what)(*facts)
-            except Exception as error:
-                self._left.remove(callback)
-                name = f"{type(callback).__qualname__}.{what}"
-                reason = f"{type(error).__name__}: {error}"
-                warnings.warn(
-                    f"{name} failed and is left out; the run goes on ({reason})",
-                    RuntimeWarning,
-                    stacklevel=4,
-                )
-
-
-def trackers(name: str | None) -> list[Callback]:
-    """The callbacks of `--track NAME`."""
-    if name not in (None, "tensorboard"):
+    if name is None:
+        return []
+    if name != "tensorboard":
         raise InputError("track", name, '"tensorboard"')
-    return [] if name is None else [TensorBoard()]
+    return [TensorBoard()]
 
 
-class TensorBoard(Callback):
-    """Writes what is measured for TensorBoard, into the run folder: `tensorboard --logdir runs` then shows all runs.
+class TensorBoard(Observer):
+    """Write the measurements of a run for TensorBoard, into the run folder.
 
-    A run that goes on is written anew from its start; TensorBoard hides what was written of it before.
+    `tensorboard --logdir runs` shows all runs. A resumed run is written again from its start;
+    TensorBoard hides what was written before.
+
+    Example:
+        >>> from gossamer import Study, run
+        >>> run(Study(), "runs/demo", observers=[TensorBoard()])      # doctest: +SKIP
     """
 
     SCALARS = (
@@ -116,40 +70,58 @@ class TensorBoard(Callback):
 
         if folder is None:
             raise InputError("out", None, "a folder, which is where TensorBoard's files go")
+        purge_step = None
+        if rows:
+            purge_step = 0
         self._writer: Any = self._open(
-            str(folder / "tensorboard"), purge_step=0 if rows else None, flush_secs=5
+            str(folder / "tensorboard"), purge_step=purge_step, flush_secs=_FLUSH_SECONDS
         )
         self._writer.add_text("spec", f"```toml\n{spec.dumps(study)}```")
-        named = {"method": study.algorithm.label} | dict(settings(spec.to_table(study)))
-        # add_hparams would make a folder of its own, and so a run of its own, of them
-        first, begin, self._end = hparams(named, {"accuracy/mean": 0.0, "loss": 0.0})  # type: ignore[no-untyped-call]
-        for part in (first, begin):
-            self._writer.file_writer.add_summary(part)
+        parameters = {"method": study.algorithm.label}
+        parameters.update(plain_values(spec.to_table(study)))
+        # `SummaryWriter.add_hparams` would write them to a folder, and so to a run, of their own.
+        summaries = hparams(parameters, {"accuracy/mean": 0.0, "loss": 0.0})  # type: ignore[no-untyped-call]
+        experiment, session_start, self._session_end = summaries
+        self._writer.file_writer.add_summary(experiment)
+        self._writer.file_writer.add_summary(session_start)
         for row in rows:
             self.measured(row)
 
     def measured(self, row: Row) -> None:
         for name in self.SCALARS:
-            if name in row and row[name] == row[name]:  # not a number: this cannot be measured here
-                kind, _, which = name.partition("_")
-                tag = f"accuracy/{which or 'mean'}" if kind == "accuracy" else name
-                self._writer.add_scalar(tag, row[name], row["round"])
+            if name not in row or row[name] != row[name]:  # NaN: this cannot be measured here
+                continue
+            tag = name
+            if name.startswith("accuracy"):
+                which = name.removeprefix("accuracy").removeprefix("_")
+                tag = f"accuracy/{which or 'mean'}"
+            self._writer.add_scalar(tag, row[name], row["round"])
 
     def ended(self, summary: Mapping[str, Any]) -> None:
-        self._writer.file_writer.add_summary(self._end)
+        self._writer.file_writer.add_summary(self._session_end)
         self._writer.close()
 
 
-def settings(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """The plain values of a spec by their full names.
+def plain_values(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    """Yield the plain values of a spec by their dotted names.
 
-    >>> dict(settings({"rounds": 9, "algorithm": {"p": 3}, "faults": [{"kind": "churn"}]}))
-    {'rounds': 9, 'algorithm.p': 3, 'faults.0.kind': 'churn'}
+    Args:
+        table: The tables of a spec.
+        prefix: Put before every name.
+
+    Yields:
+        Pairs of a name and a value; a list of plain values is given as text.
+
+    Example:
+        >>> dict(plain_values({"rounds": 9, "algorithm": {"p": 3}, "faults": [{"kind": "churn"}]}))
+        {'rounds': 9, 'algorithm.p': 3, 'faults.0.kind': 'churn'}
     """
     for key, value in table.items():
-        if isinstance(value, list) and any(isinstance(x, Mapping) for x in value):
-            value = {str(k): x for k, x in enumerate(value)}
+        if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+            value = {str(index): item for index, item in enumerate(value)}
         if isinstance(value, Mapping):
-            yield from settings(value, f"{prefix}{key}.")
+            yield from plain_values(value, f"{prefix}{key}.")
+        elif isinstance(value, bool | int | float | str):
+            yield prefix + key, value
         else:
-            yield prefix + key, value if isinstance(value, bool | int | float | str) else str(value)
+            yield prefix + key, str(value)

@@ -1,0 +1,1 @@
+"""The commands of `gossamer`: their arguments and options. Each calls a module of `gossamer.cli`."""

@@ -1,0 +1,88 @@
+"""Commands about runs that exist: list, draw, report, watch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gossamer.cli.commands.options import Json
+
+_X_AXES = ["rounds", "bytes", "seconds"]
+_Y_AXES = ["accuracy", "worst", "loss", "distance"]
+
+
+def runs(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of runs.")] = Path("runs"),
+    json: Json = False,
+) -> None:
+    """List the runs in a folder: how far, how good, and a spark line of each."""
+    from gossamer.cli.runs import runs as list_runs
+
+    list_runs(folder, json)
+
+
+def figure(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR", help="Run folders, or folders that hold some.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="A .pdf, .svg or .png.")
+    ] = Path("figure.pdf"),
+    x: Annotated[
+        str,
+        typer.Option(
+            "--x", metavar="WHAT", help="rounds, bytes or seconds.", autocompletion=lambda: _X_AXES
+        ),
+    ] = "rounds",
+    y: Annotated[
+        str,
+        typer.Option(
+            "--y",
+            metavar="WHAT",
+            help="accuracy, worst, loss or distance.",
+            autocompletion=lambda: _Y_AXES,
+        ),
+    ] = "accuracy",
+    width: Annotated[
+        str, typer.Option(metavar="WIDTH", help="column, page, or as in 84mm or 3.3in.")
+    ] = "column",
+) -> None:
+    """Draw runs for a paper: vector, at its column's width, safe for the colour-blind, readable in grey."""
+    from gossamer.cli.runs import figure as draw
+
+    draw(folders, out, x, y, width)
+
+
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Run folders, or folders of runs.")
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")
+    ] = Path("report.html"),
+) -> None:
+    """One page about runs: table, curves, the network over time, every device, the exact data. Opens without the network."""
+    from gossamer.cli.pages import report as write_report
+
+    write_report(runs, out)
+
+
+def watch(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A run's folder, a comparison's, or a fleet's.")
+    ],
+    host: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Where to listen; others than this machine see it only if told so.",
+        ),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", help="The port; 0: one that is free.")] = 0,
+) -> None:
+    """A local page that follows a running study, or a fleet, live."""
+    from gossamer.cli.pages import watch as serve
+
+    serve(folder, host, port)

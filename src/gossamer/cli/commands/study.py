@@ -1,0 +1,162 @@
+"""Commands that run studies, and the one that writes a spec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gossamer.cli.commands.options import EngineName, Json, Quiet, Seed, Set, Track
+from gossamer.cli.specs import read_studies, single_study
+
+
+def run(
+    spec: Annotated[
+        Path | None,
+        typer.Argument(metavar="SPEC", help="A spec; without one, the study of the demo."),
+    ] = None,
+    set_: Set = None,
+    seed: Seed = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The run folder; else runs/NAME-METHOD-seedN."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where the run in this folder stopped.")
+    ] = False,
+    engine: EngineName = None,
+    track: Track = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run one method: writes a run folder, prints the result."""
+    from gossamer.cli.progress import RunBars
+    from gossamer.cli.show import show_run
+    from gossamer.study import run as run_study
+    from gossamer.study.compare import slug
+    from gossamer.study.track import trackers
+
+    studies, on_engine = read_studies(spec, set_, seed, engine, methods=1)
+    study = single_study(studies)
+    label = study.algorithm.label
+    folder = out or Path("runs") / f"{study.name}-{slug(label)}-seed{study.seed}"
+    with RunBars([label], quiet=quiet) as bars:
+        observers = [bars, *trackers(track)]
+        done = run_study(study, folder, resume=resume, engine=on_engine, observers=observers)
+    show_run(done, json)
+
+
+def compare(
+    specs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="SPEC", help="Specs; without one, the study of the demo."),
+    ] = None,
+    set_: Set = None,
+    seed: Seed = None,
+    seeds: Annotated[
+        int,
+        typer.Option(metavar="N", help="How many seeds; results are means with 95 % intervals."),
+    ] = 1,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder of the runs; else runs/NAME.")
+    ] = None,
+    engine: EngineName = None,
+    track: Track = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare methods on the same links, batches and start.
+
+    Runs that are there already are not run again; those that were stopped go on.
+    """
+    from gossamer.cli.progress import RunBars, ShareBar
+    from gossamer.cli.show import show_comparison
+    from gossamer.errors import InputError
+    from gossamer.study import compare as compare_studies
+    from gossamer.study.compare import labels
+    from gossamer.study.pools import on_cluster, pool_on
+    from gossamer.study.track import trackers
+
+    studies = []
+    engines = []
+    paths: list[Path | None] = [*specs] if specs else [None]
+    for path in paths:
+        found, on_engine = read_studies(path, set_, seed, engine)
+        studies += found
+        engines.append(on_engine)
+    folder = out or Path("runs") / studies[0].name
+    if on_cluster(engines[0]):
+        if track:
+            raise InputError(
+                "track", track, "nothing: on ray the runs of a comparison are in other processes"
+            )
+        with pool_on(engines[0]) as pool, ShareBar(quiet, "runs") as bar:
+            comparison = compare_studies(studies, seeds, folder, pool=pool, progress=bar)
+    else:
+        with RunBars(labels(studies), seeds, quiet=quiet) as bars:
+            observers = [bars, *trackers(track)]
+            comparison = compare_studies(studies, seeds, folder, observers=observers)
+    show_comparison(comparison, folder, demo=not specs, as_json=json)
+
+
+def tune(
+    spec: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SPEC", help="A spec: its task, split, network and rounds are kept."
+        ),
+    ],
+    budget: Annotated[
+        int, typer.Option(metavar="N", help="The work to spend, in runs of the spec's rounds.")
+    ] = 200,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            metavar="ACC", help="The accuracy to reach; else the spec's last target within reach."
+        ),
+    ] = None,
+    goal: Annotated[
+        str, typer.Option("--for", metavar="WHAT", help="What to save: rounds, bytes or seconds.")
+    ] = "rounds",
+    methods: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Only these methods, as in wpm-robust,swarmsgd."),
+    ] = None,
+    set_: Set = None,
+    seed: Seed = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The folder of the runs; else runs/tune-NAME."),
+    ] = None,
+    workers: Annotated[int, typer.Option(metavar="N", help="Runs at a time; 0: one a core.")] = 0,
+    engine: EngineName = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Choose a method and its settings: the ranking, the winning spec, and why.
+
+    Runs that are there already are not run again, so that the same command goes on where it was stopped.
+    """
+    from gossamer.cli.tune import tune as tune_study
+
+    studies, on_engine = read_studies(spec, set_, seed, engine)
+    study = studies[0]
+    folder = out or Path("runs") / f"tune-{study.name}"
+    tune_study(study, budget, target, goal, methods, folder, on_engine, workers, json, quiet)
+
+
+def new(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path(
+        "fleet.toml"
+    ),
+) -> None:
+    """Write a commented spec to start from."""
+    from gossamer._core.files import write_atomically
+    from gossamer.cli.template import TEMPLATE
+    from gossamer.errors import DataError
+
+    if path.exists():
+        raise DataError(f"{path} exists: give another name")
+    write_atomically(path, TEMPLATE.encode())
+    typer.echo(f"{path} is written; `gossamer run {path}` runs it")
