@@ -330,7 +330,7 @@ def test_without_a_step_the_mean_is_kept(algorithm: Algorithm) -> None:
     run = differing(algorithm, network)
     before = run.models().clone()
     run.advance(30)
-    torch.testing.assert_close(run.models().mean(0), before.mean(0), rtol=0, atol=1e-14)
+    torch.testing.assert_close(run.models().mean(0), before.mean(0), rtol=0, atol=1e-12)
     assert run.models().std(0).max() < before.std(0).max()
 
 
@@ -350,9 +350,9 @@ def test_push_sum_keeps_the_sum_and_agrees_on_the_mean(network: str) -> None:
     for t in range(30):
         run.advance(t + 1)
         state = run.snapshot().tensors
-        torch.testing.assert_close(state["x"].sum(0), M * before, rtol=0, atol=1e-13)
+        torch.testing.assert_close(state["x"].sum(0), M * before, rtol=0, atol=1e-12)
         torch.testing.assert_close(
-            state["weight"].sum(), torch.tensor(float(M)).double(), rtol=0, atol=1e-13
+            state["weight"].sum(), torch.tensor(float(M)).double(), rtol=0, atol=1e-12
         )
     assert (
         run.models() - before
@@ -367,7 +367,7 @@ def test_what_is_tracked_sums_to_the_gradients(p: float) -> None:
         run.advance(t + 1)
         state = run.snapshot().tensors
         torch.testing.assert_close(
-            state["tracked"].sum(0), state["gradient"].sum(0), rtol=0, atol=1e-13
+            state["tracked"].sum(0), state["gradient"].sum(0), rtol=0, atol=1e-12
         )
 
 
@@ -377,7 +377,7 @@ def test_adom_stays_in_the_dual_space() -> None:
     run.advance(50)
     for name in ("z", "z_f"):
         z = run.snapshot().tensors[name]
-        assert z.sum(0).abs().max() < 1e-13 < z.abs().max()
+        assert z.sum(0).abs().max() < 1e-12 < z.abs().max()
 
 
 # Claimed rates
@@ -511,7 +511,7 @@ def test_fedavg_of_all_by_one_step_is_all_reduce() -> None:
         server.advance(20)
         ring = simulator(AllReduce(0.05), network, 20, batch=3)
         ring.advance(20)
-        torch.testing.assert_close(server.models(), ring.models(), rtol=0, atol=1e-14)
+        torch.testing.assert_close(server.models(), ring.models(), rtol=0, atol=1e-12)
         assert server.record().messages == 20 * 2 * N
         assert server.record().bytes == 20 * 2 * N * 5 * 8
 
@@ -631,7 +631,7 @@ def test_a_random_peer_keeps_the_mean_in_expectation_only_among_equals() -> None
     """Rows sum to 1. Columns do on average on a ring; on a star the hub's is 1/m of itself and half of one leaf, m = 4."""
     for network in (Ring(7), Star(4)):
         drawn = np.array([RandomPeer()(network.links(0), t, 0).dense() for t in range(2000)])
-        np.testing.assert_allclose(drawn.sum(2), 1, rtol=1e-15)
+        np.testing.assert_allclose(drawn.sum(2), 1, rtol=1e-14)
         column = drawn.sum(1).mean(0)
         if isinstance(network, Star):
             assert column[0] == pytest.approx(1 / 4 + 1 / 2)
