@@ -65,6 +65,7 @@ def test_parts_over_one_way_links(name: str) -> None:
     torch.testing.assert_close(parts.models(), whole.models(), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(
     "model",
     [gs.Softmax(), gs.Cnn((2, 2), norm=True), gs.Mlp((4,), dropout=0.3)],

@@ -154,6 +154,7 @@ def is_sparse(mix: StackedMix, dtype: torch.dtype) -> bool:
     return not isinstance(matrix, Tensor) or matrix.layout == torch.sparse_csr
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_linear_mix_dense_and_sparse(dtype: torch.dtype) -> None:
     """Whatever is faster is taken; both are Σ_j a_ij·x_j."""
@@ -176,6 +177,7 @@ def test_a_crowded_network_is_mixed_densely_however_large() -> None:
         assert is_sparse(mix_of(metropolis(Ring(90).links(0))), dtype)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("weights", [DENSE, SPARSE], ids=["dense", "sparse"])
 @pytest.mark.parametrize("p", [1.0, 3.0, 101.0])
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
