@@ -198,7 +198,6 @@ class Engine(Protocol):
     """
 
     round: int  # number of rounds done
-    events: list[str]  # messages so far
 
     def advance(self, until: int, stop: Callable[[], bool] = ...) -> None:
         """Run rounds.

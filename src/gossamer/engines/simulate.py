@@ -75,7 +75,6 @@ class Simulator:
         self._worker = plan.task.worker(
             numbers, plan.seed, self._dtype, self._place, plan.measure.test
         )
-        self.events: list[str] = []
         self._traffic, self._spare = Traffic(), Spare()
         self._static_mix: StackedMix | None = None
         self._clock = (

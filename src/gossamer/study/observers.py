@@ -24,6 +24,7 @@ class ObserverGroup(Observer):
 
     def __init__(self, observers: Iterable[Observer]) -> None:
         self._observers = list(observers)
+        self.messages: list[str] = []  # of the engine, so far
 
     def started(self, study: Study, folder: Path | None, rows: Sequence[Row]) -> None:
         self._call("started", study, folder, rows)
@@ -38,6 +39,7 @@ class ObserverGroup(Observer):
         self._call("measured", row)
 
     def message(self, text: str) -> None:
+        self.messages.append(text)
         self._call("message", text)
 
     def ended(self, summary: Mapping[str, Any]) -> None:

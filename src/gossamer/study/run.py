@@ -276,8 +276,8 @@ class _Session:
         if table:
             summary |= summarise(table, study.measure)
         summary |= facts
-        if self._engine.events:
-            summary["events"] = self._engine.events
+        if self._observers.messages:
+            summary["events"] = self._observers.messages
         summary["seconds"] = round(time.perf_counter() - self._started, 3)
         summary["seconds_measuring"] = round(self._measuring_seconds, 3)
         summary["versions"] = versions()

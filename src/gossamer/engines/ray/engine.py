@@ -71,7 +71,6 @@ class RayEngine:
         self.round = 0
         if snapshot is not None:
             self.round = snapshot.round
-        self.events: list[str] = []
         self._observer = observer or Observer()
         self._checkpoint = snapshot
         self._checkpoint_time = time.monotonic()
@@ -149,7 +148,9 @@ class RayEngine:
         since = 0
         if self._checkpoint is not None:
             since = self._checkpoint.round
-        self._report(f"after round {self.round}: {reason}; all shards restarted from round {since}")
+        self._observer.message(
+            f"after round {self.round}: {reason}; all shards restarted from round {since}"
+        )
         while True:
             self._actors.stop()
             self._failed_starts += 1
@@ -171,10 +172,6 @@ class RayEngine:
                     f"{reason}, and the cluster has no room for a replacement: "
                     f"{no_room.accepted}; --resume continues the run"
                 ) from None
-
-    def _report(self, text: str) -> None:
-        self.events.append(text)
-        self._observer.message(text)
 
     def _start(self) -> None:
         """Start the shards from the checkpoint."""
