@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-from papers.wpm import lemma1, slips, theorem1  # noqa: E402
+from papers.wpm import lemma1, plain_step, slips, theorem1  # noqa: E402
 from papers.wpm.paper import TINY, Scale  # noqa: E402
 
 
@@ -91,3 +91,15 @@ def test_mixing_constants_bound_the_products_of_the_weights() -> None:
         product = lemma1.gs.metropolis(lemma1.NETWORK.links(t)).dense() @ product
         for mixing in (lemma1.assumed_mixing(12), lemma1.spectral_mixing(12)):
             assert np.abs(product - 0.1).max() <= mixing.theta * mixing.kappa ** (t + 1)
+
+
+def test_plain_step(tmp_path: Path) -> None:
+    """A start below 0 ends at −3.88·η, far from the optimum; a start from 0 on ends near it."""
+    rows = made(plain_step, tmp_path)
+    assert all(row["stable"] == "yes" for row in rows)
+    for row in rows:
+        eta = float(row["eta"])
+        if float(row["start"]) < 0:
+            assert float(row["end_over_eta"]) == pytest.approx(-3.884, abs=20 * eta)
+        else:
+            assert float(row["distance_to_optimum"]) == pytest.approx(4 * eta, rel=0.3)
