@@ -31,6 +31,8 @@ from gossamer.study.bench import (
     advice,
     gains_from,
 )
+from gossamer.study.bench.measure import _noise, _PartBlocks, _plan
+from gossamer.study.bench.parts import PartTimer, TimedSimulator
 
 SMALL = (4, 6, 12)
 
@@ -58,8 +60,8 @@ def made_up(
     )
 
 
-def told(numbers: Bench, key: str) -> list[tuple[int | str, str]]:
-    return [(one.value, one.sentence) for one in advice(numbers) if one.key == key]
+def advised(measured: Bench, key: str) -> list[tuple[int | str, str]]:
+    return [(one.value, one.sentence) for one in advice(measured) if one.key == key]
 
 
 # -- what it advises ---------------------------------------------------------------------------------------------------
@@ -67,7 +69,7 @@ def told(numbers: Bench, key: str) -> list[tuple[int | str, str]]:
 
 def test_threads_are_left_alone_where_the_choice_is_right() -> None:
     sentence = "4 threads gain from 100 devices on, where they are 2.0 times as fast as one: leave threads = 0."
-    assert told(made_up(), "threads") == [(0, sentence)]
+    assert advised(made_up(), "threads") == [(0, sentence)]
 
 
 @pytest.mark.parametrize(
@@ -92,13 +94,13 @@ def test_threads_are_left_alone_where_the_choice_is_right() -> None:
 def test_threads_where_the_choice_is_wrong(
     gains: tuple[float, ...], chosen: tuple[int, ...], values: list[int], part: str
 ) -> None:
-    found = told(made_up(gains=gains, chosen=chosen), "threads")
+    found = advised(made_up(gains=gains, chosen=chosen), "threads")
     assert [value for value, _ in found] == values
     assert part in found[-1][1]
 
 
 def test_one_core_has_nothing_to_choose() -> None:
-    assert told(made_up(cores=1), "threads")[0][0] == 0
+    assert advised(made_up(cores=1), "threads")[0][0] == 0
 
 
 @pytest.mark.parametrize(
@@ -117,12 +119,12 @@ def test_from_which_size_threads_gain(gains: tuple[float, ...], first: int | Non
 
 
 def test_dtype() -> None:
-    assert told(made_up(), "dtype")[0][0] == "float32"
-    assert "2.0 times as long" in told(made_up(), "dtype")[0][1]
-    ((value, sentence),) = told(replace(made_up(), float64=1.04), "dtype")
+    assert advised(made_up(), "dtype")[0][0] == "float32"
+    assert "2.0 times as long" in advised(made_up(), "dtype")[0][1]
+    ((value, sentence),) = advised(replace(made_up(), float64=1.04), "dtype")
     assert value == "float64"
     assert "4% longer" in sentence
-    assert "0% longer" in told(replace(made_up(), float64=0.97), "dtype")[0][1]
+    assert "0% longer" in advised(replace(made_up(), float64=0.97), "dtype")[0][1]
 
 
 @pytest.mark.parametrize("rounds", [0.01, 0.111, 0.9, 1.0, 8.0, 37.123, 1e4])
@@ -133,8 +135,8 @@ def test_measuring_costs_below_a_tenth_from_there_on_and_not_before(rounds: floa
 
 
 def test_measuring() -> None:
-    assert told(made_up(), "measure.every")[0][0] == 73
-    assert told(made_up(), "measure.test") == [
+    assert advised(made_up(), "measure.every")[0][0] == 73
+    assert advised(made_up(), "measure.test") == [
         (
             1000,
             "With measure.test = 1000 it takes as long as 0.9 rounds: below 10 % from measure.every = 9 on.",
@@ -200,33 +202,30 @@ def test_all_numbers_are_there_and_agree() -> None:
     assert shares.count(1) == 1
 
 
-def test_a_watched_run_is_the_same_run_and_others_are_not_watched() -> None:
-    plan = bench._plan(bench._data(300, 60), 6, p=15)
-    watched, plain = Simulator(plan), Simulator(plan)
-    watch = bench._Watch()
-    run = watch.over(watched)
-    for rounds in (2, 3):
-        run(rounds)
+def test_a_timed_run_is_the_same_run() -> None:
+    plan = _plan(_noise(300, 60), 6, p=15)
+    timed = TimedSimulator(plan)
+    plain = Simulator(plan)
+    blocks = _PartBlocks(timed)
+    blocks(2)
+    blocks(3)
     plain.advance(5)
-    assert torch.equal(watched.models(), plain.models())
-    assert len(watch.blocks) == 2
-    assert all(block[part] > 0 for block in watch.blocks for part in PARTS)
-    kept = [dict(block) for block in watch.blocks]
-    plain.advance(7)
-    assert watch.blocks == kept
+    assert torch.equal(timed.models(), plain.models())
+    assert len(blocks.seconds) == 2
+    assert all(block[part] > 0 for block in blocks.seconds for part in PARTS)
 
 
 def test_each_moment_belongs_to_one_part(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(1000))
-    monkeypatch.setattr(bench.time, "perf_counter", lambda: float(next(now)))
-    watch = bench._Watch()
-    inner = watch._timed("mixing", lambda: None)
-    outer = watch._timed("batches and gradient", lambda: (inner(), inner()))
-    watch._since = bench.time.perf_counter()
+    monkeypatch.setattr("time.perf_counter", lambda: float(next(now)))
+    timer = PartTimer()
+    inner = timer.timed("mixing", lambda: None)
+    outer = timer.timed("batches and gradient", lambda: (inner(), inner()))
     outer()
-    watch._switch()
-    # The clock moves by one each time that it is read: rest | gradient | mixing | gradient | mixing | gradient | rest
-    assert {part: seconds for part, seconds in watch._seconds.items() if seconds} == {
+    # The clock advances by one per reading:
+    # rest | gradient | mixing | gradient | mixing | gradient | rest
+    assert timer.seconds() == {
+        "links and weights": 0.0,
         "step and the rest": 2.0,
         "batches and gradient": 3.0,
         "mixing": 2.0,
