@@ -1,4 +1,4 @@
-"""The theory against naive loops, networkx and mpmath; and the paper's printed slips, each by a run that breaks it."""
+"""The theory against naive loops, networkx and mpmath, and runs that break the printed bounds."""
 
 from __future__ import annotations
 
@@ -40,28 +40,26 @@ def power(x, c):
     return np.copysign(np.abs(x) ** c, x)
 
 
-# The executable specification: Y⁺ = P(Y - ηg), device by device in the primal, as the paper writes it.
+# The executable specification: Y⁺ = P(Y - ηg), device by device, as the paper writes it.
 
 Loss = tuple[Callable[[np.ndarray], float], Callable[[np.ndarray], np.ndarray]]
 
 
 def run(y0, matrices, losses, p, eta):
-    """y_{i,t} and ȳ_t for t = 0…T, with losses[t][i] = (value, gradient) and one matrix a round."""
+    """Return y_{i,t} and ȳ_t for t = 0…T.
+
+    losses[t][i] is a pair (value, gradient), and there is one matrix per round.
+    """
     models = [np.array(y0)]
     for P, round_losses in zip(matrices, losses, strict=True):
         y = models[-1]
-        z = [
-            power(power(y[i], p) - eta * gradient(y[i]), 1 / p)
-            for i, (_, gradient) in enumerate(round_losses)
-        ]
-        models.append(
-            np.stack(
-                [
-                    power(sum(P[i, j] * power(z[j], p) for j in range(len(y))), 1 / p)
-                    for i in range(len(y))
-                ]
-            )
-        )
+        z = []
+        for i, (_, gradient) in enumerate(round_losses):
+            z.append(power(power(y[i], p) - eta * gradient(y[i]), 1 / p))
+        mixed = []
+        for i in range(len(y)):
+            mixed.append(power(sum(P[i, j] * power(z[j], p) for j in range(len(y))), 1 / p))
+        models.append(np.stack(mixed))
     means = [power(power(y, p).mean(axis=0), 1 / p) for y in models]
     return models, means
 
@@ -81,23 +79,23 @@ def hinge(g, offset) -> Loss:
     return (lambda x: float(max(0.0, g @ x + offset)), lambda x: g * (g @ x + offset > 0))
 
 
-# Assumption 1 ---------------------------------------------------------------------------------------------------------
+# Assumption 1 -------------------------------------------------------------------------------------
 
 
 @st.composite
 def sequences(draw, directed):
-    devices, count, is_directed = draw(st.integers(1, 6)), draw(st.integers(1, 10)), draw(directed)
+    devices = draw(st.integers(1, 6))
+    count = draw(st.integers(1, 10))
+    is_directed = draw(directed)
     pair = st.tuples(st.integers(0, devices - 1), st.integers(0, devices - 1))
     return [Links.of(devices, draw(st.lists(pair, max_size=8)), is_directed) for _ in range(count)]
 
 
 def connects(rounds: list[Links]) -> bool:
     graph = networkx.compose_all([links.to_networkx() for links in rounds])
-    return (
-        networkx.is_strongly_connected(graph)
-        if rounds[0].directed
-        else networkx.is_connected(graph)
-    )
+    if rounds[0].directed:
+        return networkx.is_strongly_connected(graph)
+    return networkx.is_connected(graph)
 
 
 @settings(deadline=None, max_examples=200)
@@ -121,7 +119,7 @@ def test_smallest_b_is_that_of_the_definition(rounds):
 
 
 def test_aligned_b_is_not_monotone():
-    """3 holds and 4 does not, since rounds 4…7 are all the same link: B is searched from 1 up, not by halving."""
+    """3 holds and 4 does not, since rounds 4…7 have the same link: B is not found by bisection."""
     rounds = [Links.of(3, [(1, 2) if t in (2, 3, 8) else (0, 1)]) for t in range(9)]
     assert all(connects(rounds[k : k + 3]) for k in (0, 3, 6))
     assert not connects(rounds[4:8])
@@ -129,7 +127,7 @@ def test_aligned_b_is_not_monotone():
 
 
 @dataclass(frozen=True)
-class Listed(Network):
+class FixedSequence(Network):
     sequence: tuple[Links, ...]
 
     @property
@@ -147,7 +145,7 @@ class Listed(Network):
 @settings(deadline=None, max_examples=100)
 @given(sequences(directed=st.just(False)), st.sampled_from([metropolis, matching]))
 def test_check_assumption1_against_dense_matrices(rounds, rule):
-    found = check_assumption1(Listed(tuple(rounds)), len(rounds), weights=rule, seed=3)
+    found = check_assumption1(FixedSequence(tuple(rounds)), len(rounds), weights=rule, seed=3)
     matrices = [rule(links, t, 3).dense() for t, links in enumerate(rounds)]
     assert found.zeta == min(P[P > 0].min() for P in matrices)
     assert found.error == pytest.approx(
@@ -163,21 +161,23 @@ def test_weights_that_are_not_doubly_stochastic_are_found():
     assert doubly_stochastic_error(good) <= EPS
     assert doubly_stochastic_error(bad) == pytest.approx(1e-3)
     assert not check_assumption1(
-        Listed((Links.of(3, [(0, 1), (1, 2)]),)), 1, weights=lambda *_: bad
+        FixedSequence((Links.of(3, [(0, 1), (1, 2)]),)), 1, weights=lambda *_: bad
     ).holds
     swap = Weights(2, np.array([0]), np.array([1]), np.array([1.0]), np.zeros(2))
     assert smallest_weight([swap]) == 0
-    assert not check_assumption1(Listed((Links.of(2, [(0, 1)]),)), 1, weights=lambda *_: swap).holds
+    assert not check_assumption1(
+        FixedSequence((Links.of(2, [(0, 1)]),)), 1, weights=lambda *_: swap
+    ).holds
 
 
-def test_what_assumption1_refuses():
+def test_assumption1_refuses_invalid_rounds():
     with pytest.raises(InputError, match=r"rounds = 0 .*at least one round"):
         smallest_b([])
     with pytest.raises(InputError, match=r"rounds = 9 .*at most 1"):
-        check_assumption1(Listed((Links.of(2, [(0, 1)]),)), 9)
+        check_assumption1(FixedSequence((Links.of(2, [(0, 1)]),)), 9)
 
 
-# Claims 1 and 2 -------------------------------------------------------------------------------------------------------
+# Claims 1 and 2 -----------------------------------------------------------------------------------
 
 powers = st.one_of(st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0, 15.0, 101.0]), st.floats(1.0, 20.0))
 numbers = st.one_of(
@@ -192,14 +192,16 @@ def test_claims_hold_for_every_real_p_from_1(pairs, p):
     a, b = np.array(pairs).T
     largest = np.abs(pairs).max()
     with np.errstate(over="ignore"):
-        # a power's relative error is some p·eps; where it overflows, all that is asked is no NaN and no minus
-        slack1, slack2 = 8 * p * EPS * largest**p, 8 * p * EPS * len(pairs) * largest ** (p + 1)
+        # The relative error of a power is of the order p·eps. Where it overflows, the gap must only
+        # not be NaN or negative.
+        slack1 = 8 * p * EPS * largest**p
+        slack2 = 8 * p * EPS * len(pairs) * largest ** (p + 1)
     gap = claim1_gap(a, b, p)
     assert (gap >= -slack1).all()
     assert gap.sum() >= -len(pairs) * slack1
     assert claim2_gap(a, b, p) >= -slack2
     assert divergence(a, b, p) >= -slack2
-    assert (claim1_gap(a, -a, p) <= slack1).all()  # x = -y: it cannot be improved
+    assert (claim1_gap(a, -a, p) <= slack1).all()  # equality at x = -y
 
 
 @settings(deadline=None, max_examples=200)
@@ -223,8 +225,8 @@ def test_gaps_and_divergence_against_mpmath(pairs, p):
         )
         largest = max(abs(x) for pair in exact for x in pair)
         a, b = np.array(pairs).T
-        # absolute errors are of the size of the largest term: 2·|largest|^(p+1) each, and p·eps for a power; p + 1 is rounded
-        # too, which moves a power by up to eps·|log x|
+        # Absolute errors are of the size of the largest term: 2·|largest|^(p+1) each, and p·eps for
+        # a power. p + 1 is rounded too, which changes a power by up to eps·|log x|.
         conditioned = 16 * p * EPS * len(pairs) * max(1, abs(mpmath.log(largest))) if largest else 0
         for ours, theirs, c in [
             (divergence(a, b, p), d, p + 1),
@@ -243,10 +245,11 @@ def test_claims_fail_below_1_and_for_plain_even_powers():
             claim1_gap(1.0, 0.0, p)
         with pytest.raises(InputError, match="p = "):
             claim2_gap(1.0, 0.0, p)
-    x, y, p = 1.0, -1.0, 2
-    assert abs(x**p - y**p) < abs(x - y) ** p / 2 ** (
-        p - 1
-    )  # the plain square; the signed one gives
+    x = 1.0
+    y = -1.0
+    p = 2
+    # Fails for the plain square; for the signed one there is equality.
+    assert abs(x**p - y**p) < abs(x - y) ** p / 2 ** (p - 1)
     assert claim1_gap(x, y, p) == 0
 
 
@@ -257,7 +260,7 @@ def test_even_and_large_p_stay_finite_where_the_result_is():
     assert claim1_gap([1e4], [-1e4], 101).tolist() == [0.0]
 
 
-# Lemma 1 --------------------------------------------------------------------------------------------------------------
+# Lemma 1 ------------------------------------------------------------------------------------------
 
 
 def test_mixing_constants_without_cancellation():
@@ -278,9 +281,14 @@ def test_mixing_constants_without_cancellation():
 
 
 def problem(seed: int):
-    """A random start, B-connected sequence, convex G-Lipschitz losses and comparator, with what the bounds need."""
+    """Return a random problem: start, matrices, losses, comparator, arguments of the bounds, rng.
+
+    The links are B-connected, and the losses are convex and G-Lipschitz.
+    """
     rng = np.random.default_rng(seed)
-    m, n, rounds = int(rng.integers(1, 6)), int(rng.integers(1, 8)), int(rng.integers(1, 30))
+    m = int(rng.integers(1, 6))
+    n = int(rng.integers(1, 8))
+    rounds = int(rng.integers(1, 30))
     share = rng.uniform(0.1, 0.9)
     upper = np.triu(np.ones((m, m), bool), 1)
     links = [Links.of(m, np.argwhere(upper & (rng.random((m, m)) < share))) for _ in range(rounds)]
@@ -294,13 +302,11 @@ def problem(seed: int):
         g = rng.normal(size=n) * rng.choice([0, 1], size=n, p=[0.3, 0.7])
         g *= G * rng.choice([1.0, rng.random()]) / max(np.linalg.norm(g), 1e-9)
         kind = rng.integers(3)
-        return (
-            linear(g)
-            if kind == 0
-            else absolute(g, rng.normal(size=n))
-            if kind == 1
-            else hinge(g, rng.normal())
-        )
+        if kind == 0:
+            return linear(g)
+        if kind == 1:
+            return absolute(g, rng.normal(size=n))
+        return hinge(g, rng.normal())
 
     losses = [[loss() for _ in range(m)] for _ in range(rounds)]
     start = rng.normal(size=(m, n)) * rng.choice([0.0, 0.1, 1.0, 3.0])
@@ -333,27 +339,26 @@ def test_corrected_bounds_hold_in_random_convex_runs(seed, p, mix_first):
     start, matrices, losses, x, known, rng = problem(seed)
     eta = 10 ** rng.uniform(-3, 0)
     T = len(losses)
-    if mix_first:  # y_0 is then the first mix of the start, and the last round has no mix after it
+    if mix_first:  # y_0 is the first mix of the start, and no mix follows the last round
         mixed = power(matrices[0] @ power(start, p), 1 / p)
         models, means = run(mixed, matrices[1:], losses[:-1], p, eta)
     else:
         models, means = run(start, matrices, losses, p, eta)
     known |= {"p": p, "eta": eta}
-    near, near2 = (
-        consensus_bound(start, np.arange(T + 1), euclidean=e, **known) for e in (False, True)
-    )
+    bound_p = consensus_bound(start, np.arange(T + 1), **known)
+    bound_2 = consensus_bound(start, np.arange(T + 1), euclidean=True, **known)
     for t, (y, mean) in enumerate(zip(models, means, strict=True)):
-        away = y - mean
-        assert (np.abs(away) ** p).sum(axis=1).max() ** (1 / p) <= near[t] * (1 + 1e-9) + 1e-9
-        assert np.linalg.norm(away, axis=1).max() <= near2[t] * (1 + 1e-9) + 1e-9
+        distance_p = (np.abs(y - mean) ** p).sum(axis=1).max() ** (1 / p)
+        distance_2 = np.linalg.norm(y - mean, axis=1).max()
+        assert distance_p <= bound_p[t] * (1 + 1e-9) + 1e-9
+        assert distance_2 <= bound_2[t] * (1 + 1e-9) + 1e-9
 
-    def regret(point):  # point(t, i): the model at which the loss of device i is taken in round t
-        return np.mean(
-            [
-                [f(point(t, i)) - f(x) for i, (f, _) in enumerate(row)]
-                for t, row in enumerate(losses)
-            ]
-        )
+    def regret(point):
+        """`point(t, i)` is the model at which the loss of device i is evaluated in round t."""
+        terms = []
+        for t, row in enumerate(losses):
+            terms.append([f(point(t, i)) - f(x) for i, (f, _) in enumerate(row)])
+        return np.mean(terms)
 
     slack = 1e-9 * (1 + known["lipschitz"])
     assert regret(lambda t, i: models[t][i]) <= regret_bound(start, x, T, at="own", **known) + slack
@@ -368,41 +373,39 @@ def test_corrected_bounds_hold_in_random_convex_runs(seed, p, mix_first):
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 2**32), st.sampled_from([1, 3, 15]), st.booleans())
 def test_bounds_are_their_formulas(seed, p, printed):
-    """Against the formulas of the docstrings in mpmath, round by round."""
+    """Compare with the formulas of the docstrings in mpmath, round by round."""
     start, matrices, _, x, known, rng = problem(seed)
-    eta, (m, n), T, G = 10 ** rng.uniform(-3, 0), start.shape, len(matrices), known["lipschitz"]
+    eta = 10 ** rng.uniform(-3, 0)
+    m, n = start.shape
+    T = len(matrices)
+    G = known["lipschitz"]
     theta, kappa, gap = (mpmath.mpf(value) for value in known["mixing"])
     Y = power(start, p)
 
     def lemma(decay, r):
         total = sum(mpmath.mpf(float(np.linalg.norm(row, r))) for row in Y)
-        term = (
-            m
-            * eta
-            * G
-            / gap
-            * (1 if printed else theta * mpmath.mpf(n) ** (mpmath.mpf(1) / r - 0.5))
-        )
-        return (2 ** (p - 1) * (theta * decay * total + term)) ** (mpmath.mpf(1) / p)
+        gradient = m * eta * G / gap
+        if not printed:
+            gradient *= theta * mpmath.mpf(n) ** (mpmath.mpf(1) / r - 0.5)
+        return (2 ** (p - 1) * (theta * decay * total + gradient)) ** (mpmath.mpf(1) / p)
 
     known |= {"p": p, "eta": eta, "printed": printed}
     assert float(consensus_bound(start, T, **known)) == pytest.approx(
         float(lemma(kappa**T, 1)), rel=1e-9
     )
-    wide = 1 if printed else mpmath.mpf(n) ** (mpmath.mpf(1) / 2 - mpmath.mpf(1) / (2 * p))
-    root = lemma(1, 1) if printed else lemma(sum(kappa**t for t in range(T)) / T, 2) * wide
-    step = (
-        mpmath.mpf(p)
-        / (p + 1)
-        * G
-        * (eta * G * 2 ** (p - 1)) ** (mpmath.mpf(1) / p)
-        * (2 if printed else wide)
-    )
+    step = mpmath.mpf(p) / (p + 1) * G * (eta * G * 2 ** (p - 1)) ** (mpmath.mpf(1) / p)
+    if printed:
+        root = lemma(1, 1)
+        step *= 2
+    else:
+        width = mpmath.mpf(n) ** (mpmath.mpf(1) / 2 - mpmath.mpf(1) / (2 * p))
+        root = lemma(sum(kappa**t for t in range(T)) / T, 2) * width
+        step *= width
     first = divergence(x, power(Y.mean(axis=0), 1 / p), p) / (eta * T)
     assert regret_bound(start, x, T, **known) == pytest.approx(
         float(first + step + 2 * G * root), rel=1e-9
     )
-    if not printed:  # the mean of Lemma 1's bounds is no more than what stands for it
+    if not printed:  # the mean of Lemma 1's bounds is at most the term that replaces it
         mean = consensus_bound(
             start, np.arange(T), euclidean=True, p=p, eta=eta, lipschitz=G, mixing=known["mixing"]
         )
@@ -431,7 +434,7 @@ def test_bounds_are_finite_where_the_duals_are_not():
         {"rounds": 0},
     ],
 )
-def test_what_the_bounds_refuse(change):
+def test_the_bounds_refuse_invalid_arguments(change):
     known = {
         "start": np.ones((2, 3)),
         "rounds": 5,
@@ -444,47 +447,60 @@ def test_what_the_bounds_refuse(change):
         regret_bound(optimum=np.zeros(3), **known)
 
 
-# The printed slips ----------------------------------------------------------------------------------------------------
+# Errors in print ----------------------------------------------------------------------------------
 
 
-def two_that_disagree(n: int):
-    """f = ±⟨g, x⟩, g = 1/√n, on two devices that hold fast to their own, p = 3, η = 0.01: how far each is off."""
-    P, g = np.array([[0.9, 0.1], [0.1, 0.9]]), np.full(n, n**-0.5)
+def run_of_two_opposite_losses(n: int):
+    """Return the distance from the mean, and Lemma 1's bound, of two devices with opposite losses.
+
+    f = ±⟨g, x⟩ with g = 1/√n, weights 0.9 for the own model, p = 3, η = 0.01.
+    """
+    P = np.array([[0.9, 0.1], [0.1, 0.9]])
+    g = np.full(n, n**-0.5)
     models, means = run(np.zeros((2, n)), [P] * 40, [[linear(g), linear(-g)]] * 40, 3, 0.01)
     known = {"p": 3, "eta": 0.01, "lipschitz": 1.0, "mixing": mixing_constants(0.1, 2, 1)}
-    return np.abs(models[-1] - means[-1])[0], lambda **how: consensus_bound(
-        np.zeros((2, n)), 40, **known, **how
-    )
+
+    def bound(**options):
+        return consensus_bound(np.zeros((2, n)), 40, **known, **options)
+
+    return np.abs(models[-1] - means[-1])[0], bound
 
 
 def test_lemma1_as_printed_is_broken_in_the_2_norm():
-    away, bound = two_that_disagree(1000)
+    away, bound = run_of_two_opposite_losses(1000)
     assert np.linalg.norm(away) == pytest.approx(3.42, abs=0.005)
     assert bound(printed=True) == pytest.approx(2.34, abs=0.005)
     assert np.linalg.norm(away) <= bound(euclidean=True)
 
 
 def test_lemma1_as_printed_is_broken_in_the_p_norm_too():
-    """Its own norm needs more dimensions: here only the missing √n is to blame."""
-    away, bound = two_that_disagree(120_000)
+    """The p-norm needs more dimensions; only the missing √n breaks the bound here."""
+    away, bound = run_of_two_opposite_losses(120_000)
     distance = (away**3).sum() ** (1 / 3)
     assert distance > bound(printed=True)
     assert distance <= bound()
     assert np.linalg.norm(away) <= bound(euclidean=True)
 
 
-def one_that_swings(p: float, n: int, eta: float, rounds: int):
-    """f = ‖x‖₁/√n on one device, started so that every step flips its sign: the regret, and what the bounds need."""
+def run_that_oscillates(p: float, n: int, eta: float, rounds: int):
+    """Return the regret, and Theorem 1's bound, of one device whose sign flips in every step.
+
+    f = ‖x‖₁/√n.
+    """
     start = np.full((1, n), (eta / 2 * n**-0.5) ** (1 / p))
     loss = absolute(np.full(n, n**-0.5), np.zeros(n))
     _, means = run(start, [np.eye(1)] * rounds, [[loss]] * rounds, p, eta)
     regret = np.mean([loss[0](y) for y in means[:-1]])
     known = {"p": p, "eta": eta, "lipschitz": 1.0, "mixing": mixing_constants(1.0, 1, 1)}
-    return regret, lambda **how: regret_bound(start, np.zeros(n), rounds, **known, **how)
+
+    def bound(**options):
+        return regret_bound(start, np.zeros(n), rounds, **known, **options)
+
+    return regret, bound
 
 
 def test_theorem1_as_printed_is_broken():
-    regret, bound = one_that_swings(p=3, n=10_000, eta=0.01, rounds=300)
+    regret, bound = run_that_oscillates(p=3, n=10_000, eta=0.01, rounds=300)
     assert regret == pytest.approx(3.68, abs=0.005)
     assert bound(printed=True) == pytest.approx(3.61, abs=0.006)
     assert regret <= bound(at="own")
@@ -493,9 +509,12 @@ def test_theorem1_as_printed_is_broken():
 @pytest.mark.parametrize("p", [1, 3, 5, 15])
 @pytest.mark.parametrize("n", [1, 100])
 def test_the_step_term_has_the_right_power_of_n(p, n):
-    """Without the consensus term (one device needs none) the bound is within (p+1)/2p of a real run: exact at p = 1."""
+    """Without the consensus term, the bound is within a factor (p+1)/2p of a real run.
+
+    One device needs no consensus term. At p = 1 the bound is exact.
+    """
     rounds = 1000
-    regret, bound = one_that_swings(p, n, 0.1, rounds)
+    regret, bound = run_that_oscillates(p, n, 0.1, rounds)
     rest = 2 * bound(at="own") - bound(at="mean")
     assert regret <= rest * (1 + 1e-9)
     assert regret >= 0.995 * (p + 1) / (2 * p) * rest
@@ -503,10 +522,14 @@ def test_the_step_term_has_the_right_power_of_n(p, n):
 
 @pytest.mark.parametrize("p", [1, 3, 5, 15])
 def test_the_best_rate_gets_worse_with_p(p):
-    """The bound at its best η over T = 1e6…1e9, from a start at 0; the grid's step costs less than the tolerance."""
+    """Compare the bound at its best η for T = 1e6 and 1e9, from a start at 0.
+
+    The spacing of the grid of η changes the slope by less than the tolerance.
+    """
     etas = np.exp(np.linspace(np.log(1e-12), np.log(1e2), 3000))
     known = {"p": p, "lipschitz": 1.0, "mixing": mixing_constants(0.3, 4, 2)}
-    zero, optimum = np.zeros((4, 5)), np.ones(5)
+    zero = np.zeros((4, 5))
+    optimum = np.ones(5)
     times = [10**6, 10**9]
     best = [[regret_bound(zero, optimum, T, eta=eta, **known) for eta in etas] for T in times]
     assert all(0 < np.argmin(row) < len(etas) - 1 for row in best)

@@ -1,4 +1,4 @@
-"""What every network must do, whatever it is: one suite for all of them, alone and with faults on top."""
+"""Requirements on every network: one suite for all of them, alone and with faults."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ from gossamer.network import (
     save,
 )
 
-# Makers and not networks, so that two of the same can be asked in a different order and share no cache.
+# Functions that make networks: two equal networks share no cache, so that both can be asked for
+# rounds in different orders.
 MAKERS: dict[str, Callable[[int], Network]] = {
     "full": lambda seed: Full(9),
     "one device": lambda seed: Full(1),
@@ -104,9 +105,8 @@ def test_links_are_canonical(kind: str, faults: str) -> None:
         links = network.links(t)
         assert links.devices == network.devices
         assert links.a.dtype == links.b.dtype == np.int64
-        again = Links.of(
-            links.devices, links.pairs
-        )  # sorts, turns to a < b, and drops loops and repeats
+        # Links.of sorts, orients links to a < b, and drops loops and repeats.
+        again = Links.of(links.devices, links.pairs)
         assert np.array_equal(again.pairs, links.pairs)
         if links.active is not None:
             assert links.active[links.a].all()
@@ -146,7 +146,7 @@ def test_saved_and_read_back(kind: str, faults: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", list(MAKERS))
-def test_period_is_true(kind: str) -> None:
+def test_links_repeat_after_the_period(kind: str) -> None:
     network = make(kind, "none", seed=1)
     if network.period is not None:
         assert all(network.links(t) == network.links(t + network.period) for t in range(10))
@@ -160,12 +160,13 @@ def test_period_is_true(kind: str) -> None:
         ("0 a 0 0\n4 a 4 0\n1 b 2 0\n3 b 2 0\n", lambda path: PositionTrace(path, radius=1.0)),
     ],
 )
-def test_traces_are_networks_too(
+def test_traces_meet_the_requirements(
     text: str, make_trace: Callable[[Path], Network], tmp_path: Path
 ) -> None:
     path = tmp_path / "trace.txt"
     path.write_text(text)
-    trace, again = make_trace(path), make_trace(path)
+    trace = make_trace(path)
+    again = make_trace(path)
     assert trace == again
     assert list(trace) == [again.links(t) for t in reversed(range(again.rounds or 0))][::-1]
     faulty = trace & Churn(0.2, 0.5) & LinkFailure(0.1)

@@ -1,3 +1,5 @@
+"""Faults: the Markov chains behind them, and which links they remove."""
+
 from __future__ import annotations
 
 import math
@@ -19,8 +21,10 @@ shares = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 0.5, 1e-9]))
 def forward(
     seed: int, purpose: str, rounds: int, ids: tuple[np.ndarray, ...], fail: float, recover: float
 ) -> np.ndarray:
-    """The same chains as they are defined: from the start, one round after the other."""
-    share = fail / (fail + recover) if recover > 0 and fail > 0 else 0.0
+    """Return the states of the chains by definition: from the start, round after round."""
+    share = 0.0
+    if recover > 0 and fail > 0:
+        share = fail / (fail + recover)
     bad = draws.uniform(seed, purpose + "/start", *ids) < share
     states = []
     for t in range(rounds):
@@ -32,7 +36,7 @@ def forward(
 
 @given(seed=st.integers(0, 10**6), fail=shares, recover=shares)
 @settings(deadline=None, max_examples=80)
-def test_a_chain_asked_anywhere_equals_one_that_ran_from_the_start(
+def test_a_chain_in_any_round_equals_one_run_from_the_start(
     seed: int, fail: float, recover: float
 ) -> None:
     ids = (np.arange(40), np.arange(40) + 7)
@@ -41,14 +45,14 @@ def test_a_chain_asked_anywhere_equals_one_that_ran_from_the_start(
         assert np.array_equal(chain(seed, "x", t, ids, fail, recover), states[t])
 
 
-def test_many_chains_and_long_looks_back() -> None:
-    ids = (np.arange(20_000),)  # more than are looked at several rounds at once
+def test_many_chains_over_many_rounds() -> None:
+    ids = (np.arange(20_000),)  # too many to look back over several rounds at once
     states = forward(1, "x", 300, ids, 0.01, 0.02)
     assert np.array_equal(chain(1, "x", 299, ids, 0.01, 0.02), states[299])
 
 
 @pytest.mark.parametrize(("fail", "recover"), [(0.05, 0.2), (0.3, 0.7), (0.9, 0.8)])
-def test_a_chain_is_stationary_and_moves_as_asked(fail: float, recover: float) -> None:
+def test_a_chain_is_stationary_with_the_given_probabilities(fail: float, recover: float) -> None:
     ids = (np.arange(20_000),)
     first, then = (chain(5, "x", t, ids, fail, recover) for t in (0, 1))
     share = fail / (fail + recover)
@@ -60,7 +64,7 @@ def test_a_chain_is_stationary_and_moves_as_asked(fail: float, recover: float) -
         )
 
 
-def test_what_never_recovers_wears_out_slowly() -> None:
+def test_devices_that_never_come_back_leave_one_by_one() -> None:
     counts = [(Ring(500) & Churn(0.02, 0.0)).links(t).active.sum() for t in range(0, 200, 20)]
     assert counts == sorted(counts, reverse=True)
     assert counts[0] > 450
@@ -73,7 +77,7 @@ def test_gilbert_elliott_is_the_chain_of_the_pair() -> None:
     states = forward(4, "links/gilbert-elliott", 30, (full.a, full.b), 0.2, 0.3)
     for t in (29, 3, 0):
         assert (Full(12) & fault).links(t) == full.keep(~states[t])
-    # The state goes on while the pair is not linked.
+    # The state also changes while the pair is not linked.
     sometimes = Random(12, 0.3) & fault
     for t in (29, 3, 0):
         wanted = {tuple(p) for p in full.keep(~states[t]).pairs.tolist()}
@@ -85,8 +89,8 @@ def test_gilbert_elliott_losses_in_each_state() -> None:
     fault = GilbertElliott(0.5, 0.5, loss_good=0.1, loss_bad=0.8)
     full = Full(200).links(0)
     bad = chain(0, "links/gilbert-elliott", 9, (full.a, full.b), 0.5, 0.5)
-    there = {tuple(p) for p in fault.apply(full, 9).pairs.tolist()}
-    kept = np.array([tuple(p) in there for p in full.pairs.tolist()])
+    remaining = {tuple(p) for p in fault.apply(full, 9).pairs.tolist()}
+    kept = np.array([tuple(p) in remaining for p in full.pairs.tolist()])
     for state, loss in ((~bad, 0.1), (bad, 0.8)):
         assert abs((~kept[state]).mean() - loss) < 5 * math.sqrt(loss * (1 - loss) / state.sum())
 
@@ -113,24 +117,24 @@ def test_link_failures_are_independent() -> None:
     assert (Ring(5) & LinkFailure(0.0)).links(0) == Ring(5).links(0)
 
 
-def test_churn_takes_all_links_of_who_is_away() -> None:
+def test_churn_removes_all_links_of_devices_that_are_away() -> None:
     network = Full(60) & Churn(0.1, 0.3, seed=2)
     states = forward(2, "devices/churn", 25, (np.arange(60),), 0.1, 0.3)
     for t in range(25):
         links = network.links(t)
         assert np.array_equal(links.active, ~states[t])
-        here = int(links.active.sum())
-        assert len(links) == here * (here - 1) // 2
+        present = int(links.active.sum())
+        assert len(links) == present * (present - 1) // 2
         assert (links.degrees[~links.active] == 0).all()
 
 
-def test_two_churns_join() -> None:
-    first, second = Churn(0.3, 0.3, seed=1), Churn(0.3, 0.3, seed=2)
-    one, other, both = (
-        net.links(3).active
-        for net in (Full(50) & first, Full(50) & second, Full(50) & first & second)
-    )
-    assert np.array_equal(both, one & other)
+def test_a_device_is_active_only_if_both_churns_say_so() -> None:
+    first = Churn(0.3, 0.3, seed=1)
+    second = Churn(0.3, 0.3, seed=2)
+    active_first = (Full(50) & first).links(3).active
+    active_second = (Full(50) & second).links(3).active
+    active_both = (Full(50) & first & second).links(3).active
+    assert np.array_equal(active_both, active_first & active_second)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +151,7 @@ def test_two_churns_join() -> None:
         ("come_back", lambda: Churn(0.5, None)),
     ],
 )
-def test_refused(field: str, make: Callable[[], object]) -> None:
+def test_invalid_arguments_are_refused(field: str, make: Callable[[], object]) -> None:
     with pytest.raises(InputError) as caught:
         make()
     assert caught.value.field == field

@@ -1,3 +1,5 @@
+"""Files of links: what is saved is read back, and damaged files are refused."""
+
 from __future__ import annotations
 
 import os
@@ -40,7 +42,7 @@ def write(
     kind: pa.DataType | None = None,
     **about: str | None,
 ) -> Path:
-    """A file made by hand: good metadata, except for what is said."""
+    """Write a file with valid metadata, except for what `about` replaces."""
     metadata = {key: value for key, value in {**GOOD, **about}.items() if value is not None}
     columns = [pa.array([row[i] for row in rows], type=kind or pa.int32()) for i in range(3)]
     pq.write_table(
@@ -68,8 +70,8 @@ def test_any_links_read_back_equal(tmp_path: Path, rounds: list, directed: bool)
     for pairs, active in rounds:
         links = Links.of(6, pairs, directed)
         if active is not None:
-            here = np.array(active)
-            links = links.keep(here[links.a] & here[links.b], here)
+            mask = np.array(active)
+            links = links.keep(mask[links.a] & mask[links.b], mask)
         given_links.append(links)
     network = Callback(6, lambda t: given_links[t], directed)
     save(network, tmp_path / "links.parquet", len(rounds))
@@ -78,7 +80,7 @@ def test_any_links_read_back_equal(tmp_path: Path, rounds: list, directed: bool)
     assert (back.devices, back.rounds, back.directed) == (6, len(rounds), directed)
 
 
-def test_batches_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_batches_are_read_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_ROWS_PER_BATCH", 50)
     network = Random(20, 0.2) & Churn(0.2, 0.3)
     save(network, tmp_path / "links.parquet", 40)
@@ -99,7 +101,7 @@ def test_beyond(tmp_path: Path) -> None:
     assert caught.value.field == "beyond"
 
 
-def test_a_handmade_file_is_read(tmp_path: Path) -> None:
+def test_a_file_from_another_writer_is_read(tmp_path: Path) -> None:
     sequence = Sequence(write(tmp_path / "x", [(0, 0, 1), (0, 2, 2), (2, 1, 3)], kind=pa.int64()))
     assert sequence.links(0).pairs.tolist() == [[0, 1]]
     assert sequence.links(0).active.tolist() == [True, True, False, True]
@@ -108,7 +110,7 @@ def test_a_handmade_file_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "make"),
+    ("reason", "make"),
     [
         ("format", lambda path: write(path, [], format="other")),
         ("version 1", lambda path: write(path, [], version="2")),
@@ -135,12 +137,14 @@ def test_a_handmade_file_is_read(tmp_path: Path) -> None:
         ("does not exist", lambda path: None),
     ],
 )
-def test_refused(what: str, make: Callable[[Path], object], tmp_path: Path) -> None:
+def test_unusable_files_are_refused(
+    reason: str, make: Callable[[Path], object], tmp_path: Path
+) -> None:
     path = tmp_path / "links.parquet"
     make(path)
     with pytest.raises(DataError) as caught:
         Sequence(path)
-    assert what in str(caught.value)
+    assert reason in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -164,40 +168,41 @@ def test_too_many_rows_are_refused_before_they_are_read(
 def test_broken_files_are_refused_or_read_the_same(
     tmp_path: Path, cut: float, flip: int, data: st.DataObject
 ) -> None:
-    good, broken = tmp_path / "good", tmp_path / "broken"
+    good = tmp_path / "good"
+    broken = tmp_path / "broken"
     if not good.exists():
         save(Random(12, 0.4), good, 20)
     content = bytearray(good.read_bytes())
-    at = int(cut * (len(content) - 1))
+    position = int(cut * (len(content) - 1))
     if data.draw(st.booleans()):
-        content = content[:at]
+        content = content[:position]
     else:
-        content[at] ^= flip
+        content[position] ^= flip
     broken.write_bytes(content)
     try:
         back = Sequence(broken)
     except DataError:
         return
-    # A changed byte may be one that says nothing (who wrote the file), or change the metadata to another valid value;
-    # the checksums of the pages see to it that the links themselves are never wrong.
+    # A changed byte may have no meaning (such as the name of the writer), or change the metadata to
+    # another valid value. The checksums of the pages guarantee that the links are never wrong.
     rounds = min(back.recorded, 20)
     assert [back.links(t).pairs.tolist() for t in range(rounds)] == [
         Random(12, 0.4).links(t).pairs.tolist() for t in range(rounds)
     ]
 
 
-def test_writing_is_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_writing_is_atomic(tmp_path: Path) -> None:
     path = tmp_path / "links.parquet"
     save(Ring(5), path, 3)
     before = path.read_bytes()
 
-    def stops(t: int) -> list[tuple[int, int]]:
+    def interrupt(t: int) -> list[tuple[int, int]]:
         if t == 2:
             raise KeyboardInterrupt
         return [(0, 1)]
 
     with pytest.raises(KeyboardInterrupt):
-        save(Callback(5, stops), path, 3)
+        save(Callback(5, interrupt), path, 3)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["links.parquet"]
 
@@ -214,12 +219,12 @@ def test_rounds_refused(network: Network, rounds: int, tmp_path: Path) -> None:
     assert not os.listdir(tmp_path)
 
 
-def test_more_rounds_than_there_are(tmp_path: Path) -> None:
+def test_more_rounds_than_the_network_has_are_refused(tmp_path: Path) -> None:
     save(Ring(5), tmp_path / "x", 3)
     with pytest.raises(InputError, match="at most 3"):
         save(Sequence(tmp_path / "x"), tmp_path / "y", 4)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="cannot write"):
         save(Ring(5), tmp_path / "no" / "x", 3)

@@ -1,3 +1,5 @@
+"""Networks from rules: against networkx, by counting, and by definition."""
+
 from __future__ import annotations
 
 import itertools
@@ -50,7 +52,7 @@ def test_pair_numbers_are_the_upper_triangle_row_by_row(m: int) -> None:
 def test_pair_numbers_round_trip_for_many_devices(m: int, data: st.DataObject) -> None:
     a = data.draw(st.one_of(st.integers(0, m - 2), st.sampled_from([0, 1, m - 3, m - 2])))
     b = data.draw(st.one_of(st.integers(a + 1, m - 1), st.sampled_from([a + 1, m - 1])))
-    number = a * m - a * (a + 1) // 2 + (b - a - 1)  # in Python's own whole numbers
+    number = a * m - a * (a + 1) // 2 + (b - a - 1)  # exact Python integers
     assert number_of(np.array([a]), np.array([b]), m).tolist() == [number]
     assert [x.tolist() for x in pair_of(np.array([number]), m)] == [[a], [b]]
 
@@ -69,7 +71,7 @@ def test_shapes(m: int) -> None:
         assert len(Ring(m).links(0)) == len(RandomRing(m).links(0)) == m - 1
 
 
-def test_a_ring_of_ten_is_not_density_a_tenth() -> None:
+def test_a_ring_of_ten_devices_does_not_have_density_0_1() -> None:
     assert Ring(10).links(0).density == pytest.approx(10 / 45)
     assert len(Random(10, density=0.1).links(0)) == 5
 
@@ -82,22 +84,24 @@ def test_random_has_exactly_its_share_of_links(m: int, density: float, seed: int
     assert len(links) == links.to_networkx().number_of_edges() == wanted
 
 
-@pytest.mark.parametrize("few", [0, _FEW_PAIRS])  # without and with the quick way for few pairs
+@pytest.mark.parametrize("few", [0, _FEW_PAIRS])  # without and with the shortcut for few pairs
 @pytest.mark.parametrize("density", [0.07, 0.4, 0.8])
 def test_random_treats_all_pairs_alike(
     density: float, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gossamer.network.generators._FEW_PAIRS", few)
-    m, rounds = 8, 2000
+    m = 8
+    rounds = 2000
     count = np.zeros((m, m))
-    both = 0  # two given pairs at once: subsets are uniform, not only single pairs
+    both = 0  # rounds with both of two given pairs: subsets are uniform, not only single pairs
     network = Random(m, density, seed=11)
     for t in range(rounds):
         links = network.links(t)
         count[links.a, links.b] += 1
         pairs = set(zip(links.a.tolist(), links.b.tolist(), strict=True))
         both += {(0, 1), (0, 2)} <= pairs
-    k, n = math.floor(density * 28 + 0.5), 28
+    n = 28
+    k = math.floor(density * n + 0.5)
     share = k / n
     sigma = math.sqrt(rounds * share * (1 - share))
     assert np.abs(count[np.triu_indices(m, 1)] - rounds * share).max() < 5 * sigma
@@ -106,15 +110,17 @@ def test_random_treats_all_pairs_alike(
 
 
 def test_erdos_renyi_links_pairs_independently() -> None:
-    m, p, rounds = 8, 0.3, 2000
-    count, sizes = np.zeros((m, m)), []
+    m = 8
+    p = 0.3
+    rounds = 2000
+    count = np.zeros((m, m))
+    sizes = []
     for t in range(rounds):
         links = ErdosRenyi(m, p, seed=2).links(t)
         count[links.a, links.b] += 1
         sizes.append(len(links))
-    assert np.abs(count[np.triu_indices(m, 1)] - rounds * p).max() < 5 * math.sqrt(
-        rounds * p * (1 - p)
-    )
+    sigma = math.sqrt(rounds * p * (1 - p))
+    assert np.abs(count[np.triu_indices(m, 1)] - rounds * p).max() < 5 * sigma
     variance = 28 * p * (1 - p)
     assert abs(np.var(sizes) - variance) < 5 * variance * math.sqrt(2 / rounds)
 
@@ -139,7 +145,7 @@ def test_regular_is_regular_and_simple(m: int, data: st.DataObject, seed: int) -
 
 
 def test_regular_reaches_all_graphs_about_equally() -> None:
-    # On 5 devices there are 12 rings, the only 2-regular graphs; the pairing model is close to uniform on them.
+    # The 2-regular graphs of 5 devices are the 12 rings; the pairing model is close to uniform.
     seen: dict[tuple[int, ...], int] = {}
     for t in range(1200):
         links = Regular(5, 2, seed=4).links(t)
@@ -152,7 +158,7 @@ def test_regular_reaches_all_graphs_about_equally() -> None:
 @pytest.mark.parametrize(
     "make", [RandomRing, lambda **k: Random(density=0.3, **k), lambda **k: Regular(degree=4, **k)]
 )
-def test_every_says_how_long_a_draw_stays(make: Callable) -> None:
+def test_every_is_the_number_of_rounds_that_a_draw_stays(make: Callable) -> None:
     each, thirds, once = (make(devices=20, seed=1, every=every) for every in (1, 3, 0))
     assert each.links(0) != each.links(1)
     assert all(thirds.links(t) == each.links(t // 3) for t in range(9))
@@ -166,7 +172,7 @@ def test_every_says_how_long_a_draw_stays(make: Callable) -> None:
 
 @given(m=st.integers(1, 12), p=st.floats(0, 1), seed=st.integers(0, 1000), directed=st.booleans())
 @settings(deadline=None, max_examples=40)
-def test_networkx_there_and_back(m: int, p: float, seed: int, directed: bool) -> None:
+def test_networkx_round_trip(m: int, p: float, seed: int, directed: bool) -> None:
     graph = nx.gnp_random_graph(m, p, seed=seed, directed=directed)
     network = from_networkx(graph)
     assert network.directed == directed
@@ -186,10 +192,10 @@ def test_a_list_of_graphs_is_taken_in_turn() -> None:
     assert all(same(network.links(t), graphs[t % 3]) for t in range(7))
 
 
-def test_cycle_gives_each_part_its_own_rounds() -> None:
-    part = RandomRing(9, seed=1)
-    cycle = Cycle((part, Star(9)))
-    assert [cycle.links(2 * t) == part.links(t) for t in range(5)] == [True] * 5
+def test_cycle_numbers_the_rounds_of_each_network() -> None:
+    ring = RandomRing(9, seed=1)
+    cycle = Cycle((ring, Star(9)))
+    assert all(cycle.links(2 * t) == ring.links(t) for t in range(5))
     assert cycle.links(3) == Star(9).links(0)
     assert cycle.period is None
     assert Cycle((Cycle((Ring(4), Full(4), Star(4))), Full(4))).period == 6
@@ -217,7 +223,7 @@ def test_callback_directed() -> None:
     ]
 
 
-# Refusals
+# Invalid arguments
 
 
 @pytest.mark.parametrize(
@@ -262,7 +268,7 @@ def test_callback_directed() -> None:
         ("seconds_per_round", lambda: Mobility(3, radius=1.0, seconds_per_round=0)),
     ],
 )
-def test_refused(field: str, make: Callable[[], object]) -> None:
+def test_invalid_arguments_are_refused(field: str, make: Callable[[], object]) -> None:
     with pytest.raises(InputError) as caught:
         make()
     assert caught.value.field == field

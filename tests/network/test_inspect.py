@@ -1,3 +1,5 @@
+"""Statistics of networks: against networkx, by definition, and at the extremes."""
+
 from __future__ import annotations
 
 import networkx as nx
@@ -27,7 +29,7 @@ from gossamer.network import (
 
 @given(m=st.integers(1, 12), p=st.floats(0, 1), seed=st.integers(0, 10**6))
 @settings(deadline=None, max_examples=60)
-def test_connected_as_networkx_says(m: int, p: float, seed: int) -> None:
+def test_connected_agrees_with_networkx(m: int, p: float, seed: int) -> None:
     links = ErdosRenyi(m, p, seed=seed).links(0)
     assert connected(links) == nx.is_connected(links.to_networkx())
     one_way = Links.of(m, links.pairs, directed=True)
@@ -46,8 +48,12 @@ def test_summary_counts() -> None:
 
 
 def gap_by_definition(network: Network, rounds: int) -> float:
-    matrices = [metropolis(network.links(t)).dense() for t in range(rounds)]
-    return float(1 - np.sort(np.linalg.eigvalsh(np.mean([w.T @ w for w in matrices], axis=0)))[-2])
+    squares = []
+    for t in range(rounds):
+        w = metropolis(network.links(t)).dense()
+        squares.append(w.T @ w)
+    eigenvalues = np.linalg.eigvalsh(np.mean(squares, axis=0))
+    return float(1 - np.sort(eigenvalues)[-2])
 
 
 @pytest.mark.parametrize("dense", [500, 1])
@@ -61,8 +67,9 @@ def test_spectral_gap(network: Network, dense: int, monkeypatch: pytest.MonkeyPa
     assert spectral_gap(network, 7) == pytest.approx(gap_by_definition(network, 7), abs=1e-6)
 
 
-def test_spectral_gap_bounds_what_gossip_does() -> None:
-    network, x = Random(15, 0.2), np.arange(15.0)
+def test_gossip_contracts_by_at_least_the_spectral_gap() -> None:
+    network = Random(15, 0.2)
+    x = np.arange(15.0)
     gap = summary(network, 200).spectral_gap
     assert gap is not None
     shrunk = [np.var(metropolis(network.links(t)).dense() @ x) / np.var(x) for t in range(200)]
@@ -74,8 +81,7 @@ def test_extremes() -> None:
     assert spectral_gap(Full(1), 1) == 1.0
     assert spectral_gap(Graph(4, ()), 1) == 0.0
     assert summary(Callback(3, lambda t: [(0, 1)], directed=True), 2).spectral_gap is None
-    big = summary(Ring(2000), 5)
-    assert big.connected_share == 1.0
-    assert big.spectral_gap == pytest.approx(
-        1 - (1 / 3 + 2 / 3 * np.cos(2 * np.pi / 2000)) ** 2, rel=1e-3
-    )
+    large = summary(Ring(2000), 5)
+    assert large.connected_share == 1.0
+    second_eigenvalue = 1 / 3 + 2 / 3 * np.cos(2 * np.pi / 2000)
+    assert large.spectral_gap == pytest.approx(1 - second_eigenvalue**2, rel=1e-3)

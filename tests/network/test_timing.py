@@ -1,4 +1,4 @@
-"""Simulated seconds: the clocks against a loop of events, traces against a dictionary, resumes, and what is reported."""
+"""Simulated time: clocks against an event loop, traces against a dictionary, resumes, results."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ from gossamer.results.folder import RunFolder
 from gossamer.study import spec
 from gossamer.tasks.synthetic import LeastSquares
 
-M, N = 6, 5  # devices, and numbers of a model
+M = 6  # devices
+N = 5  # parameters of a model
 CHANGING = gs.Random(M, 0.4) & gs.LinkFailure(0.2) & gs.Churn(0.2, 0.5)
 FLEET = Timing(
     LogUniform(0.01, 1.0), LogUniform(10.0, 1000.0, every=2), LogUniform(0.01, 0.5), seed=3
@@ -60,15 +61,17 @@ def ran(plan: Plan) -> Simulator:
     return simulator
 
 
-# -- the specification: devices that act by themselves, and events in the order of time ----------------------------------
+# -- the specification: independent devices, and events in the order of time ---------------------
 
-Act = tuple[
-    str, Any, Any
-]  # ("work", seconds, None), ("send", (to, message), seconds), ("wait", messages, None)
+# ("work", seconds, None), ("send", (receiver, message), seconds) or ("wait", messages, None)
+Act = tuple[str, Any, Any]
 
 
-def last_moments(devices: list[Iterator[Act]]) -> list[float]:
-    """When each device has done everything that it wants to do; it is woken by the end of its work or by a message."""
+def end_times(devices: list[Iterator[Act]]) -> list[float]:
+    """Return the time at which each device has done all its acts.
+
+    A device continues when its work ends or a message arrives.
+    """
     number = itertools.count()
     events: list[tuple[float, int, int, Any]] = [
         (0.0, next(number), i, None) for i in range(len(devices))
@@ -82,22 +85,22 @@ def last_moments(devices: list[Iterator[Act]]) -> list[float]:
         if message is not None:
             arrived[i].add(message)
             if i not in wanted or not wanted[i] <= arrived[i]:
-                continue  # at work, or something is still missing
+                continue  # the device works, or waits for another message
             del wanted[i]
-        for kind, what, seconds in devices[i]:
+        for kind, argument, seconds in devices[i]:
             end[i] = now
             if kind == "send":
-                to, letter = what
-                heapq.heappush(events, (now + seconds, next(number), to, letter))
+                receiver, sent = argument
+                heapq.heappush(events, (now + seconds, next(number), receiver, sent))
             elif kind == "work":
-                heapq.heappush(events, (now + what, next(number), i, None))
+                heapq.heappush(events, (now + argument, next(number), i, None))
                 break
-            elif not what <= arrived[i]:
-                wanted[i] = what
+            elif not argument <= arrived[i]:
+                wanted[i] = argument
                 break
         else:
             end[i] = now
-    assert not wanted, "a device waits for a message that nobody sends"
+    assert not wanted, "a device waits for a message that no device sends"
     return end
 
 
@@ -108,7 +111,7 @@ def device(
     size: Callable[[int, int, int], float],
     ends_with: str,
 ) -> Iterator[Act]:
-    """What one device does: computes and exchanges, round after round, and nothing while it is away."""
+    """Yield the acts of one device: it computes and exchanges, except while it is away."""
     one = np.array([i])
     for t in range(plan.rounds):
         links = plan.network.links(t)
@@ -131,7 +134,7 @@ def device(
 
 
 def paired(plan: Plan) -> Callable[[int, int], int]:
-    """SwarmSGD's devices compute only if they are paired."""
+    """Return the gradient steps of SwarmSGD: a device computes only if it is paired."""
     return lambda t, i: (
         2 * bool(plan.algorithm.weights(plan.network.links(t), t, plan.seed).active[i])
     )
@@ -160,17 +163,17 @@ METHODS = {
     [CHANGING, gs.Star(M), gs.Ring(M) & gs.Churn(0.3, 0.5)],
     ids=["changing", "star", "ring"],
 )
-def test_the_clocks_are_those_of_devices_that_act_by_themselves(name: str, network: Any) -> None:
+def test_the_clocks_are_those_of_independent_devices(name: str, network: Any) -> None:
     algorithm, steps, size = METHODS[name]
     plan = plan_of(algorithm, network)
-    if steps is None:  # as many as the method takes: counted, not known from its equations
+    if steps is None:  # count the gradient steps of the method
         alone = ran(
             replace(plan, network=Callback(M, lambda t: []), rounds=1, timing=Timing(1.0, 1.0))
         )
         steps = int(clock_of(alone)[0])
         assert steps in (1, 2)
     count = steps(plan) if callable(steps) else lambda t, i: steps
-    expected = last_moments(
+    expected = end_times(
         [device(i, plan, count, lambda t, i, j: size, algorithm.ends_with) for i in range(M)]
     )
     simulator = ran(plan)
@@ -178,18 +181,18 @@ def test_the_clocks_are_those_of_devices_that_act_by_themselves(name: str, netwo
     assert simulator.record().seconds == clock_of(simulator).max() > 0
 
 
-def test_compressed_messages_are_quicker_and_the_first_to_a_neighbour_is_whole() -> None:
+def test_compressed_messages_are_faster_and_the_first_to_a_neighbour_is_complete() -> None:
     network = gs.Random(M, 0.4, every=3)
     plan = plan_of(gs.WPM(1, 0.05, compress=TopK(0.2)), network, rounds=9)
     pairs = [{(a, b) for a, b in network.links(t).pairs.tolist()} for t in range(9)]
-    known = [pairs[0], *pairs]  # all know the start that they share
+    known = [pairs[0], *pairs]  # all devices know the shared start
 
     def size(t: int, i: int, j: int) -> float:
-        return (
-            8 + 4 if (min(i, j), max(i, j)) in known[t] else VECTOR
-        )  # one number of five, and its place
+        if (min(i, j), max(i, j)) in known[t]:
+            return 8 + 4  # one value of five, and its index
+        return VECTOR
 
-    expected = last_moments([device(i, plan, lambda t, i: 1, size, "step") for i in range(M)])
+    expected = end_times([device(i, plan, lambda t, i: 1, size, "step") for i in range(M)])
     np.testing.assert_allclose(clock_of(ran(plan)), expected, rtol=1e-13)
     assert (
         ran(plan).record().seconds < ran(replace(plan, algorithm=gs.DPSGD(0.05))).record().seconds
@@ -197,7 +200,7 @@ def test_compressed_messages_are_quicker_and_the_first_to_a_neighbour_is_whole()
 
 
 @pytest.mark.parametrize("network", [gs.Full(M), CHANGING], ids=["all here", "some away"])
-def test_an_all_reduce_goes_round_a_ring_step_by_step(network: Any) -> None:
+def test_all_reduce_takes_the_steps_of_a_ring(network: Any) -> None:
     plan = plan_of(gs.AllReduce(0.05), network)
     now = [0.0] * M
     for t in range(plan.rounds):
@@ -219,14 +222,15 @@ def test_an_all_reduce_goes_round_a_ring_step_by_step(network: Any) -> None:
     np.testing.assert_allclose(clock_of(ran(plan)), now, rtol=1e-12)
 
 
-def test_a_server_waits_for_all_who_are_here() -> None:
-    clock, here = Clock(FLEET, np.arange(M) * 0.1), np.arange(M) != 2
-    clock.average(4, here, 40.0, star=True)
+def test_a_server_waits_for_all_active_devices() -> None:
+    clock = Clock(FLEET, np.arange(M) * 0.1)
+    active = np.arange(M) != 2
+    clock.average(4, active, 40.0, star=True)
     trips = [float(FLEET.carrying(4, np.array([i]), np.array([M]), 40.0)[0]) for i in range(M)]
-    everything = max(0.1 * i + trips[i] for i in range(M) if here[i])
-    np.testing.assert_allclose(
-        clock.now, [everything + trips[i] if here[i] else 0.1 * i for i in range(M)]
-    )
+    received = max(0.1 * i + trips[i] for i in range(M) if active[i])
+    for i in range(M):
+        expected = received + trips[i] if active[i] else 0.1 * i
+        np.testing.assert_allclose(clock.now[i], expected)
 
 
 @settings(max_examples=60)
@@ -239,34 +243,31 @@ def test_a_slower_link_or_device_never_ends_anything_earlier(data: st.DataObject
         )
     ]
     seconds = [[data.draw(st.floats(0, 9)) for _ in range(M + M * M)] for _ in links]
-    slow, where = (
-        data.draw(st.integers(0, M + M * M - 1)),
-        data.draw(st.integers(0, max(0, len(links) - 1))),
-    )
-    slower = [list(row) for row in seconds]
+    column = data.draw(st.integers(0, M + M * M - 1))
+    row = data.draw(st.integers(0, max(0, len(links) - 1)))
+    slower = [list(values) for values in seconds]
     if slower:
-        slower[where][slow] += data.draw(st.floats(0, 9))
+        slower[row][column] += data.draw(st.floats(0, 9))
 
-    class Listed(Timing):
-        """Times from a list; `rate` plays no part."""
+    class TableTiming(Timing):
+        """Times from a table; rates are infinite."""
 
         table: Any = None
 
-        def of(self, name: Any, t: int, *who: Any) -> Any:
-            row = np.array(self.table[t])
-            return (
-                row[who[0]]
-                if name == "compute"
-                else row[M + who[0] * M + who[1]]
-                if name == "latency"
-                else np.inf
-            )
+        def of(self, name: Any, t: int, *ids: Any) -> Any:
+            values = np.array(self.table[t])
+            if name == "compute":
+                return values[ids[0]]
+            if name == "latency":
+                return values[M + ids[0] * M + ids[1]]
+            return np.inf
 
     ends = []
     for table in (seconds, slower):
-        timing = Listed(1.0, 1.0)
+        timing = TableTiming(1.0, 1.0)
         object.__setattr__(timing, "table", table)
-        clock, history = Clock(timing, np.zeros(M)), []
+        clock = Clock(timing, np.zeros(M))
+        history = []
         for t, round_ in enumerate(links):
             before = clock.now.copy()
             clock.compute(t, np.ones(M, dtype=np.int64))
@@ -302,8 +303,8 @@ def test_a_device_that_is_away_keeps_its_clock() -> None:
     ]
 
 
-def test_a_delay_spreads_by_one_neighbour_a_round() -> None:
-    """No barrier: on a line whose first device is slow, device k hears of it in round k and not before."""
+def test_a_delay_spreads_by_one_neighbour_per_round() -> None:
+    """On a line whose first device is slow, device k is delayed from round k on: no barrier."""
     line = Callback(M, lambda t: [(i, i + 1) for i in range(M - 1)])
     clock = Clock(Timing(1.0, 1.0, 0.0), np.zeros(M))
     clock.now[0] = 100.0
@@ -321,23 +322,21 @@ def test_many_devices() -> None:
     assert 1 < np.median(clock.now) < clock.now.max() < 2 * (1.0 + 0.5 + 40.0 / 10.0)
 
 
-# -- what things take ----------------------------------------------------------------------------------------------------
+# -- quantities -----------------------------------------------------------------------------------
 
 
 def test_draws_are_between_their_bounds_and_by_name() -> None:
     a, b = np.triu_indices(100, 1)
     rate = Timing(1.0, LogUniform(10.0, 1000.0), seed=5).of("rate", 0, a, b)
     assert 10 <= rate.min() < 12 < 900 < rate.max() <= 1000
-    assert (
-        0.48 < (rate < 100).mean() < 0.52
-    )  # uniform in the logarithm: as many below the geometric mean as above; 4950 of them
+    # Uniform in the logarithm: of 4950 rates as many are below the geometric mean as above.
+    assert 0.48 < (rate < 100).mean() < 0.52
     timing = Timing(1.0, LogUniform(10.0, 1000.0), seed=5)
-    assert (
-        timing.of("rate", 7, b[::-3], a[::-3]) == rate[::-3]
-    ).all()  # either way, in any order, in every round
+    # In both directions, in any order, in every round.
+    assert (timing.of("rate", 7, b[::-3], a[::-3]) == rate[::-3]).all()
     assert (replace(timing, seed=6).of("rate", 0, a, b) != rate).all()
-    anew = Timing(1.0, LogUniform(10.0, 1000.0, every=3), seed=5)
-    drawn = np.array([anew.of("rate", t, a, b) for t in range(6)])
+    redrawn = Timing(1.0, LogUniform(10.0, 1000.0, every=3), seed=5)
+    drawn = np.array([redrawn.of("rate", t, a, b) for t in range(6)])
     assert (drawn[0] == drawn[2]).all()
     assert (drawn[3] == drawn[5]).all()
     assert (drawn[2] != drawn[3]).all()
@@ -385,14 +384,15 @@ def test_a_trace_of_devices(tmp_path: Path) -> None:
         Simulator(plan_of(gs.DPSGD(), timing=Timing(trace, 1.0))).advance(1)
     (tmp_path / "links.csv").write_text("a,b,latency,rate\n0,1,2,4\n")
     both = TimingTrace(tmp_path / "links.csv")
-    zero, one = np.array([0]), np.array([1])
+    zero = np.array([0])
+    one = np.array([1])
     assert Timing(1.0, both, both).carrying(0, one, zero, 10.0).tolist() == [2 + 10 / 4]
     with pytest.raises(DataError, match="has no rate for the link 0–2 in round 9"):
         Timing(1.0, both).of("rate", 9, one * 2, zero)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
         ("", "expected names of columns such as device,compute or a,b,round,rate, not ''"),
         ("0,1,5\n", "line 1: expected names of columns"),
@@ -419,16 +419,18 @@ def test_a_trace_of_devices(tmp_path: Path) -> None:
         ("device,compute\n\x00\xff,1\n", "UTF-8"),
     ],
 )
-def test_a_trace_that_cannot_be_used(tmp_path: Path, text: str, said: str) -> None:
+def test_unusable_traces_are_refused(tmp_path: Path, text: str, reason: str) -> None:
     path = tmp_path / "trace.csv"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(DataError) as refusal:
         TimingTrace(path)
-    assert said in str(refusal.value)
+    assert reason in str(refusal.value)
     assert str(path) in str(refusal.value)
 
 
-def test_a_trace_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_or_large_trace_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         TimingTrace(tmp_path / "none.csv")
     (tmp_path / "large.csv").write_text("device,compute\n" + "0,1\n" * 9)
@@ -455,7 +457,7 @@ def test_a_trace_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (lambda: Timing(TimingTrace("devices.csv", -1.0), 1.0), "compute.default"),
     ],
 )
-def test_what_is_refused(
+def test_invalid_arguments_are_refused(
     make: Callable[[], Any], field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -465,22 +467,22 @@ def test_what_is_refused(
     assert refusal.value.field == field
 
 
-# -- runs ----------------------------------------------------------------------------------------------------------------
+# -- runs -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "algorithm", [gs.DPSGD(0.05), gs.SwarmSGD(0.05, 2, "matching"), gs.AllReduce(0.05)], ids=repr
 )
-def test_a_run_goes_on_with_its_clocks_bit_for_bit(algorithm: Any, tmp_path: Path) -> None:
+def test_a_resumed_run_has_the_same_clocks_bit_for_bit(algorithm: Any, tmp_path: Path) -> None:
     plan = plan_of(algorithm)
     whole = ran(plan)
     for stop in (0, 1, 5):
         simulator = Simulator(plan)
         simulator.advance(stop)
-        kept = simulator.snapshot()
+        snapshot = simulator.snapshot()
         simulator.advance(plan.rounds)  # the snapshot is a copy
         folder = RunFolder(tmp_path)
-        folder.write_snapshot(kept)
+        folder.write_snapshot(snapshot)
         resumed = Simulator(plan, folder.snapshot())
         resumed.record()  # measuring takes no simulated time
         resumed.advance(plan.rounds)
@@ -493,7 +495,8 @@ def test_a_timing_changes_nothing_but_the_seconds(at: Any) -> None:
     study = gs.Study(
         gs.DPSGD(0.1), gs.Random(10, 0.3), batch=4, rounds=6, measure=gs.Measure(every=2, at=at)
     )
-    plain, timed = gs.run(study), gs.run(replace(study, timing=Timing(1.0, 1e6)))
+    plain = gs.run(study)
+    timed = gs.run(replace(study, timing=Timing(1.0, 1e6)))
     assert all(torch.equal(plain.models[name], timed.models[name]) for name in plain.models)
     assert timed.metrics.keys() - plain.metrics.keys() == {"simulated_seconds"}
     assert timed.summary.keys() - plain.summary.keys() == {
@@ -507,7 +510,7 @@ def test_a_timing_changes_nothing_but_the_seconds(at: Any) -> None:
     )
     seconds = timed.metrics["simulated_seconds"]
     assert seconds[0] == 0
-    assert (np.diff(seconds) > 2).all()  # two steps of a second, and what the links take
+    assert (np.diff(seconds) > 2).all()  # two steps of one second each, and the messages
     assert timed.summary["simulated_seconds"] == seconds[-1]
 
 
@@ -531,7 +534,7 @@ def test_seconds_to_a_target_are_those_of_the_round_that_reached_it(tmp_path: Pa
     assert both[0] != both[1]  # another seed: other links, other times
 
 
-def test_the_seed_moves_with_the_study() -> None:
+def test_the_seed_of_the_timing_follows_that_of_the_study() -> None:
     study = gs.Study(timing=FLEET, seed=1)
     assert study.with_seed(4).timing == replace(FLEET, seed=6)
     table = {
@@ -544,15 +547,13 @@ def test_the_seed_moves_with_the_study() -> None:
 
 
 def test_studies_with_other_timings_are_not_compared() -> None:
-    first, second = (
-        gs.Study(gs.DPSGD(), timing=FLEET),
-        gs.Study(gs.AllReduce(), timing=replace(FLEET, compute=9.0)),
-    )
+    first = gs.Study(gs.DPSGD(), timing=FLEET)
+    second = gs.Study(gs.AllReduce(), timing=replace(FLEET, compute=9.0))
     with pytest.raises(InputError, match=r"timing\.compute"):
         gs.compare([first, second])
 
 
-# -- the command ---------------------------------------------------------------------------------------------------------
+# -- the command ----------------------------------------------------------------------------------
 
 SPEC = """
 rounds = 20
@@ -641,6 +642,6 @@ def test_run_resumes_and_shows_no_seconds_without_a_timing() -> None:
         ("timing.latency.default=-1", ["timing.latency.default = -1"]),
     ],
 )
-def test_the_command_says_what_a_timing_may_be(setting: str, parts: list[str]) -> None:
+def test_the_command_names_what_a_timing_accepts(setting: str, parts: list[str]) -> None:
     assert_refused(gossamer("compare", "a.toml", "-q", "--set", setting), *parts)
     assert not Path("runs").exists()

@@ -1,3 +1,5 @@
+"""Networks from logs: against plain loops, and errors that name file and line."""
+
 from __future__ import annotations
 
 import math
@@ -50,7 +52,7 @@ def test_lines_in_any_order_and_rounds_of_any_length(write: Callable[[str], Path
     assert [pairs(trace, t) for t in range(trace.rounds or 0)] == [[[0, 2]], [[1, 2]], [], [[0, 1]]]
 
 
-def test_words_are_numbered_in_sorted_order(write: Callable[[str], Path]) -> None:
+def test_named_devices_are_numbered_in_sorted_order(write: Callable[[str], Path]) -> None:
     trace = ContactTrace(write("0 robot-9 robot-10\n1 anna robot-9\n"))
     assert trace.names == ("anna", "robot-10", "robot-9")
     assert [pairs(trace, t) for t in (0, 1)] == [[[1, 2]], [[0, 2]]]
@@ -102,10 +104,12 @@ def test_symmetric(write: Callable[[str], Path]) -> None:
 def test_intervals(write: Callable[[str], Path]) -> None:
     trace = ContactTrace(
         write(
-            "0.5 CONN 0 1 up\n1 conn 2 1 UP\n2.0 CONN 1 0 down\n2 CONN 1 2 down\n2 CONN 0 1 up\n4.2 CONN 0 2 up\n"
+            "0.5 CONN 0 1 up\n1 conn 2 1 UP\n2.0 CONN 1 0 down\n2 CONN 1 2 down\n"
+            "2 CONN 0 1 up\n4.2 CONN 0 2 up\n"
         )
     )
-    # 0-1 is up in [0.5, 2) and from 2 to the end; 1-2 in [1, 2), whose end is the edge of round 2; 0-2 from 4.2.
+    # 0-1 is up in [0.5, 2) and from 2 to the end; 1-2 in [1, 2), which ends when round 2 begins;
+    # 0-2 from 4.2.
     assert [pairs(trace, t) for t in range(trace.rounds or 0)] == [
         [[0, 1]],
         [[0, 1], [1, 2]],
@@ -115,11 +119,13 @@ def test_intervals(write: Callable[[str], Path]) -> None:
     ]
 
 
-def test_a_trace_that_ends_on_an_edge_has_no_empty_round_more(write: Callable[[str], Path]) -> None:
+def test_a_trace_that_ends_when_a_round_begins_does_not_have_that_round(
+    write: Callable[[str], Path],
+) -> None:
     assert ContactTrace(write("0 CONN a b up\n3 CONN a b down\n")).rounds == 3
 
 
-def test_a_contact_of_no_length_is_seen(write: Callable[[str], Path]) -> None:
+def test_a_contact_of_length_zero_is_a_link(write: Callable[[str], Path]) -> None:
     assert pairs(ContactTrace(write("2 CONN a b up\n2 CONN a b down\n")), 2) == [[0, 1]]
 
 
@@ -133,25 +139,31 @@ def test_a_contact_of_no_length_is_seen(write: Callable[[str], Path]) -> None:
 )
 @with_files
 def test_intervals_against_a_plain_loop(tmp_path: Path, steps: list, seconds: float) -> None:
-    now, up, held, lines = 0.0, {}, [], []
-    for wait, pair in steps:  # each step turns one contact on or off, in quarters of a second
+    now = 0.0
+    up = {}
+    contacts = []
+    lines = []
+    for wait, pair in steps:  # each step begins or ends a contact, in quarters of a second
         now += wait / 4
-        lines.append(f"{now} CONN {pair[0]} {pair[1]} {'down' if pair in up else 'up'}\n")
         if pair in up:
-            held.append((pair, up.pop(pair), now))
+            contacts.append((pair, up.pop(pair), now))
+            event = "down"
         else:
             up[pair] = now
-    held += [(pair, begin, None) for pair, begin in up.items()]
+            event = "up"
+        lines.append(f"{now} CONN {pair[0]} {pair[1]} {event}\n")
+    contacts += [(pair, begin, None) for pair, begin in up.items()]
     path = tmp_path / "trace.txt"
     path.write_text("".join(lines))
     trace = ContactTrace(path, devices=4, seconds_per_round=seconds)
     for t in range(trace.rounds or 0):
-        low, high = t * seconds, (t + 1) * seconds
-        wanted = {
-            tuple(sorted(pair))
-            for pair, begin, end in held
-            if low <= begin < high or (begin < high and (end is None or end > low))
-        }
+        low = t * seconds
+        high = low + seconds
+        wanted = set()
+        for pair, begin, end in contacts:
+            overlaps = begin < high and (end is None or end > low)
+            if overlaps or low <= begin < high:
+                wanted.add(tuple(sorted(pair)))
         assert pairs(trace, t) == sorted(map(list, wanted))
 
 
@@ -195,13 +207,14 @@ def test_positions_against_numpy_interp(
         assert np.array_equal(links.active, ~np.isnan(wanted[:, 0]))
         for i in range(5):
             for j in range(i + 1, 5):
-                apart = math.dist(wanted[i], wanted[j])
-                if not abs(apart - 6.0) < 1e-9:  # on the edge, rounding decides
-                    assert ([i, j] in links.pairs.tolist()) == (apart <= 6.0)
+                distance = math.dist(wanted[i], wanted[j])
+                if not abs(distance - 6.0) < 1e-9:  # otherwise rounding decides
+                    assert ([i, j] in links.pairs.tolist()) == (distance <= 6.0)
 
 
 def haversine(one: tuple[float, float], other: tuple[float, float]) -> float:
-    (lat, lon), (lat2, lon2) = (map(math.radians, place) for place in (one, other))
+    lat, lon = map(math.radians, one)
+    lat2, lon2 = map(math.radians, other)
     h = (
         math.sin((lat2 - lat) / 2) ** 2
         + math.cos(lat) * math.cos(lat2) * math.sin((lon2 - lon) / 2) ** 2
@@ -222,12 +235,12 @@ def test_geographic_radius_is_metres(
     one: tuple, other: tuple, write: Callable[[str], Path]
 ) -> None:
     path = write(f"0 a {one[0]} {one[1]}\n0 b {other[0]} {other[1]}\n")
-    apart = haversine(one, other)
-    assert pairs(PositionTrace(path, radius=apart * 1.001, geographic=True), 0) == [[0, 1]]
-    assert pairs(PositionTrace(path, radius=apart * 0.999, geographic=True), 0) == []
+    distance = haversine(one, other)
+    assert pairs(PositionTrace(path, radius=distance * 1.001, geographic=True), 0) == [[0, 1]]
+    assert pairs(PositionTrace(path, radius=distance * 0.999, geographic=True), 0) == []
 
 
-def test_geographic_moves_the_short_way_round(write: Callable[[str], Path]) -> None:
+def test_geographic_positions_move_the_shorter_way(write: Callable[[str], Path]) -> None:
     trace = PositionTrace(write("0 a 0 179\n2 a 0 -179\n1 b 0 180\n"), radius=10.0, geographic=True)
     assert pairs(trace, 1) == [[0, 1]]
 
@@ -239,7 +252,8 @@ def test_beyond(write: Callable[[str], Path]) -> None:
     path = write("0 0 1\n2 1 2\n")
     with pytest.raises(InputError, match=r"round = 3 is not accepted: give a round from 0 to 2"):
         ContactTrace(path).links(3)
-    repeat, empty = ContactTrace(path, beyond="repeat"), ContactTrace(path, beyond="empty")
+    repeat = ContactTrace(path, beyond="repeat")
+    empty = ContactTrace(path, beyond="empty")
     assert all(repeat.links(t + 3) == repeat.links(t) for t in range(6))
     assert (repeat.period, repeat.rounds, repeat.recorded) == (3, None, 3)
     assert len(empty.links(3)) == 0
@@ -248,11 +262,11 @@ def test_beyond(write: Callable[[str], Path]) -> None:
             trace.links(-1)
 
 
-# Refusals
+# Errors
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "what"),
+    ("text", "line", "reason"),
     [
         ("0 0 1\nhello\n", 2, "expected lines `t a b`"),
         ("0 0 1\n\n# x\n1 2\n", 4, "expected lines `t a b`"),
@@ -277,18 +291,18 @@ def test_beyond(write: Callable[[str], Path]) -> None:
     ],
 )
 def test_bad_contacts_name_file_and_line(
-    text: str, line: int, what: str, write: Callable[[str], Path]
+    text: str, line: int, reason: str, write: Callable[[str], Path]
 ) -> None:
     path = write(text)
     with pytest.raises(DataError) as caught:
         ContactTrace(path)
     assert str(caught.value).startswith(f"{path}, line {line}: ")
-    assert what in str(caught.value)
+    assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "what"),
+    ("text", "line", "reason"),
     [
         ("0 a 1\n", 1, "expected lines `t device x y`"),
         ("0 a 1 x\n", 1, "the position 'x' is not a finite number"),
@@ -299,16 +313,16 @@ def test_bad_contacts_name_file_and_line(
     ],
 )
 def test_bad_positions_name_file_and_line(
-    text: str, line: int, what: str, write: Callable[[str], Path]
+    text: str, line: int, reason: str, write: Callable[[str], Path]
 ) -> None:
     path = write(text)
     with pytest.raises(DataError) as caught:
         PositionTrace(path, radius=1.0, geographic=True)
     assert str(caught.value).startswith(f"{path}, line {line}: ")
-    assert what in str(caught.value)
+    assert reason in str(caught.value)
 
 
-def test_more_devices_than_asked_for(write: Callable[[str], Path]) -> None:
+def test_more_devices_than_the_argument_allows(write: Callable[[str], Path]) -> None:
     with pytest.raises(
         DataError, match=r"line 2: device 5 is out of range; devices are numbered 0 to 4"
     ):
@@ -319,7 +333,7 @@ def test_more_devices_than_asked_for(write: Callable[[str], Path]) -> None:
         ContactTrace(write("0 anna bob\n"), devices=7)
 
 
-def test_files_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.txt"
     with pytest.raises(DataError, match="cannot be read"):
         ContactTrace(path)
@@ -354,7 +368,7 @@ def test_bad_options(field: str, options: dict, write: Callable[[str], Path]) ->
     assert caught.value.field == field
 
 
-def test_format_can_be_said(write: Callable[[str], Path]) -> None:
+def test_the_format_can_be_set(write: Callable[[str], Path]) -> None:
     with pytest.raises(DataError, match="expected lines `t a b`"):
         ContactTrace(write("0 CONN 0 1 up\n"), format="contacts")
 
