@@ -154,9 +154,10 @@ class OverEdges:
     def exchanges(self, count: int, parameters: int) -> list[float]:
         import torch
 
-        from gossamer.fleet.edges import Edges
-        from gossamer.fleet.journal import Journal
-        from gossamer.fleet.wire import Expected, Kind
+        from gossamer.fleet.protocol.edges import Edges
+        from gossamer.fleet.protocol.journal import Journal
+        from gossamer.fleet.protocol.messages import Kind
+        from gossamer.fleet.protocol.wire import Expected
 
         expected = Expected(bytes(16), frozenset(Kind), ((parameters,),), torch.float32, 1e6)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
@@ -167,7 +168,7 @@ class OverEdges:
                 until = time.monotonic() + SECONDS
                 began = time.perf_counter()
                 done = edges.exchange(
-                    (self._t, 0), x, until, lambda a, b: 1 / (1 + max(a, b)), among=self._near
+                    (self._t, 0), x, until, lambda a, b: 1 / (1 + max(a, b)), partners=self._near
                 )
                 times.append(time.perf_counter() - began)
                 edges.finish(
@@ -183,13 +184,13 @@ def device(given: dict[str, Any]) -> None:
     """One device: reads commands, one JSON a line, and answers each."""
     import torch
 
-    from gossamer.fleet.zenoh import Settings, Zenoh
+    from gossamer.fleet.transport.zenoh import LinkSettings, Zenoh
 
     torch.set_num_threads(1)
     number, near, folder = given["device"], given["near"], Path(given["folder"])
     certificates, names = folder / f"n{number}", tuple(f"n{i}" for i in range(given["devices"]))
     connect = tuple(f"{host}:7447" for host in given["connect"])
-    settings = Settings(
+    settings = LinkSettings(
         RUN, names, certificates, connect=connect, multicast=False, lease=10.0, largest=1 << 27
     )
     transport = Zenoh(number, settings)
@@ -223,14 +224,14 @@ def measured(
 ) -> dict[int, dict[str, list[tuple[float, float]]]]:
     """By size and way, of each turn: the mean time of an exchange for the device, and of all devices' processors."""
     from gossamer.fleet import keys
-    from gossamer.fleet.namespaces import Ground, address
+    from gossamer.fleet.namespaces import VirtualNetwork, address
 
     result: dict[int, dict[str, list[tuple[float, float]]]] = {
         size: {way: [] for way in WAYS} for size in sizes
     }
     with (
         tempfile.TemporaryDirectory() as made,
-        Ground(1 + neighbours, f"exchange-{os.getpid()}-") as ground,
+        VirtualNetwork(1 + neighbours, f"exchange-{os.getpid()}-") as ground,
     ):
         folder = Path(made)
         keys.make_authority(folder / "authority", "benchmark", days=2)

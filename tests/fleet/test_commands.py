@@ -1,19 +1,14 @@
-"""`gossamer node` and `gossamer fleet` as a user has them: real commands, real processes, a real network that is loopback."""
+"""The commands `gossamer node` and `gossamer fleet` with real processes, on a loopback network."""
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import pty
 import re
-import select
 import shutil
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -22,68 +17,29 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.console import Console
 from safetensors.torch import load_file, save_file
-from support.command import REAL, assert_refused, files, gossamer, real
+from support.command import assert_refused, files, gossamer, real
+from support.fleet_commands import DEVICES, SPEC, init, logs
 from support.loopback import namespace, python
-from support.processes import DEADLINE, started
 
 import gossamer as gs
-from gossamer.cli import status
-from gossamer.cli.status import Status, Table, Watched, read, table
 from gossamer.cli.template import TEMPLATE
-from gossamer.fleet import keys, namespaces, settings
-from gossamer.fleet import provision as fleets
-from gossamer.fleet.settings import Fleet
+from gossamer.fleet import keys, namespaces, provision
+from gossamer.fleet.service import plan_of
+from gossamer.fleet.settings import Fleet, read_device, read_fleet
 from gossamer.network import Sequence
 from gossamer.study import Run, run, spec, study_of
 
 pytest.importorskip("zenoh", reason="needs the extra gossamer[peer]")
 
-DEVICES = 3
+pytestmark = pytest.mark.usefixtures("fleet_spec")
+
 PORTS = [f"127.0.0.1:{port}" for port in range(7001, 7001 + DEVICES)]
-SPEC = """
-rounds = 8
-batch = 16
-network = { kind = "full", devices = 3 }
-algorithm = { kind = "wpm", preset = "robust", p = 3, eta = 0.1 }
-measure = { every = 2 }
-fleet = { slot = 1.5, lease = 1.0, join = "own" }
-"""
 
 
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every test has a spec in a folder of its own; `gossamer node` takes signals, which are given back."""
-    monkeypatch.chdir(tmp_path)
-    Path("fleet.toml").write_text(SPEC)
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
+# -- three devices --------------------------------------------------------------------------------
 
-
-def init(*words: object, ahead: float = 3600, out: str = "fleet") -> str:
-    """Make a fleet that begins so many seconds from now; what was said."""
-    start = (datetime.now(UTC) + timedelta(seconds=ahead)).isoformat()
-    result = gossamer("fleet", "init", "fleet.toml", "--out", out, "--start", start, *words)
-    assert result.code == 0, result.err
-    return result.out
-
-
-def logs(folder: Path | str = "fleet") -> list[list[dict[str, Any]]]:
-    paths = [Path(folder) / f"n{i}" / "log.jsonl" for i in range(DEVICES)]
-    return [
-        [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        for path in paths
-    ]
-
-
-# -- three devices -----------------------------------------------------------------------------------------------------------
-
-# Runs in a network of its own: devices as processes, and what a test does to them.
+# The beginning of scripts that run devices as processes, in a network namespace.
 DEVICES_RUN = """
 import subprocess, sys, time
 from pathlib import Path
@@ -109,7 +65,7 @@ def ended(process):
 
 
 def undisturbed(begin: Callable[[float], None], code: str, **given: Any) -> Any:
-    """Run devices until a run in which all were there in time and no exchange failed: the machine may be busy with others."""
+    """Repeat a run until all devices started in time and no exchange failed: the machine may be busy."""
     for attempt in range(3):
         if attempt:
             shutil.rmtree("fleet")
@@ -125,7 +81,7 @@ def undisturbed(begin: Callable[[float], None], code: str, **given: Any) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.fleet
-def test_three_devices_over_tls_come_to_the_models_of_the_simulator() -> None:
+def test_three_devices_over_tls_equal_the_simulator() -> None:
     def begin(ahead: float) -> None:
         said = init("--hosts", ",".join(PORTS), ahead=ahead)
         assert "study.toml, n0.toml, n0/" in said
@@ -162,7 +118,7 @@ result = {"seen": seen, "ended": [ended(process) for process in nodes]}
     assert "fleet: 3 devices, 8 rounds of 1.5 s" in collected.out
     assert "everything is in fleet/run" in collected.out
     assert_simulated(Path("fleet/run"))
-    assert_refused(gossamer("fleet", "collect", "fleet"), "fleet/run is there already")
+    assert_refused(gossamer("fleet", "collect", "fleet"), "fleet/run exists and is not empty")
     everything = gossamer("fleet", "status", "fleet").out
     assert [line.split()[:3] for line in everything.splitlines()[2:]] == [
         [f"n{i}", "done", "8/8"] for i in range(DEVICES)
@@ -172,12 +128,12 @@ result = {"seen": seen, "ended": [ended(process) for process in nodes]}
 
 
 def assert_simulated(folder: Path) -> None:
-    """The run of a fleet is that of the simulator over the links that were used."""
+    """Assert that the run of a fleet equals the simulator's over the same links."""
     collected = Run.read(folder)
     simulated = run(study_of(collected), Path("simulated"))
     assert collected.models.keys() == simulated.models.keys()
     for name, models in simulated.models.items():
-        # Both in float32, each row summed in the same order: rounding, amplified over the rounds by p = 3.
+        # Both are float32 and add in the same order; p = 3 amplifies rounding over the rounds.
         torch.testing.assert_close(
             collected.models[name], models, rtol=0, atol=1e-5 * models.abs().max().item()
         )
@@ -192,7 +148,7 @@ def assert_simulated(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.fleet
-def test_a_device_that_is_told_to_stop_goes_on_later_and_a_bench_needs_no_certificates() -> None:
+def test_a_stopped_device_resumes_and_a_bench_needs_no_certificates() -> None:
     init(
         "--hosts", ",".join(PORTS), "--set", "fleet.insecure=true", "--set", "rounds=400", ahead=30
     )
@@ -219,7 +175,7 @@ result = {"taken": taken, "stopped": stopped, "had": had, "seen": seen, "last": 
     assert re.search(
         r"gossamer: device 0 cannot listen on 0.0.0.0:7001: .*[Aa]ddress already in use", err
     )
-    assert result["stopped"] == [0, "n1 was stopped; the same command goes on\n"]
+    assert result["stopped"] == [0, "n1 was stopped; the same command resumes it\n"]
     assert json.loads(result["seen"][1])["devices"][1]["doing"] == "stopped"
     assert [code_ for code_, _ in result["last"]] == [0] * DEVICES
     assert "--insecure: no certificates" in Path("fleet/n1.err").read_text()
@@ -232,14 +188,16 @@ result = {"taken": taken, "stopped": stopped, "had": had, "seen": seen, "last": 
         1 not in line["near"] for line in there if line["round"] > result["had"]
     )  # it was missed
     assert any(line["met"] for line in away[result["had"] :])  # and is back
-    assert_refused(gossamer("fleet", "collect", "fleet"), "no device in fleet has come to its end")
+    assert_refused(gossamer("fleet", "collect", "fleet"), "no device in fleet has results")
 
 
 @pytest.mark.slow
 @pytest.mark.fleet
-@pytest.mark.skipif(namespaces.refusal() is not None, reason=str(namespaces.refusal()))
+@pytest.mark.skipif(
+    namespaces.unavailable_reason() is not None, reason=str(namespaces.unavailable_reason())
+)
 def test_a_rehearsal_follows_its_links() -> None:
-    before = left_by_the_dead()
+    before = leftover_namespaces()
     net = ("--set", "network.kind=random", "--set", "network.density=0.7")
     assert gossamer("network", "show", "fleet.toml", *net, "--save", "links.parquet").code == 0
     result = real("fleet", "up", "fleet.toml", "--devices", DEVICES, "--links", "links.parquet")
@@ -261,12 +219,12 @@ def test_a_rehearsal_follows_its_links() -> None:
             map(tuple, trace.links(t).pairs.tolist())
         )
     assert sum(len(met.links(t).pairs) for t in range(8)) > 0
-    assert left_by_the_dead() <= before
-    assert_refused(real("fleet", "up", "fleet.toml"), "runs/fleet-fleet is there already")
+    assert leftover_namespaces() <= before
+    assert_refused(real("fleet", "up", "fleet.toml"), "runs/fleet-fleet exists and is not empty")
 
 
-def left_by_the_dead() -> set[str]:
-    """Networks of rehearsals whose process is gone."""
+def leftover_namespaces() -> set[str]:
+    """Return the namespaces of rehearsals whose process has ended."""
     listed = subprocess.run(
         ["ip", "netns", "list"], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -280,8 +238,8 @@ def left_by_the_dead() -> set[str]:
 @pytest.mark.slow
 @pytest.mark.fleet
 @pytest.mark.data
-def test_a_device_is_small_and_rests_between_rounds(data_dir: Path) -> None:
-    """Two of six devices, softmax regression on the real MNIST, as `gossamer node` runs it."""
+def test_a_device_needs_little_memory_and_idles_between_rounds(data_dir: Path) -> None:
+    """Two of six devices run softmax regression on MNIST."""
     ports = ",".join(f"127.0.0.1:{7001 + i}" for i in range(6))
     words = (
         "--devices",
@@ -322,7 +280,7 @@ result = {"peak": peak, "used": after[1] - before[1], "rounds": after[0] - befor
     assert result["used"] < 0.05 * 4  # seconds of a core, in four
 
 
-# -- what is refused, in one sentence ------------------------------------------------------------------------------------------
+# -- refusals -------------------------------------------------------------------------------------
 
 
 def changed(path: str, old: str, new: str) -> None:
@@ -423,7 +381,7 @@ WRONG_DEVICES: dict[str, tuple[Callable[[], object], tuple[str, ...], tuple[str,
     "no file": (
         lambda: Path("fleet/n1.toml").unlink(),
         (),
-        ("there is no device's file fleet/n1.toml",),
+        ("there is no device file fleet/n1.toml",),
     ),
     "no study": (lambda: Path("fleet/study.toml").unlink(), (), ("fleet/study.toml is missing",)),
 }
@@ -431,7 +389,7 @@ WRONG_DEVICES: dict[str, tuple[Callable[[], object], tuple[str, ...], tuple[str,
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is to be refused does not get as far."""
+    """Fail if a refused command opens the network."""
     import zenoh
 
     def opened(*_: object) -> None:
@@ -442,7 +400,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_network")
 @pytest.mark.parametrize("wrong", WRONG_DEVICES)
-def test_a_device_that_cannot_be_is_refused(wrong: str) -> None:
+def test_an_invalid_device_is_refused(wrong: str) -> None:
     init("--hosts", ",".join(PORTS))
     make, words, parts = WRONG_DEVICES[wrong]
     make()
@@ -495,7 +453,7 @@ WRONG_FLEETS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("wrong", WRONG_FLEETS)
-def test_a_fleet_that_cannot_be_is_refused_and_leaves_nothing(wrong: str) -> None:
+def test_an_invalid_fleet_is_refused_and_leaves_nothing(wrong: str) -> None:
     words, parts = WRONG_FLEETS[wrong]
     before = files()
     assert_refused(gossamer("fleet", "init", "fleet.toml", *words), *parts)
@@ -503,7 +461,7 @@ def test_a_fleet_that_cannot_be_is_refused_and_leaves_nothing(wrong: str) -> Non
 
 
 @pytest.mark.usefixtures("no_network")
-def test_one_method_to_a_fleet_and_no_folder_twice() -> None:
+def test_a_fleet_has_one_method_and_an_empty_folder() -> None:
     Path("two.toml").write_text(
         SPEC.replace("algorithm = {", "algorithm = [{ kind = 'dpsgd' }, {").replace(
             "0.1 }", "0.1 }]", 1
@@ -519,7 +477,7 @@ def test_one_method_to_a_fleet_and_no_folder_twice() -> None:
     before = files()
     for command in ("init", "up"):
         words = ("fleet", command, "fleet.toml", "--out", "fleet")
-        assert_refused(gossamer(*words), "fleet is there already and not empty", "--out")
+        assert_refused(gossamer(*words), "fleet exists and is not empty", "--out")
     assert files() == before
     for command in ("status", "collect"):
         assert_refused(gossamer("fleet", command, "nowhere"), "nowhere has no fleet")
@@ -528,7 +486,7 @@ def test_one_method_to_a_fleet_and_no_folder_twice() -> None:
     )
 
 
-def test_a_rehearsal_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rehearsal_names_missing_requirements(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gossamer("network", "show", "fleet.toml", "--save", "links.parquet").code == 0
     up = ("fleet", "up", "fleet.toml", "-q", "--links")
     before = files()
@@ -547,7 +505,7 @@ def test_a_rehearsal_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("no_network")
-def test_what_needs_the_extra_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     init("--set", "fleet.insecure=true")
     init(out="other")
     monkeypatch.setitem(sys.modules, "zenoh", None)
@@ -569,7 +527,7 @@ def test_what_needs_the_extra_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_keys_are_secret_and_samples_stay_where_they_are() -> None:
+def test_keys_are_private_and_samples_stay_on_devices() -> None:
     said = init("--no-samples", "--days", 30)
     assert "its own samples to n0/data.safetensors" in said
     assert not list(Path("fleet").rglob("data.*"))
@@ -580,9 +538,9 @@ def test_keys_are_secret_and_samples_stay_where_they_are() -> None:
     assert "fleet/authority/ca.key makes certificates for this fleet" in said
 
 
-def test_addresses_of_many_kinds() -> None:
+def test_hosts_by_name_and_address() -> None:
     init("--hosts", "10.0.0.1,robot-2.local:7001,[fe80::2]:7002")
-    last = settings.read_device(spec.read(Path("fleet/n2.toml")))
+    last = read_device(Path("fleet/n2.toml"))
     assert last.connect == ("10.0.0.1:7447", "robot-2.local:7001")
     assert last.listen == ("[::]:7002",)
     assert not last.fleet.multicast
@@ -592,281 +550,13 @@ def test_addresses_of_many_kinds() -> None:
 def test_the_template_shows_a_fleet() -> None:
     block = re.search(r"(?ms)^# \[fleet\]\n(# .*?\n)+", TEMPLATE)
     assert block
-    made = settings.read_fleet(spec.parse(re.sub(r"(?m)^# ", "", block[0])))
+    made = read_fleet(spec.parse(re.sub(r"(?m)^# ", "", block[0])))
     assert made == Fleet()
     assert set(re.findall(r"(?m)^# (\w+) =", block[0])) < set(Fleet.__dataclass_fields__)
 
 
-# -- status --------------------------------------------------------------------------------------------------------------------
-
-
-def says(device: int, **more: Any) -> dict[str, Any]:
-    """As `Node` writes it."""
-    counts = {
-        "committed": 12,
-        "failed": 0,
-        "in doubt": 0,
-        "missed": 0,
-        "sent": 24,
-        "bytes sent": 63_900,
-    }
-    said = {
-        "device": device,
-        "doing": "running",
-        "round": 4,
-        "rounds": 8,
-        "near": [0, 1, 2],
-        "met": [0, 1, 2],
-    }
-    said |= {"accuracy": 0.8125, "loss": 0.6, "pending": 0, "counts": counts, "time": time.time()}
-    said["near"], said["met"] = ([j for j in range(DEVICES) if j != device] for _ in range(2))
-    return said | more
-
-
-def write(device: int, **more: Any) -> None:
-    Path(f"fleet/n{device}/status.json").write_text(json.dumps(says(device, **more)))
-
-
-def shown(watched: Watched, width: int) -> list[str]:
-    """The table as lines of text, in a terminal of so many columns."""
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="standard")
-    console.print(table(watched, console))
-    text = re.sub(r"\x1b\[[0-9;]*m", "", console.file.getvalue())  # type: ignore[attr-defined]
-    return [line.rstrip() for line in text.splitlines()]
-
-
-@pytest.fixture
-def watched() -> Watched:
-    init("--set", "fleet.insecure=true", "--set", "fleet.multicast=false")
-    return Watched(Path("fleet"))
-
-
-def test_status_of_a_fleet_on_this_machine(watched: Watched) -> None:
-    assert gossamer("fleet", "status", "fleet").out.splitlines()[0] == "no device has been heard of"
-    write(0)
-    write(
-        1,
-        accuracy=float("nan"),
-        counts={"committed": 3, "failed": 2, "refused: nan": 4, "refused: run": 1},
-    )
-    lines = [
-        line.split() for line in gossamer("fleet", "status", "fleet", "--once").out.splitlines()
-    ]
-    assert (
-        " ".join(lines[0])
-        == "round 4/8 accuracy 81.2 % links 3/3 1 of 3 devices silent or not seen"
-    )
-    assert lines[1] == [
-        "device",
-        "doing",
-        "round",
-        "sees",
-        "met",
-        "accuracy",
-        "exchanges",
-        "failed",
-        "refused",
-        "sent",
-    ]
-    assert lines[2] == [
-        "n0",
-        "running",
-        "4/8",
-        "n1",
-        "n2",
-        "n1",
-        "n2",
-        "81.2",
-        "%",
-        "12",
-        "0",
-        "0",
-        "63.9",
-        "kB",
-    ]
-    assert lines[3] == [
-        "n1",
-        "running",
-        "4/8",
-        "n0",
-        "n2",
-        "n0",
-        "n2",
-        "–",
-        "3",
-        "2",
-        "5",
-        "0",
-        "B",
-    ]
-    assert lines[4] == ["n2", "not", "seen"]
-    found = json.loads(gossamer("fleet", "status", "fleet", "--json").out)
-    assert found["summary"].startswith("round 4/8")
-    assert found["devices"][1]["accuracy"] is None
-    assert found["devices"][0]["sees"] == ["n1", "n2"]
-    assert found["devices"][2] == {"name": "n2", "doing": "not seen"}
-
-
-def test_who_should_have_spoken_is_silent_and_who_has_ended_is_not(watched: Watched) -> None:
-    ago = time.time() - 100
-    for device, doing in enumerate(("running", "done", "waiting")):  # round 0 is an hour away
-        write(device, doing=doing, time=ago)
-    rows = watched.rows()
-    assert [row["silent"] is None for row in rows] == [False, True, True]
-    assert rows[0]["silent"] == pytest.approx(100, abs=20)
-    assert any(re.search(r"^n0 +silent \d+ s", line) for line in shown(watched, 120))
-
-
-def test_the_newer_of_disk_and_network_counts(watched: Watched) -> None:
-    write(0, round=3, time=time.time() - 10)
-    watched.hear(0, json.dumps(says(0, round=5, time=12.0)).encode())  # by a clock of its own
-    assert watched.look()[0].round == 5
-    write(0, round=6, time=time.time() + 0.01)
-    time.sleep(0.02)
-    assert watched.look()[0].round == 6
-    Path("fleet/n0/status.json").write_bytes(b"{")
-    assert watched.look()[0].round == 5
-
-
-EVIL = "\x1b[31m[bold]\r\x07evil"
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9) | st.just(EVIL),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.sampled_from([*says(0), "committed", EVIL]), inner, max_size=9)
-    ),
-    max_leaves=12,
-)
-
-
-@given(
-    st.binary(max_size=200)
-    | anything.map(lambda value: json.dumps(value).encode())
-    | st.fixed_dictionaries(
-        {"doing": st.sampled_from(["running", "done", EVIL]), "time": st.floats() | st.integers()},
-        optional={name: anything for name in says(0) if name not in ("doing", "time")},
-    ).map(lambda value: json.dumps(value).encode())
-)
-def test_whatever_a_device_says_is_numbers_and_known_words(data: bytes) -> None:
-    said = read(data, DEVICES, now=1000.0)
-    assert isinstance(said, Status)
-    assert said.doing in ("running", "done", "unreadable")
-    assert set(said.near) | set(said.met) <= set(range(DEVICES))
-    assert 0 <= said.round <= said.rounds < 1 << 53
-    assert 0 <= said.time <= 1000
-    assert said.accuracy is None or 0 <= said.accuracy <= 1
-    assert said.refused >= 0
-
-
-def test_nothing_that_a_device_says_gets_to_the_terminal(watched: Watched) -> None:
-    hostile: list[Any] = [
-        EVIL.encode(),
-        json.dumps(says(0, doing=EVIL)).encode(),
-        json.dumps(says(0, counts={EVIL: 1, "committed": 3})).encode(),
-        json.dumps(says(0, near=[0, 1, 10**9, 2**52], met=[2**52])).encode(),
-        json.dumps(
-            says(0, round=2**52, rounds=2**52, pending=2**52, counts={"bytes sent": 2**52})
-        ).encode(),
-        b"[" * 4000,
-        b"\xff" * 4096,
-        json.dumps(says(0, **{EVIL: EVIL, "name": EVIL})).encode(),
-    ]
-    for data in hostile:
-        watched.hear(1, data)
-        for width in (80, 120):
-            lines = shown(watched, width)
-            assert all(len(line) <= width and (line.isprintable() or not line) for line in lines)
-            assert not any("evil" in line or "bold" in line for line in lines)
-        assert "evil" not in json.dumps(watched.rows())
-
-
-@pytest.mark.parametrize("width", [80, 120])
-def test_everything_that_can_go_wrong_fits(watched: Watched, width: int) -> None:
-    counts = {
-        "committed": 81_234,
-        "failed": 1234,
-        "in doubt": 17,
-        "late": 103,
-        "missed": 12,
-        "refused: shape": 3,
-    }
-    for device in range(DEVICES):
-        write(
-            device,
-            round=412,
-            rounds=500,
-            pending=5,
-            counts=counts | {"bytes sent": 512_345_678},
-            time=time.time() - 75,
-        )
-    heading, *rows = shown(watched, width)[1:]
-    words = (
-        ["exch", "fail", "doubt", "late", "miss", "pend", "ref"]
-        if width == 80
-        else ["exchanges", "failed", "refused"]
-    )
-    assert all(word in heading.split() for word in words)
-    for row in rows:
-        assert all(str(number) in row.split() for number in (81234, 1234, 17, 103, 12, 5, 3))
-        assert "…" not in row
-        assert "512.3 MB" in row
-
-
-def test_a_rehearsal_says_a_line_now_and_then(
-    watched: Watched, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write(0)
-    with Table(Path("fleet"), quiet=True) as quiet:
-        quiet.show()
-    assert capsys.readouterr().err == ""
-    with Table(Path("fleet"), quiet=False) as plain:
-        plain.show()
-        assert capsys.readouterr().err == ""
-        monkeypatch.setattr(status, "_LINE", 0.0)
-        plain.show()
-        assert (
-            capsys.readouterr().err
-            == "round 4/8  accuracy 81.2 %  links 2/2  2 of 3 devices silent or not seen\n"
-        )
-    assert capsys.readouterr().err.count("\n") == 1
-
-
-@pytest.mark.slow
-@pytest.mark.fleet
-@pytest.mark.parametrize("colour", [True, False])
-def test_the_live_table_ends_with_ctrl_c_and_all_is_well(watched: Watched, colour: bool) -> None:
-    write(0, doing="done")
-    ours, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
-    environment.pop("NO_COLOR", None)
-    if not colour:
-        environment["NO_COLOR"] = "1"
-    written = b""
-    interrupted = False
-    limit = time.monotonic() + DEADLINE
-    words = [*REAL, "fleet", "status", "fleet"]
-    with started(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
-        os.close(theirs)
-        while time.monotonic() < limit:
-            if select.select([ours], [], [], 0.2)[0]:
-                try:
-                    written += os.read(ours, 1 << 16)
-                except OSError:  # the other end is gone
-                    break
-            if written.count(b"n2") >= 2 and not interrupted:
-                process.send_signal(signal.SIGINT)
-                interrupted = True
-        assert process.wait(DEADLINE) == 0
-    os.close(ours)
-    text = written.decode()
-    assert "not seen" in text
-    assert "Traceback" not in text
-    assert ("\x1b[1;32mdone" in text) == colour
-    assert text.rpartition("\x1b[?25")[2].startswith("h")  # the cursor is back
-
-
-def test_loopback_is_all_that_these_devices_have() -> None:
-    """Or a test would speak to the network that this machine is in."""
+def test_devices_of_these_tests_have_loopback_only() -> None:
+    """No test must reach the network of this machine."""
     done = subprocess.run(
         [*namespace(), "ip", "-o", "link"], capture_output=True, text=True, check=True
     )
@@ -878,11 +568,11 @@ def test_loopback_is_all_that_these_devices_have() -> None:
     }
 
 
-def test_a_model_made_in_python_goes_to_devices_by_python() -> None:
+def test_a_model_made_in_python_runs_on_devices() -> None:
     model = gs.Module(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
     study = gs.Study(gs.DPSGD(0.1), gs.Full(DEVICES), gs.Digits(), gs.Iid(), model, rounds=3)
-    paths = fleets.init(study, Fleet(insecure=True), Path("fleet"), datetime.now(UTC))
-    device = fleets.read_device(paths[1])
-    assert fleets.plan_of(device, study).task.learner.parameters == 650
+    paths = provision.init(study, Fleet(insecure=True), Path("fleet"), datetime.now(UTC))
+    device = read_device(paths[1])
+    assert plan_of(device, study).task.learner.parameters == 650
     with pytest.raises(spec.SpecError, match="model was made in Python"):
-        fleets.plan_of(device)
+        plan_of(device)

@@ -15,19 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.edges import (
     RUN,
-    Fleet,
     Gossip,
-    in_threads,
-    start_of,
+    GossipFleet,
+    initial_models,
+    run_in_threads,
 )
 from torch import Tensor
 
 from gossamer import draws
-from gossamer.fleet.edges import Edges
-from gossamer.fleet.journal import Journal
 from gossamer.fleet.mix import link_weight
-from gossamer.fleet.transport import Endpoint, Faults, Memory
-from gossamer.fleet.wire import Expected, Kind, Message, pack
+from gossamer.fleet.protocol.edges import Edges
+from gossamer.fleet.protocol.journal import Journal
+from gossamer.fleet.protocol.ledger import Ledger
+from gossamer.fleet.protocol.messages import Kind, Message
+from gossamer.fleet.protocol.wire import Expected, pack
+from gossamer.fleet.transport.memory import Endpoint, Faults, Memory
 from gossamer.network.weights import Matching, Metropolis, WeightRule
 
 pytestmark = pytest.mark.slow
@@ -52,11 +54,11 @@ def faulty(
     network = Memory(faults)
     network.link(sparse(devices, 0, seed))
     for t in range(rounds):
-        network.at(t, lambda t=t: network.link(sparse(devices, t, seed)))
+        network.schedule(t, lambda t=t: network.link(sparse(devices, t, seed)))
         if flapping:  # a MODEL takes a millisecond, and so does its READY
             for step in range(4):
                 when, half = t + 0.0005 + 0.001 * step, 2 * t + step
-                network.at(
+                network.schedule(
                     when,
                     lambda t=t, n=half: network.link(
                         [x for x in sparse(devices, t, seed) if (sum(x) + n) % 4]
@@ -67,7 +69,7 @@ def faulty(
         network.faults = Faults()
         network.link(everybody(devices))
 
-    network.at(rounds - 0.05, heal)
+    network.schedule(rounds - 0.05, heal)
     return network
 
 
@@ -93,8 +95,8 @@ FAULTS = {
 )
 def test_the_mean_is_kept(name: str, flapping: bool, tmp_path: Path) -> None:
     p = 15.0 if flapping else 3.0
-    fleet = Fleet(
-        faulty(5, FAULTS[name], 50, flapping), tmp_path, start_of(5), Gossip(p), rounds=54
+    fleet = GossipFleet(
+        faulty(5, FAULTS[name], 50, flapping), tmp_path, initial_models(5), Gossip(p), rounds=54
     )
     fleet.run()
     fleet.check_mean(p)
@@ -112,8 +114,13 @@ def test_the_mean_is_kept_in_float32_and_when_less_is_sent(
     wire: torch.dtype, tmp_path: Path
 ) -> None:
     faults = FAULTS["all"]
-    fleet = Fleet(
-        faulty(5, faults, 50), tmp_path, start_of(5, torch.float32), Gossip(3), rounds=54, wire=wire
+    fleet = GossipFleet(
+        faulty(5, faults, 50),
+        tmp_path,
+        initial_models(5, torch.float32),
+        Gossip(3),
+        rounds=54,
+        wire=wire,
     )
     fleet.run()
     fleet.check_mean(3)
@@ -130,7 +137,9 @@ class Pairs(Gossip):
 
 def test_the_mean_is_kept_by_pairs(tmp_path: Path) -> None:
     """Those in doubt need not be paired again: the words by which pairs are found say what is applied."""
-    fleet = Fleet(faulty(5, FAULTS["many drops"], 30), tmp_path, start_of(5), Pairs(3), rounds=34)
+    fleet = GossipFleet(
+        faulty(5, FAULTS["many drops"], 30), tmp_path, initial_models(5), Pairs(3), rounds=34
+    )
     fleet.run()
     fleet.check_mean(3)
     assert fleet.total()["settled"] > 0
@@ -138,10 +147,10 @@ def test_the_mean_is_kept_by_pairs(tmp_path: Path) -> None:
 
 def test_late_settlement_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above can fail: without it the mean drifts."""
-    monkeypatch.setattr(Edges, "_settled_by", lambda self, message: message)
-    fleet = Fleet(faulty(4, FAULTS["many drops"], 20), tmp_path, start_of(4), rounds=24)
+    monkeypatch.setattr(Ledger, "settle", lambda self, message: None)
+    fleet = GossipFleet(faulty(4, FAULTS["many drops"], 20), tmp_path, initial_models(4), rounds=24)
     fleet.run()
-    drift = (fleet.of_all("y").mean(0) - fleet.start.mean(0)).norm() / fleet.start.mean(0).norm()
+    drift = (fleet.stacked("y").mean(0) - fleet.start.mean(0)).norm() / fleet.start.mean(0).norm()
     assert drift > 1e-5
 
 
@@ -149,12 +158,12 @@ def test_a_partition_heals(tmp_path: Path) -> None:
     """Thirty rounds in two halves, cut in the middle of an exchange; then all is settled and all agree."""
     network, halves = Memory(), [(0, 1), (2, 3)]
     network.link(everybody(4))
-    network.at(5.0015, lambda: network.link(halves))
-    network.at(35.5, lambda: network.link(everybody(4)))
-    fleet = Fleet(network, tmp_path, start_of(4), rounds=45)
+    network.schedule(5.0015, lambda: network.link(halves))
+    network.schedule(35.5, lambda: network.link(everybody(4)))
+    fleet = GossipFleet(network, tmp_path, initial_models(4), rounds=45)
     fleet.run()
     fleet.check_mean(3)
-    y = fleet.of_all("y")
+    y = fleet.stacked("y")
     torch.testing.assert_close(y, y.mean(0).expand_as(y), rtol=1e-4, atol=0)
 
 
@@ -162,30 +171,30 @@ def test_nobody_waits_beyond_a_deadline(tmp_path: Path) -> None:
     """A neighbour that says nothing costs the time until the deadline, and no more; one that leaves costs nothing."""
     network = Memory()
     network.link([(0, 1)])
-    fleet = Fleet(network, tmp_path, start_of(1), rounds=3)
+    fleet = GossipFleet(network, tmp_path, initial_models(1), rounds=3)
     fleet.run(others=[(1, lambda endpoint: endpoint.sleep_until(10))])
     assert fleet.counts[0]["failed"] == 6
-    assert torch.equal(fleet.of_all("y"), fleet.start)
+    assert torch.equal(fleet.stacked("y"), fleet.start)
     assert not fleet.edges[0].pending
 
 
 # -- crashes ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("asleep", [0, 2])
-def test_a_device_killed_at_any_point(asleep: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounds_away", [0, 2])
+def test_a_device_killed_at_any_point(rounds_away: int, tmp_path: Path) -> None:
     """At every send, receive and write of its round 1: it is rebuilt from its journal, and the mean is what it was."""
     killed = 0
     for calls in range(1, 200):
         network = Memory()
         network.link(everybody(3))
-        fleet = Fleet(
+        fleet = GossipFleet(
             network,
             tmp_path / str(calls),
-            start_of(3),
-            rounds=5 + asleep,
-            fuses={1: [(1, calls)]},
-            asleep=asleep,
+            initial_models(3),
+            rounds=5 + rounds_away,
+            kills={1: [(1, calls)]},
+            rounds_away=rounds_away,
         )
         fleet.run()
         fleet.check_mean(3)
@@ -200,7 +209,9 @@ def test_devices_killed_again_and_again_among_faults(tmp_path: Path) -> None:
         i: [(t, 1 + int(draws.below(30, 7, "fuse", i, t))) for t in range(1, 40, 3)]
         for i in range(5)
     }
-    fleet = Fleet(faulty(5, FAULTS["all"], 50), tmp_path, start_of(5), rounds=56, fuses=fuses)
+    fleet = GossipFleet(
+        faulty(5, FAULTS["all"], 50), tmp_path, initial_models(5), rounds=56, kills=fuses
+    )
     fleet.run()
     assert fleet.killed > 40
     fleet.check_mean(3)
@@ -216,7 +227,7 @@ def test_devices_killed_again_and_again_among_faults(tmp_path: Path) -> None:
     duplicate=st.sampled_from([0.0, 0.3]),
     flapping=st.booleans(),
     p=st.sampled_from([1.0, 2.0, 15.0]),
-    asleep=st.integers(0, 2),
+    rounds_away=st.integers(0, 2),
     kills=st.lists(
         st.tuples(st.integers(0, 3), st.integers(1, 14), st.integers(1, 60)), max_size=4
     ),
@@ -230,7 +241,7 @@ def test_whatever_happens(
     duplicate: float,
     flapping: bool,
     p: float,
-    asleep: int,
+    rounds_away: int,
     kills: list[tuple[int, int, int]],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -239,14 +250,14 @@ def test_whatever_happens(
     for device, t, calls in sorted(kills):
         fuses.setdefault(device, []).append((t, calls))
     network = faulty(4, faults, 18, flapping, seed)
-    fleet = Fleet(
+    fleet = GossipFleet(
         network,
         tmp_path_factory.mktemp("fleet"),
-        start_of(4),
+        initial_models(4),
         Gossip(p),
         26,
-        fuses=fuses,
-        asleep=asleep,
+        kills=fuses,
+        rounds_away=rounds_away,
     )
     fleet.run()
     fleet.check_mean(p)
@@ -301,7 +312,7 @@ def test_a_hostile_neighbour(name: str, tmp_path: Path) -> None:
 
     network = Memory(queue=40)
     network.link(everybody(5))
-    fleet = Fleet(network, tmp_path, start_of(4), rounds=7)
+    fleet = GossipFleet(network, tmp_path, initial_models(4), rounds=7)
     fleet.run(others=[(4, hostile)])
     for i in range(4):
         assert fleet.counts[i][name] > 0
@@ -311,7 +322,7 @@ def test_a_hostile_neighbour(name: str, tmp_path: Path) -> None:
         assert len(fleet.edges[i].pending) <= 1
     if name.startswith("refused"):
         fleet.check_mean(3)
-    y = fleet.of_all("y")
+    y = fleet.stacked("y")
     torch.testing.assert_close(y, y.mean(0).expand_as(y), rtol=1e-2, atol=1e-9)
 
 
@@ -324,11 +335,11 @@ def test_a_flood_takes_no_memory(tmp_path: Path) -> None:
 
     network = Memory(queue=8)
     network.link([(0, 1), (0, 4)])
-    fleet = Fleet(network, tmp_path, start_of(2), rounds=4)
+    fleet = GossipFleet(network, tmp_path, initial_models(2), rounds=4)
     fleet.run(others=[(4, flood)])
     assert network.counts["overflow"] > 1000
     edges = fleet.edges[0]
-    assert sum(len(messages) for messages in edges._early.values()) <= 2 * 2
+    assert sum(len(messages) for messages in edges._mailbox._early.values()) <= 2 * 2
     assert fleet.counts[1]["committed"] == 8
 
 
@@ -342,7 +353,7 @@ def test_one_vector_of_a_device_in_an_exchange(tmp_path: Path) -> None:
         endpoint.send(0, _message(0, kind=Kind.READY, degree=0, vector=None, checksum=12345))
         endpoint.sleep_until(2)
 
-    fleet = Fleet(network, tmp_path, start_of(1), rounds=1)
+    fleet = GossipFleet(network, tmp_path, initial_models(1), rounds=1)
     fleet.run(others=[(4, confused)])
     assert fleet.counts[0]["committed"] == 0
     assert [flow.neighbour for flow in fleet.edges[0].pending] == [4]
@@ -350,7 +361,7 @@ def test_one_vector_of_a_device_in_an_exchange(tmp_path: Path) -> None:
 
 def test_what_is_in_doubt_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neighbours that are met once and never again: the oldest are forgotten, and that is counted."""
-    monkeypatch.setattr("gossamer.fleet.edges._PENDING", 3)
+    monkeypatch.setattr("gossamer.fleet.protocol.ledger._MAX_PENDING", 3)
     network = Memory()
     network.link([(0, j) for j in range(1, 6)])
 
@@ -361,7 +372,7 @@ def test_what_is_in_doubt_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
         return life
 
-    fleet = Fleet(network, tmp_path, start_of(1), rounds=2)
+    fleet = GossipFleet(network, tmp_path, initial_models(1), rounds=2)
     fleet.run(others=[(j, silent(j)) for j in range(1, 6)])
     assert len(fleet.edges[0].pending) == 3
     assert fleet.counts[0]["forgotten"] == 2
@@ -376,9 +387,9 @@ def test_a_device_that_leaves_settles(tmp_path: Path) -> None:
     def lose(*ways: tuple[int, int]) -> None:
         network.faults = Faults(one_way=frozenset(ways))
 
-    network.at(0.0005, lambda: lose((0, 1)))  # the MODELs are under way; READY of 0 is lost
-    network.at(0.0015, lose)
-    fleet = Fleet(network, tmp_path, start_of(2), rounds=2, leaves={0: 1})
+    network.schedule(0.0005, lambda: lose((0, 1)))  # the MODELs are under way; READY of 0 is lost
+    network.schedule(0.0015, lose)
+    fleet = GossipFleet(network, tmp_path, initial_models(2), rounds=2, leaves={0: 1})
     fleet.run()
     assert fleet.counts[1]["in doubt"] == fleet.counts[1]["settled"] == 1
     fleet.check_mean(3)
@@ -421,17 +432,17 @@ def test_who_comes_late_is_given_a_model(tmp_path: Path) -> None:
             endpoint.sleep_until(t)
             edges.exchange((t, 0), state["w"][0], t + 0.5, link_weight(Metropolis()))
             edges.finish(t, state)
-            edges.give(7 * state["w"][0])
-        edges.give(state["w"][0])  # nobody has asked: nothing is sent
+            edges.send_models(7 * state["w"][0])
+        edges.send_models(state["w"][0])  # nobody has asked: nothing is sent
 
     def new(endpoint: Endpoint) -> None:
         edges = Edges(endpoint, Journal(tmp_path / "1", sync=False), expected, network.now)
         endpoint.sleep_until(1.2)
-        given.append(edges.ask(until=4.0))
+        given.append(edges.request_model(until=4.0))
         endpoint.sleep_until(4.0)
-        given.append(edges.ask(until=5.0))  # all are gone by then
+        given.append(edges.request_model(until=5.0))  # all are gone by then
 
     expected = Expected(RUN, frozenset(Kind), ((3,),), torch.float32, 1e6, start=(3,))
-    in_threads(network, {0: old, 1: new})
+    run_in_threads(network, {0: old, 1: new})
     assert torch.equal(given[0], torch.full((3,), 7.0))  # type: ignore[arg-type]
     assert given[1] is None

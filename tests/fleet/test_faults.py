@@ -14,19 +14,19 @@ from support.fleets import (
     Fleets,
     Outcome,
     Trial,
-    apart,
     drift,
     dual_end,
     dual_start,
-    from_elsewhere,
     leftovers,
-    needed,
+    require_namespaces,
     simulated,
+    spread,
+    write_initial_models,
 )
 
 import gossamer as gs
 from gossamer import draws
-from gossamer.fleet.journal import Journal
+from gossamer.fleet.protocol.journal import Journal
 from gossamer.fleet.rehearsal import Event, Rehearsal
 from gossamer.fleet.settings import Fleet
 from gossamer.network import Network
@@ -71,14 +71,14 @@ def spells(number: int, shortest: float, longest: float) -> Iterator[tuple[float
 def cuts(rehearsal: Rehearsal) -> Iterator[Event]:
     for number, (a, b) in enumerate(pairs(rehearsal)):
         for begins, ends in spells(number, 0.3, 3):
-            yield begins, partial(rehearsal.ground.link, a, b, up=False)
-            yield ends, partial(rehearsal.ground.link, a, b, up=True)
+            yield begins, partial(rehearsal.network.link, a, b, up=False)
+            yield ends, partial(rehearsal.network.link, a, b, up=True)
 
 
 def loss(rehearsal: Rehearsal) -> Iterator[Event]:
     for a, b in pairs(rehearsal):
-        yield FAULTY.start - 0.5, partial(rehearsal.ground.loss, a, b, 0.05)
-        yield FAULTY.stop, partial(rehearsal.ground.loss, a, b, 0)
+        yield FAULTY.start - 0.5, partial(rehearsal.network.loss, a, b, 0.05)
+        yield FAULTY.stop, partial(rehearsal.network.loss, a, b, 0)
 
 
 def one_way(rehearsal: Rehearsal) -> Iterator[Event]:
@@ -87,8 +87,8 @@ def one_way(rehearsal: Rehearsal) -> Iterator[Event]:
         for k, (begins, ends) in enumerate(spells(number, 0.1, 2)):
             one, other = (a, b) if drawn(0, 1, "way", number, k) < 0.5 else (b, a)
             share = 1 / 3 if drawn(0, 1, "share", number, k) < 0.5 else 1.0
-            yield begins, partial(rehearsal.ground.loss, one, other, share, one_way=True)
-            yield ends, partial(rehearsal.ground.loss, one, other, 0, one_way=True)
+            yield begins, partial(rehearsal.network.loss, one, other, share, one_way=True)
+            yield ends, partial(rehearsal.network.loss, one, other, 0, one_way=True)
 
 
 def rate(rehearsal: Rehearsal) -> Iterator[Event]:
@@ -97,9 +97,9 @@ def rate(rehearsal: Rehearsal) -> Iterator[Event]:
         for t in range(FAULTY.start, FAULTY.stop, 4):
             yield (
                 t - 0.3,
-                partial(rehearsal.ground.rate, a, b, drawn(180e3, 450e3, "rate", t, number)),
+                partial(rehearsal.network.rate, a, b, drawn(180e3, 450e3, "rate", t, number)),
             )
-        yield FAULTY.stop, partial(rehearsal.ground.rate, a, b, None)
+        yield FAULTY.stop, partial(rehearsal.network.rate, a, b, None)
 
 
 def kill(rehearsal: Rehearsal) -> Iterator[Event]:
@@ -130,8 +130,8 @@ def has_promised(folder: Path) -> bool:
 def partition(rehearsal: Rehearsal) -> Iterator[Event]:
     for a, b in pairs(rehearsal):
         if (a < M // 2) != (b < M // 2):
-            yield soon(5, a, b), partial(rehearsal.ground.link, a, b, up=False)
-            yield 35.5, partial(rehearsal.ground.link, a, b, up=True)
+            yield soon(5, a, b), partial(rehearsal.network.link, a, b, up=False)
+            yield 35.5, partial(rehearsal.network.link, a, b, up=True)
 
 
 def nothing(rehearsal: Rehearsal) -> Iterator[Event]:
@@ -172,12 +172,12 @@ def trial(fault: str, method: gs.WPM, network: Network, **more: Any) -> Trial:
 
 @pytest.fixture(scope="module")
 def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleets]:
-    needed()
+    require_namespaces()
     trials = {}
     for fault in FAULTS:
         for p in (1, 3):
             trials[f"{fault} p={p}"] = trial(
-                fault, gs.WPM(p, 0.0, gs.Constant()), LINE, before=from_elsewhere
+                fault, gs.WPM(p, 0.0, gs.Constant()), LINE, before=write_initial_models
             )
         trials[f"{fault} steps"] = trial(fault, gs.WPM.robust(3, 0.2), gs.Full(M))
     running = Fleets(trials, tmp_path_factory.mktemp("fleets"))
@@ -200,7 +200,7 @@ def has_bitten(fault: str, outcome: Outcome) -> bool:
         return min(crossed) < 5 and not crossed & set(range(6, 36)) and max(crossed) > 36
     if fault == "clock":
         return any(
-            glimpse[1]["time"] - glimpse[0]["time"] > 0.3 * SLOT for glimpse in outcome.glimpses
+            glimpse[1]["time"] - glimpse[0]["time"] > 0.3 * SLOT for glimpse in outcome.statuses
         )
     if fault == "kill":
         return CAUGHT[outcome.folder.name] > 0 and all(
@@ -224,7 +224,7 @@ def test_the_mean_is_kept(fault: str, p: int, fleets: Fleets) -> None:
     check_all_ended(outcome)
     assert has_bitten(fault, outcome), outcome.counts()
     start, end = dual_start(outcome, p), dual_end(outcome, p)
-    assert apart(end, start) < 0.1 * apart(start, start), "they have hardly mixed"
+    assert spread(end, start) < 0.1 * spread(start, start), "they have hardly mixed"
     assert drift(start, end) <= p * 2e-7
 
 

@@ -13,23 +13,23 @@ from support.fleets import (
     Fleets,
     Outcome,
     Trial,
-    apart,
     drift,
     dual_end,
     dual_start,
-    from_elsewhere,
+    initial_models,
     leftovers,
-    needed,
+    require_namespaces,
     simulated,
-    starts,
+    spread,
+    write_initial_models,
 )
 from torch import Tensor
 
 import gossamer as gs
 from gossamer.algorithms import Algorithm
 from gossamer.engines import Simulator
-from gossamer.fleet.node import HISTORY
-from gossamer.fleet.provision import LINKS, collect
+from gossamer.fleet.collect import LINKS, collect
+from gossamer.fleet.files import HISTORY
 from gossamer.fleet.rehearsal import Event, Rehearsal
 from gossamer.fleet.settings import Fleet
 from gossamer.mirror import signed_power
@@ -84,7 +84,7 @@ def few(
     study = gs.Study(
         gs.WPM(P, 0.0, gs.Constant()), network, rounds=SHORT, measure=gs.Measure(every=1)
     )
-    return Trial(study, fleet, events, partial(from_elsewhere, absent=absent), absent=absent)
+    return Trial(study, fleet, events, partial(write_initial_models, absent=absent), absent=absent)
 
 
 TRIALS = {name: equal_trial(method) for name, method in METHODS.items()} | {
@@ -97,7 +97,7 @@ TRIALS = {name: equal_trial(method) for name, method in METHODS.items()} | {
 @pytest.fixture(scope="module")
 def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Outcome]]:
     """All at once. Should the machine be too busy for one to meet as the trace says, it has a second try, in longer slots."""
-    needed()
+    require_namespaces()
     outcomes = run_all(TRIALS, tmp_path_factory.mktemp("fleets"))
     again = {
         name: replace(TRIALS[name], fleet=LONGER) for name in METHODS if disturbed(outcomes[name])
@@ -177,13 +177,15 @@ def test_a_late_device_joins(join: str, fleets: dict[str, Outcome]) -> None:
     """After the others have agreed, it begins with their model, or with the start that all share: the mean of all says so."""
     outcome = fleets[f"late, {join}"]
     w, own = (
-        starts(outcome.trial.study).double(),
+        initial_models(outcome.trial.study).double(),
         Simulator(outcome.trial.study.plan()).models()[3].double(),
     )
     z = signed_power(w[:3], P).mean(0)
     if join == "own":
         z = (3 * z + signed_power(own, P)) / 4
-    end = signed_power(torch.cat([outcome.kept(i).state["w"] for i in range(FEW)]).double(), P)
+    end = signed_power(
+        torch.cat([outcome.checkpoint(i).state["w"] for i in range(FEW)]).double(), P
+    )
     assert ((end - z).abs() <= P * 1e-6 * (w.abs().amax(0) + own.abs()) ** P).all()
     first, last = outcome.log(3)[0], outcome.log(3)[-1]
     assert 10 <= first["round"] <= 18
@@ -203,5 +205,5 @@ def test_devices_leave_and_come_back(fleets: dict[str, Outcome]) -> None:
     assert all(outcome.log(0)[t - 2]["met"] == [1] for t in away)
     start, end = dual_start(outcome, P), dual_end(outcome, P)
     assert drift(start, end) <= P * 2e-7
-    assert apart(end, start) < 0.2 * apart(start, start)
+    assert spread(end, start) < 0.2 * spread(start, start)
     assert {outcome.status(i)["doing"] for i in range(FEW)} == {"done"}

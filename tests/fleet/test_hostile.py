@@ -15,16 +15,16 @@ from typing import Any, get_args
 
 import pytest
 import torch
-from support.fleets import Fleets, Trial, leftovers, needed, simulated
+from support.fleets import Fleets, Trial, leftovers, require_namespaces, simulated
 
 import gossamer as gs
 from gossamer._core.files import write_atomically
 from gossamer.fleet import keys
 from gossamer.fleet.namespaces import address
-from gossamer.fleet.provision import AUTHORITY, read_device
+from gossamer.fleet.protocol.wire import Reason
+from gossamer.fleet.provision import AUTHORITY
 from gossamer.fleet.rehearsal import Event, Rehearsal
-from gossamer.fleet.settings import Fleet
-from gossamer.fleet.wire import Reason
+from gossamer.fleet.settings import Fleet, read_device
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.fleet]
 
@@ -56,7 +56,7 @@ class Attack:
             str(rehearsal.folder / "given.json"),
         ]
         with (rehearsal.folder / "hostile.log").open("w") as log:
-            self.process = rehearsal.ground.run(
+            self.process = rehearsal.network.run(
                 HOSTILE, words, stdout=subprocess.PIPE, stderr=log, text=True
             )
 
@@ -77,7 +77,7 @@ class Attack:
             "folders": [] if self.certified else other_certificates(folder),
             "parameters": STUDY.plan().task.learner.parameters,
             "lease": rehearsal.fleet.lease,
-            "start": rehearsal.start,
+            "start": rehearsal.start_time,
             "slot": SLOT,
             "phases": (
                 2,
@@ -107,7 +107,7 @@ ATTACKS = {"peer": Attack(certified=True), "stranger": Attack(certified=False)}
 
 @pytest.fixture(scope="module")
 def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleets]:
-    needed()
+    require_namespaces()
     fleet = Fleet(slot=SLOT, lease=0.5, sync=False)
     trials = {
         name: Trial(STUDY, fleet, attack, attack.start, absent=(ABSENT, HOSTILE))
@@ -146,7 +146,10 @@ def test_nobody_takes_it_for_another(name: str, fleets: Fleets) -> None:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_memory_is_bounded(name: str, fleets: Fleets) -> None:
     """It was sent parts of 1 GB and messages of 64 MB."""
-    assert max(fleets[name].peak.values()) < max(fleets["undisturbed"].peak.values()) + 100
+    assert (
+        max(fleets[name].peak_memory.values())
+        < max(fleets["undisturbed"].peak_memory.values()) + 100
+    )
 
 
 def test_what_is_refused_is_counted_and_its_sender_ignored(fleets: Fleets) -> None:

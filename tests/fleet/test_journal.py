@@ -1,4 +1,4 @@
-"""A device's disk: whatever a crash cuts short, what a neighbour was told of is there."""
+"""The journal: whatever a crash truncates, the exchanges that were acknowledged are on disk."""
 
 from __future__ import annotations
 
@@ -14,104 +14,109 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from gossamer.errors import DataError
-from gossamer.fleet.journal import _CHECKSUM, _LENGTHS, _MARK, Flow, Journal, Kept
+from gossamer.fleet.protocol.journal import CHECKPOINT_FILE, LOG_FILE, Checkpoint, Journal, Transfer
+from gossamer.fleet.protocol.records import CHECKSUM, LENGTHS, MARK
 
 
-def flow(
+def transfer(
     neighbour: int,
     exchange: tuple[int, int],
-    settled: bool = False,
+    confirmed: bool = False,
     dtype: torch.dtype = torch.float32,
-) -> Flow:
-    """As in an exchange: one own vector for all links of it."""
+) -> Transfer:
+    """Return a transfer. All of an exchange have the same own vector."""
     own = torch.tensor([exchange[0] + 0.5, exchange[1]], dtype=dtype)
-    return Flow(
-        neighbour, exchange, 1 / 3, 2.5, own, torch.tensor([neighbour, 1e-3], dtype=dtype), settled
-    )
+    other = torch.tensor([neighbour, 1e-3], dtype=dtype)
+    return Transfer(neighbour, exchange, 1 / 3, 2.5, own, other, confirmed)
 
 
-def told(x: Kept | None) -> object:
-    """All of it, comparable."""
-    assert x is not None
-    pending = [
-        (f.neighbour, f.exchange, f.weight, f.p, _numbers(f.own), _numbers(f.other), f.settled)
-        for f in x.pending
-    ]
-    return x.round, {name: _numbers(t) for name, t in x.state.items()}, x.applied, pending
+def comparable(checkpoint: Checkpoint | None) -> object:
+    """Return all contents of a checkpoint as plain values."""
+    assert checkpoint is not None
+    state = {name: values(x) for name, x in checkpoint.state.items()}
+    pending = []
+    for t in checkpoint.pending:
+        fields = (t.neighbour, t.exchange, t.weight, t.p, t.confirmed)
+        pending.append((fields, values(t.own), values(t.other)))
+    return checkpoint.round, state, checkpoint.applied, pending
 
 
-def _numbers(x: Tensor) -> tuple[torch.dtype, object]:
+def values(x: Tensor) -> tuple[torch.dtype, object]:
     return x.dtype, x.tolist()
 
 
-KEPT = Kept(
+CHECKPOINT = Checkpoint(
     7,
     {"w": torch.tensor([[0.1, 1e-30]]), "z": torch.tensor([[1e-90]], dtype=torch.float64)},
     {3: ((1, 0), (6, 1)), 12: ()},
     (
-        flow(3, (5, 0)),
-        flow(4, (5, 0)),
-        flow(3, (5, 1), settled=True),
-        flow(9, (2, 0), dtype=torch.bfloat16),
+        transfer(3, (5, 0)),
+        transfer(4, (5, 0)),
+        transfer(3, (5, 1), confirmed=True),
+        transfer(9, (2, 0), dtype=torch.bfloat16),
     ),
 )
 
 
-def test_what_is_kept_is_read_back(tmp_path: Path) -> None:
+def test_a_checkpoint_is_read_back(tmp_path: Path) -> None:
     assert Journal(tmp_path).read() is None
-    Journal(tmp_path).write(KEPT)
-    assert told(Journal(tmp_path).read()) == told(KEPT)
+    Journal(tmp_path).write_checkpoint(CHECKPOINT)
+    assert comparable(Journal(tmp_path).read()) == comparable(CHECKPOINT)
 
 
-def test_promises_come_on_top(tmp_path: Path) -> None:
+def test_logged_transfers_are_pending(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    journal.write(KEPT)
-    promised = [flow(1, (7, 0)), flow(2, (7, 0)), flow(4, (7, 0)), flow(1, (7, 1))]
-    journal.promise(promised[:2])
-    journal.promise(promised[2:3])
-    journal.promise(promised[3:])
-    assert told(Journal(tmp_path).read()) == told(
-        Kept(7, KEPT.state, KEPT.applied, (*KEPT.pending, *promised))
-    )
-    journal.write(Kept(8, KEPT.state))
-    assert told(Journal(tmp_path).read()) == told(Kept(8, KEPT.state))
+    journal.write_checkpoint(CHECKPOINT)
+    logged = [transfer(1, (7, 0)), transfer(2, (7, 0)), transfer(4, (7, 0)), transfer(1, (7, 1))]
+    journal.log(logged[:2])
+    journal.log(logged[2:3])
+    journal.log(logged[3:])
+    pending = (*CHECKPOINT.pending, *logged)
+    expected = Checkpoint(7, CHECKPOINT.state, CHECKPOINT.applied, pending)
+    assert comparable(Journal(tmp_path).read()) == comparable(expected)
+    after = Checkpoint(8, CHECKPOINT.state)
+    journal.write_checkpoint(after)
+    assert comparable(Journal(tmp_path).read()) == comparable(after)
 
 
-def test_a_promise_cut_short_anywhere(tmp_path: Path) -> None:
-    """The power goes at any byte: the promises before are there, and this one, which nobody was told of, is not."""
+def test_a_log_entry_truncated_anywhere(tmp_path: Path) -> None:
+    """The entries before it are read; the truncated one, which was not acknowledged, is not."""
     journal = Journal(tmp_path)
-    journal.write(KEPT)
-    journal.promise([flow(1, (7, 0))])
-    first = (tmp_path / "promised").read_bytes()
-    journal.promise([flow(2, (7, 0))])
-    both = (tmp_path / "promised").read_bytes()
+    log = tmp_path / LOG_FILE
+    journal.write_checkpoint(CHECKPOINT)
+    journal.log([transfer(1, (7, 0))])
+    first = log.read_bytes()
+    journal.log([transfer(2, (7, 0))])
+    both = log.read_bytes()
     assert both.startswith(first)
     for size in range(len(first), len(both)):
-        (tmp_path / "promised").write_bytes(both[:size])
-        kept = Journal(tmp_path).read()
-        assert kept is not None
-        assert [f.neighbour for f in kept.pending[len(KEPT.pending) :]] == [1]
+        log.write_bytes(both[:size])
+        checkpoint = Journal(tmp_path).read()
+        assert checkpoint is not None
+        logged = checkpoint.pending[len(CHECKPOINT.pending) :]
+        assert [t.neighbour for t in logged] == [1]
 
 
 class Cut(BaseException):
-    pass
+    """The process is killed at this point."""
 
 
 @pytest.mark.parametrize("name", ["fsync", "replace", "open"])
-def test_a_write_that_is_cut_off(
+def test_a_checkpoint_is_replaced_atomically(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed before any of its steps: what is read is all of the old, with its promises, or all of the new."""
-    new = Kept(8, {"w": torch.ones(1, 2)}, {3: ((7, 0),)})
+    """Killed before any step, all of the old is read, with its log, or all of the new."""
+    new = Checkpoint(8, {"w": torch.ones(1, 2)}, {3: ((7, 0),)})
     real = getattr(os, name)
     seen = set()
-    for last in range(4):
-        journal = Journal(tmp_path / str(last))
-        journal.write(KEPT)
-        journal.promise([flow(1, (7, 0))])
-        old, left = told(journal.read()), last
+    for calls in range(4):
+        journal = Journal(tmp_path / str(calls))
+        journal.write_checkpoint(CHECKPOINT)
+        journal.log([transfer(1, (7, 0))])
+        old = comparable(journal.read())
+        left = calls
 
-        def dying(*args, **kwargs):  # type: ignore[no-untyped-def]
+        def cut(*args, **kwargs):  # type: ignore[no-untyped-def]
             nonlocal left
             left -= 1
             if left < 0:
@@ -119,27 +124,28 @@ def test_a_write_that_is_cut_off(
             return real(*args, **kwargs)
 
         with monkeypatch.context() as patch:
-            patch.setattr(os, name, dying)
+            patch.setattr(os, name, cut)
             try:
-                journal.write(new)
+                journal.write_checkpoint(new)
             except Cut:
                 seen.add("cut")
-        read = told(Journal(tmp_path / str(last)).read())
-        assert read in (old, told(new))
+        read = comparable(Journal(tmp_path / str(calls)).read())
+        assert read in (old, comparable(new))
         seen.add("old" if read == old else "new")
     assert seen == {"cut", "old", "new"}
 
 
 @settings(max_examples=60, deadline=None)
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
-def test_a_wrong_bit_is_found(
+def test_a_flipped_bit_is_detected(
     place: int, bit: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("journal")
-    Journal(folder).write(KEPT)
-    data = bytearray((folder / "kept").read_bytes())
+    Journal(folder).write_checkpoint(CHECKPOINT)
+    file = folder / CHECKPOINT_FILE
+    data = bytearray(file.read_bytes())
     data[place % len(data)] ^= 1 << bit
-    (folder / "kept").write_bytes(data)
+    file.write_bytes(data)
     with pytest.raises(DataError, match="is damaged"):
         Journal(folder).read()
 
@@ -151,45 +157,47 @@ def test_a_disk_that_cannot_be_written(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "folder")
     (tmp_path / "folder").rmdir()
     with pytest.raises(DataError, match="cannot write"):
-        journal.write(KEPT)
+        journal.write_checkpoint(CHECKPOINT)
     with pytest.raises(DataError, match="cannot write"):
-        journal.promise([flow(1, (7, 0))])
+        journal.log([transfer(1, (7, 0))])
 
 
-def test_state_that_shares_memory(tmp_path: Path) -> None:
+def test_tensors_that_share_memory(tmp_path: Path) -> None:
     w = torch.arange(4.0).view(2, 2)
-    Journal(tmp_path).write(Kept(0, {"w": w, "same": w, "turned": w.T}))
-    kept = Journal(tmp_path).read()
-    assert kept is not None
-    assert kept.state["turned"].tolist() == w.T.tolist()
+    Journal(tmp_path).write_checkpoint(Checkpoint(0, {"w": w, "same": w, "transposed": w.T}))
+    checkpoint = Journal(tmp_path).read()
+    assert checkpoint is not None
+    assert checkpoint.state["transposed"].tolist() == w.T.tolist()
 
 
-def test_what_is_left_of_an_earlier_round_is_not_read(tmp_path: Path) -> None:
-    """Promises are written over those of the round before; of these, a whole record may be left behind the new ones."""
+def test_log_entries_of_an_earlier_round_are_ignored(tmp_path: Path) -> None:
+    """Entries overwrite those of the round before; a whole old entry may remain behind them."""
     journal = Journal(tmp_path)
-    journal.write(Kept(10, {}))
-    journal.promise([flow(1, (10, 0))])
-    journal.promise([flow(2, (10, 0))])
-    journal.write(Kept(11, {}))
-    assert told(journal.read()) == told(Kept(11, {}))
-    journal.promise([flow(3, (11, 0))])
-    assert told(Journal(tmp_path).read()) == told(Kept(11, {}, {}, (flow(3, (11, 0)),)))
+    journal.write_checkpoint(Checkpoint(10, {}))
+    journal.log([transfer(1, (10, 0))])
+    journal.log([transfer(2, (10, 0))])
+    journal.write_checkpoint(Checkpoint(11, {}))
+    assert comparable(journal.read()) == comparable(Checkpoint(11, {}))
+    journal.log([transfer(3, (11, 0))])
+    expected = Checkpoint(11, {}, {}, (transfer(3, (11, 0)),))
+    assert comparable(Journal(tmp_path).read()) == comparable(expected)
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape"),
+    ("dtype", "shape"),
     [("float32", [1 << 40]), ("float32", [-1]), ("load", [2]), ("Tensor", [2]), ("nothing", [2])],
 )
-def test_a_header_that_says_what_is_not_there(kind: str, shape: list[int], tmp_path: Path) -> None:
-    """With right checksums, as only who has the disk can write it: no memory is taken for it, and it is said to be damaged."""
+def test_a_header_that_announces_missing_tensors(
+    dtype: str, shape: list[int], tmp_path: Path
+) -> None:
+    """With valid checksums: no memory is allocated, and the file is reported as damaged."""
     journal = Journal(tmp_path)
-    journal.write(Kept(1, {"w": torch.zeros(2)}))
-    words = json.dumps(
-        {"flows": [], "round": 1, "applied": {}, "tensors": [["state/w", kind, shape, 0]]}
-    ).encode()
-    lengths = _LENGTHS.pack(_MARK, len(words), 8)
-    (tmp_path / "kept").write_bytes(
-        lengths + _CHECKSUM.pack(zlib.crc32(words, zlib.crc32(lengths))) + words + bytes(8)
-    )
+    journal.write_checkpoint(Checkpoint(1, {"w": torch.zeros(2)}))
+    tensors = [["state/w", dtype, shape, 0]]
+    header = {"flows": [], "round": 1, "applied": {}, "tensors": tensors}
+    text = json.dumps(header).encode()
+    lengths = LENGTHS.pack(MARK, len(text), 8)
+    checksum = CHECKSUM.pack(zlib.crc32(text, zlib.crc32(lengths)))
+    (tmp_path / CHECKPOINT_FILE).write_bytes(lengths + checksum + text + bytes(8))
     with pytest.raises(DataError, match="is damaged"):
         journal.read()

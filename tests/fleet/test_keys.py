@@ -260,7 +260,7 @@ def test_a_key_is_never_open_to_others(tmp_path: Path, monkeypatch: pytest.Monke
 def test_an_authority_is_not_replaced_and_a_device_is_renewed(tmp_path: Path) -> None:
     make_authority(tmp_path / "authority", "fleet", days=30)
     before = (tmp_path / "authority" / "ca.key").read_bytes()
-    with pytest.raises(DataError, match=r"ca\.pem is there already"):
+    with pytest.raises(DataError, match=r"ca\.pem exists"):
         make_authority(tmp_path / "authority", "fleet", days=30)
     assert (tmp_path / "authority" / "ca.key").read_bytes() == before
     keys = set()

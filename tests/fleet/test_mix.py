@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.edges import RUN, Fleet, in_threads, start_of, until
+from support.edges import RUN, GossipFleet, deadline, initial_models, run_in_threads
 from torch import Tensor
 
 import gossamer as gs
@@ -18,11 +18,12 @@ from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.simulate import BatchGradient
 from gossamer.errors import InputError
-from gossamer.fleet.edges import Edges
-from gossamer.fleet.journal import Journal
 from gossamer.fleet.mix import PeerMix, check_runs_on_devices, link_weight, shapes
-from gossamer.fleet.transport import Endpoint, Faults, Memory
-from gossamer.fleet.wire import Expected, Kind
+from gossamer.fleet.protocol.edges import Edges
+from gossamer.fleet.protocol.journal import Journal
+from gossamer.fleet.protocol.messages import Kind
+from gossamer.fleet.protocol.wire import Expected
+from gossamer.fleet.transport.memory import Endpoint, Faults, Memory
 from gossamer.mirror import signed_power
 from gossamer.network import Links
 from gossamer.network.weights import (
@@ -59,7 +60,9 @@ def on_devices(
     network, method, dtype = Memory(faults), plan.algorithm, getattr(torch, plan.dtype)
     network.link(map(tuple, plan.network.links(0).pairs.tolist()))
     for t in range(1, plan.rounds):
-        network.at(t, lambda t=t: network.link(map(tuple, plan.network.links(t).pairs.tolist())))
+        network.schedule(
+            t, lambda t=t: network.link(map(tuple, plan.network.links(t).pairs.tolist()))
+        )
     models: dict[int, Tensor] = {}
     committed: dict[int, int] = {}
 
@@ -85,7 +88,7 @@ def on_devices(
                     state = method.round(
                         state,
                         BatchGradient(worker, t),
-                        PeerMix(edges, method.weights, t, plan.seed, until),
+                        PeerMix(edges, method.weights, t, plan.seed, deadline),
                         t,
                     )
                     edges.finish(t, state)
@@ -95,7 +98,7 @@ def on_devices(
 
         return live
 
-    in_threads(network, {i: life(i) for i in range(M)})
+    run_in_threads(network, {i: life(i) for i in range(M)})
     assert sum(committed.values()) > plan.rounds - (begun.round if begun else 0)
     return torch.stack([models[i] for i in range(M)])
 
@@ -164,14 +167,14 @@ class OneMix(Algorithm):
 @pytest.mark.parametrize("p", [1.0, 2.5, 15.0, 101.0])
 def test_a_power_mean_is_that_of_the_stack(p: float, dtype: torch.dtype, tmp_path: Path) -> None:
     """To |z̄ − z̄'| ≤ 8·p·eps·Σ a_j|z_j|, in the dual, where signs are mixed: each in units of the neighbourhood's largest."""
-    w, links = start_of(5, dtype), [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2)]
+    w, links = initial_models(5, dtype), [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2)]
     network = Memory()
     network.link(links)
-    fleet = Fleet(network, tmp_path, w, OneMix(p), rounds=1, wire=dtype)
+    fleet = GossipFleet(network, tmp_path, w, OneMix(p), rounds=1, wire=dtype)
     fleet.run()
     weights = metropolis(Links.of(5, links))
     there = StackedMix(weights, torch.arange(5), 4, Traffic()).power_mean(w, p)
-    here, a = fleet.of_all("w"), torch.from_numpy(weights.dense())
+    here, a = fleet.stacked("w"), torch.from_numpy(weights.dense())
     for i in range(5):
         scale = w[a[i] > 0].double().abs().amax(0)
         z, z_here, z_there = (signed_power(x.double() / scale, p) for x in (w, here[i], there[i]))
@@ -186,14 +189,14 @@ def test_a_late_flow_neither_vanishes_nor_overflows(tmp_path: Path) -> None:
     def lose(*ways: tuple[int, int]) -> None:
         network.faults = Faults(one_way=frozenset(ways))
 
-    network.at(0.0005, lambda: lose((0, 1)))
-    network.at(0.5, lose)
-    w = start_of(2, torch.float32)
-    fleet = Fleet(network, tmp_path, w, OneMix(15), rounds=3, wire=torch.float32)
+    network.schedule(0.0005, lambda: lose((0, 1)))
+    network.schedule(0.5, lose)
+    w = initial_models(2, torch.float32)
+    fleet = GossipFleet(network, tmp_path, w, OneMix(15), rounds=3, wire=torch.float32)
     fleet.run()
     assert fleet.counts[1]["settled"] == 1
     start, end = (
-        signed_power(x.double() / w.double().abs().amax(0), 15) for x in (w, fleet.of_all("w"))
+        signed_power(x.double() / w.double().abs().amax(0), 15) for x in (w, fleet.stacked("w"))
     )
     assert ((end.mean(0) - start.mean(0)).abs() <= 15 * 2e-7 * start.abs().mean(0)).all()
 
@@ -233,7 +236,7 @@ def test_pairs(drop: float, tmp_path: Path) -> None:
             expected = Expected(RUN, frozenset(Kind), ((1,), (2,)), torch.float32, 1e6)
             edges = Edges(endpoint, Journal(tmp_path / str(i), sync=False), expected, network.now)
             edges.start(dict)
-            mix = PeerMix(edges, gs.SwarmSGD(pairs="matching").weights, 0, 7, until)
+            mix = PeerMix(edges, gs.SwarmSGD(pairs="matching").weights, 0, 7, deadline)
             active = mix.active
             assert active is not None
             mixed = mix(torch.full((1, 2), float(i)))
@@ -243,7 +246,7 @@ def test_pairs(drop: float, tmp_path: Path) -> None:
 
         return live
 
-    in_threads(network, {i: life(i) for i in range(M)})
+    run_in_threads(network, {i: life(i) for i in range(M)})
     pairs = {(i, j) for i, j in found.items() if j is not None and i < j}
     assert all(found[j] == i for i, j in pairs)
     weights = matching(links, 0, 7)
@@ -265,13 +268,13 @@ def test_what_is_mixed_link_by_link(tmp_path: Path) -> None:
                 Expected(RUN, frozenset(Kind), ((2,),), torch.float32, 1e6),
                 network.now,
             )
-            seen[i] = PeerMix(edges, Metropolis(), 0, 0, until).neighbours(
+            seen[i] = PeerMix(edges, Metropolis(), 0, 0, deadline).neighbours(
                 torch.full((1, 2), float(i))
             )
 
         return live
 
-    in_threads(network, {i: life(i) for i in range(3)})
+    run_in_threads(network, {i: life(i) for i in range(3)})
     assert seen[1].value[:, 0].tolist() == [0, 1, 2]
     assert seen[1].sender.tolist() == [1, 0, 2]
     assert seen[1].receiver.tolist() == [0, 0, 0]
@@ -321,7 +324,7 @@ def test_what_nobody_can_know(tmp_path: Path) -> None:
     edges = Edges(
         endpoint, Journal(tmp_path), Expected(RUN, frozenset(Kind), ((5,),), torch.float32, 1e6)
     )
-    mix = PeerMix(edges, Metropolis(), 0, 0, until)
+    mix = PeerMix(edges, Metropolis(), 0, 0, deadline)
     assert mix.everywhere(True) is False
     assert mix.active is None
     assert mix.sending(1, 2) is mix

@@ -1,4 +1,4 @@
-"""The rehearsal ground: who hears whom, what is cut, slowed or lost, and that nothing is left behind."""
+"""The virtual network: who hears whom, what is cut, slowed or lost, and that nothing is left."""
 
 from __future__ import annotations
 
@@ -14,246 +14,252 @@ import pytest
 
 from gossamer.errors import GossamerError, InputError
 from gossamer.fleet import namespaces
-from gossamer.fleet.namespaces import Ground, address
+from gossamer.fleet.namespaces import VirtualNetwork, address
 
 pytestmark = pytest.mark.slow
 
-PREFIX = f"test-{os.getpid()}-ground-"
+DEVICES = 3
+PREFIX = f"test-{os.getpid()}-network-"
 needs_namespaces = pytest.mark.skipif(
-    namespaces.refusal() is not None, reason=str(namespaces.refusal())
+    namespaces.unavailable_reason() is not None, reason=str(namespaces.unavailable_reason())
 )
 
-# Answers what it hears, with how many bytes it was; and asks: how many of so many questions were answered.
-ANSWER = """
+# Echoes every datagram.
+ECHO = """
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(("0.0.0.0", 7))
 print("ready", flush=True)
 while True:
-    data, who = s.recvfrom(2000)
-    s.sendto(data, who)
+    data, sender = s.recvfrom(2000)
+    s.sendto(data, sender)
 """
-ASK = """
+# Sends datagrams one after the other; prints how many were echoed.
+PING = """
 import socket, sys
 address, count, wait = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.settimeout(wait)
-came = 0
+echoed = 0
 for i in range(count):
     try:
         s.sendto(bytes(10), (address, 7))
-        came += len(s.recvfrom(2000)[0]) == 10
+        echoed += len(s.recvfrom(2000)[0]) == 10
     except OSError:
         pass
-print(came)
+print(echoed)
+"""
+# Receives until the sender closes; prints the number of bytes.
+RECEIVE = """
+import socket
+server = socket.create_server(("0.0.0.0", 8))
+print("ready", flush=True)
+connection = server.accept()[0]
+count = 0
+while data := connection.recv(65536):
+    count += len(data)
+print(count)
+"""
+# Sends 100 kB; prints the seconds until the receiver has closed.
+SEND = """
+import socket, sys, time
+begin = time.monotonic()
+s = socket.create_connection((sys.argv[1], 8))
+s.sendall(bytes(100_000))
+s.shutdown(1)
+s.recv(1)
+print(time.monotonic() - begin)
+"""
+# Makes a network with a process in it, and sleeps.
+LEFTOVER = """
+import sys, time
+from gossamer.fleet.namespaces import VirtualNetwork
+network = VirtualNetwork(3, sys.argv[1]).__enter__()
+network.run(2, ["sleep", "600"])
+print("ready", flush=True)
+time.sleep(600)
 """
 
 
-def there(prefix: str) -> list[str]:
-    listed = subprocess.run(
-        ["ip", "netns", "list"], capture_output=True, text=True, check=True
-    ).stdout
-    return [line.split()[0] for line in listed.splitlines() if line.startswith(prefix)]
+def output(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
-def asked(ground: Ground, device: int, other: int, count: int = 1, wait: float = 0.2) -> int:
-    process = ground.run(
-        device,
-        [sys.executable, "-c", ASK, address(other), str(count), str(wait)],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return int(process.communicate(timeout=60)[0])
+def existing(prefix: str) -> list[str]:
+    """Return the namespaces of a prefix."""
+    lines = output("ip", "netns", "list").splitlines()
+    return [line.split()[0] for line in lines if line.startswith(prefix)]
 
 
-def answers(ground: Ground, device: int, other: int) -> bool:
-    """Within a time that is ample for the kernel to let packets through a link that came up."""
-    return any(asked(ground, device, other) for _ in range(30))
+def start(network: VirtualNetwork, device: int, *words: str) -> subprocess.Popen[str]:
+    return network.run(device, words, stdout=subprocess.PIPE, text=True)
+
+
+def start_script(network: VirtualNetwork, device: int, script: str) -> subprocess.Popen[str]:
+    """Start a script, and wait until it is ready."""
+    process = start(network, device, sys.executable, "-c", script)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def echoes(
+    network: VirtualNetwork, device: int, other: int, count: int = 1, wait: float = 0.2
+) -> int:
+    """Return how many of so many datagrams another device has echoed."""
+    words = [sys.executable, "-c", PING, address(other), str(count), str(wait)]
+    return int(start(network, device, *words).communicate(timeout=60)[0])
+
+
+def connected(network: VirtualNetwork, device: int, other: int) -> bool:
+    """Return True if packets pass within the time that the kernel needs for a new link."""
+    return any(echoes(network, device, other) for _ in range(30))
 
 
 @pytest.fixture(scope="module")
-def ground() -> Iterator[Ground]:
-    if sentence := namespaces.refusal():
-        pytest.skip(sentence)
-    with Ground(3, PREFIX) as made:
-        for device in range(3):
-            process = made.run(
-                device, [sys.executable, "-c", ANSWER], stdout=subprocess.PIPE, text=True
-            )
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+def network() -> Iterator[VirtualNetwork]:
+    if reason := namespaces.unavailable_reason():
+        pytest.skip(reason)
+    with VirtualNetwork(DEVICES, PREFIX) as made:
+        for device in range(DEVICES):
+            start_script(made, device, ECHO)
         yield made
-        processes = list(made._started)
-    assert not there(PREFIX)
+        processes = made.processes
+    assert not existing(PREFIX)
     for process in processes:
         assert process.returncode is not None
         if process.stdout is not None:
             process.stdout.close()
 
 
-def test_links_are_cut_and_healed_and_nobody_passes_anything_on(ground: Ground) -> None:
-    assert not asked(ground, 0, 1)
-    ground.link(0, 1, up=True)
-    ground.link(1, 2, up=True)
-    assert answers(ground, 0, 1)
-    assert answers(ground, 2, 1)
-    assert not asked(ground, 0, 2, count=5)
-    ground.link(1, 0, up=False)
-    assert not asked(ground, 0, 1, count=5)
-    assert asked(ground, 2, 1)
-    ground.link(1, 0, up=True)
-    assert answers(ground, 0, 1)
+def test_links_are_cut_and_healed_and_nobody_forwards(network: VirtualNetwork) -> None:
+    assert not echoes(network, 0, 1)
+    network.link(0, 1, up=True)
+    network.link(1, 2, up=True)
+    assert connected(network, 0, 1)
+    assert connected(network, 2, 1)
+    assert not echoes(network, 0, 2, count=5)
+    network.link(1, 0, up=False)
+    assert not echoes(network, 0, 1, count=5)
+    assert echoes(network, 2, 1)
+    network.link(1, 0, up=True)
+    assert connected(network, 0, 1)
 
 
-def test_nothing_reaches_the_machine_itself(ground: Ground) -> None:
-    ground.link(0, 1, up=True)
-    for device in range(3):
-        process = ground.run(device, ["ip", "-json", "route"], stdout=subprocess.PIPE, text=True)
+def test_nothing_reaches_the_machine_itself(network: VirtualNetwork) -> None:
+    network.link(0, 1, up=True)
+    addresses = {address(device) for device in range(DEVICES)}
+    for device in range(DEVICES):
+        process = start(network, device, "ip", "-json", "route")
         routes = json.loads(process.communicate(timeout=30)[0])
-        assert {route["dst"] for route in routes} <= {address(other) for other in range(3)}, (
-            "no way out"
-        )
-    own = subprocess.run(["ip", "-json", "link"], capture_output=True, text=True, check=True).stdout
-    assert not {link["ifname"] for link in json.loads(own)} & {"to0", "to1", "to2"}, "born inside"
+        assert {route["dst"] for route in routes} <= addresses
+    interfaces = {link["ifname"] for link in json.loads(output("ip", "-json", "link"))}
+    assert not interfaces & {"to0", "to1", "to2"}
 
 
-def test_loss_both_ways_one_way_and_none(ground: Ground) -> None:
-    ground.link(0, 1, up=True)
-    assert answers(ground, 0, 1)
-    ground.loss(0, 1, 1.0)
-    assert asked(ground, 0, 1, count=5) == 0
-    ground.loss(0, 1, 0.0)
-    assert asked(ground, 0, 1, count=20) == 20
-    ground.loss(
-        0, 1, 0.3
-    )  # either the question or its answer: 51 % of 200, ± 5 standard deviations
-    assert 200 * 0.49 - 36 < asked(ground, 0, 1, count=200, wait=0.05) < 200 * 0.49 + 36
-    ground.loss(0, 1, 0.0)
-    ground.loss(
-        1, 0, 1.0, one_way=True
-    )  # 0 hears nothing; 1 hears all: seen by what its end of the cable counts
-    before = heard(ground, 1)
-    assert asked(ground, 0, 1, count=5) == 0
-    assert heard(ground, 1) >= before + 5
-    ground.loss(1, 0, 0.0, one_way=True)
-    assert asked(ground, 0, 1, count=20) == 20
+def test_loss_both_ways_one_way_and_none(network: VirtualNetwork) -> None:
+    network.link(0, 1, up=True)
+    assert connected(network, 0, 1)
+    network.loss(0, 1, 1.0)
+    assert echoes(network, 0, 1, count=5) == 0
+    network.loss(0, 1, 0.0)
+    assert echoes(network, 0, 1, count=20) == 20
+    network.loss(0, 1, 0.3)
+    # Datagram and echo pass with probability 0.7² each: 49 % of 200, ± 5 standard deviations.
+    assert 200 * 0.49 - 36 < echoes(network, 0, 1, count=200, wait=0.05) < 200 * 0.49 + 36
+    network.loss(0, 1, 0.0)
+    network.loss(1, 0, 1.0, one_way=True)  # device 0 receives nothing, device 1 everything
+    before = received_datagrams(network, 1)
+    assert echoes(network, 0, 1, count=5) == 0
+    assert received_datagrams(network, 1) >= before + 5
+    network.loss(1, 0, 0.0, one_way=True)
+    assert echoes(network, 0, 1, count=20) == 20
 
 
-def heard(ground: Ground, device: int) -> int:
-    """UDP datagrams that came through to a device."""
-    process = ground.run(device, ["cat", "/proc/net/snmp"], stdout=subprocess.PIPE, text=True)
-    lines = [
-        line.split()
-        for line in process.communicate(timeout=30)[0].splitlines()
-        if line.startswith("Udp:")
-    ]
-    return int(dict(zip(*lines, strict=True))["InDatagrams"])
+def received_datagrams(network: VirtualNetwork, device: int) -> int:
+    process = start(network, device, "cat", "/proc/net/snmp")
+    lines = process.communicate(timeout=30)[0].splitlines()
+    names, counts = (line.split() for line in lines if line.startswith("Udp:"))
+    return int(counts[names.index("InDatagrams")])
 
 
-def test_a_rate_is_kept_to(ground: Ground) -> None:
-    """100 kB at 1 Mbit/s are 0.8 s, less what goes in a burst; without the limit there is no such lower bound."""
-    ground.link(0, 1, up=True)
-    assert answers(ground, 0, 1)
-    take = "import socket\ns = socket.create_server(('0.0.0.0', 8))\nprint('ready', flush=True)\nc = s.accept()[0]\nn = 0\n"
-    take += "while d := c.recv(65536): n += len(d)\nprint(n)"
-    give = "import socket, time\nt = time.monotonic()\ns = socket.create_connection(('%s', 8))\ns.sendall(bytes(100_000))\n"
-    give += "s.shutdown(1)\ns.recv(1)\nprint(time.monotonic() - t)"
-    ground.rate(0, 1, 1e6)
-    receiver = ground.run(1, [sys.executable, "-c", take], stdout=subprocess.PIPE, text=True)
-    assert receiver.stdout is not None
-    assert receiver.stdout.readline() == "ready\n"
-    sender = ground.run(
-        0, [sys.executable, "-c", give % address(1)], stdout=subprocess.PIPE, text=True
-    )
+def test_a_rate_is_kept_to(network: VirtualNetwork) -> None:
+    """100 kB at 1 Mbit/s take 0.8 s, less what goes in a burst."""
+    network.link(0, 1, up=True)
+    assert connected(network, 0, 1)
+    network.rate(0, 1, 1e6)
+    receiver = start_script(network, 1, RECEIVE)
+    sender = start(network, 0, sys.executable, "-c", SEND, address(1))
     seconds = float(sender.communicate(timeout=60)[0])
     assert receiver.communicate(timeout=60)[0] == "100000\n"
     assert seconds > 0.7
-    ground.rate(0, 1, None)
-    ground.rate(0, 1, None)  # nothing to lift
-    process = ground.run(
-        0, ["tc", "qdisc", "show", "dev", "to1"], stdout=subprocess.PIPE, text=True
-    )
+    network.rate(0, 1, None)
+    network.rate(0, 1, None)  # there is no limit any more
+    process = start(network, 0, "tc", "qdisc", "show", "dev", "to1")
     assert "tbf" not in process.communicate(timeout=30)[0]
 
 
-def ended(pid: int) -> bool:
-    """Gone, or soon gone: one whose parent is gone too stays as a zombie until init asks for it."""
+def has_ended(pid: int) -> bool:
+    """Return True if a process ends soon, or is a zombie that init has yet to reap."""
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         try:
-            if (
-                Path(f"/proc/{pid}/stat")
-                .read_text(encoding="utf-8")
-                .rpartition(") ")[2]
-                .startswith("Z")
-            ):
-                return True
+            text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
         except OSError:
+            return True
+        if text.rpartition(") ")[2].startswith("Z"):
             return True
         time.sleep(0.05)
     return False
 
 
 @needs_namespaces
-def test_all_is_removed_after_an_error_with_every_process() -> None:
+def test_everything_is_removed_after_an_error() -> None:
     prefix = f"{PREFIX}error-"
-    process, pids = None, []
+    process = None
+    pids: list[str] = []
 
     def fail() -> None:
         nonlocal process, pids
-        with Ground(2, prefix) as ground:
-            ground.link(0, 1, up=True)
-            process = ground.run(0, ["sh", "-c", "sleep 600 & sleep 600"])
+        with VirtualNetwork(2, prefix) as network:
+            network.link(0, 1, up=True)
+            process = network.run(0, ["sh", "-c", "sleep 600 & sleep 600"])
             deadline = time.monotonic() + 10
-            while (
-                len(pids) < 2 and time.monotonic() < deadline
-            ):  # the shell, and the first of its children
-                listed = subprocess.run(
-                    ["ip", "netns", "pids", ground.name(0)],
-                    capture_output=True,
-                    text=True,
-                    check=True,
-                )
-                pids = listed.stdout.split()
-            assert there(prefix)
+            while len(pids) < 2 and time.monotonic() < deadline:  # the shell and its child
+                pids = output("ip", "netns", "pids", network.name(0)).split()
+            assert existing(prefix)
             raise RuntimeError("on purpose")
 
     with pytest.raises(RuntimeError, match="on purpose"):
         fail()
     assert process is not None
     assert process.returncode == -9
-    assert not there(prefix)
+    assert not existing(prefix)
     assert len(pids) >= 2
-    assert all(ended(int(pid)) for pid in pids)
+    assert all(has_ended(int(pid)) for pid in pids)
 
 
 @needs_namespaces
-def test_what_an_earlier_run_left_is_removed_but_not_what_is_in_use() -> None:
+def test_leftovers_are_removed_but_not_what_is_in_use() -> None:
     prefix = f"{PREFIX}left-"
-    script = f"import os, time\nfrom gossamer.fleet.namespaces import Ground\ng = Ground(3, {prefix!r}).__enter__()\n"
-    script += "g.run(2, ['sleep', '600'])\nprint('ready', flush=True)\ntime.sleep(600)"
     with subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", LEFTOVER, prefix], stdout=subprocess.PIPE, text=True
     ) as earlier:
         assert earlier.stdout is not None
         assert earlier.stdout.readline() == "ready\n"
-        with pytest.raises(GossamerError, match="is under way"), Ground(1, prefix):
+        with pytest.raises(GossamerError, match="is running"), VirtualNetwork(1, prefix):
             pass
-        assert len(there(prefix)) == 3
+        assert len(existing(prefix)) == 3
         earlier.kill()
-    assert len(there(prefix)) == 3, "nobody was there to remove them"
-    pid = int(
-        subprocess.run(
-            ["ip", "netns", "pids", f"{prefix}2"], capture_output=True, text=True, check=True
-        ).stdout
-    )
-    with Ground(1, prefix):
-        assert there(prefix) == [f"{prefix}0"]
-    assert not there(prefix)
-    assert ended(pid), "its process is gone too"
+    assert len(existing(prefix)) == 3, "a killed process removes nothing"
+    pid = int(output("ip", "netns", "pids", f"{prefix}2"))
+    with VirtualNetwork(1, prefix):
+        assert existing(prefix) == [f"{prefix}0"]
+    assert not existing(prefix)
+    assert has_ended(pid)
 
 
-def test_bad_input_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_arguments_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     for devices, prefix, field in (
         (0, "a-", "devices"),
         (1001, "a-", "devices"),
@@ -261,23 +267,23 @@ def test_bad_input_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
         (2, "A", "prefix"),
     ):
         with pytest.raises(InputError, match=field):
-            Ground(devices, prefix)
-    ground = Ground(2, PREFIX)
+            VirtualNetwork(devices, prefix)
+    network = VirtualNetwork(2, PREFIX)
     for call, field in (
-        (lambda: ground.link(0, 2, up=True), "device"),
-        (lambda: ground.link(1, 1, up=True), "device"),
-        (lambda: ground.run(-1, ["true"]), "device"),
-        (lambda: ground.rate(0, 1, 0.0), "bits"),
-        (lambda: ground.loss(0, 1, 1.5), "share"),
+        (lambda: network.link(0, 2, up=True), "device"),
+        (lambda: network.link(1, 1, up=True), "device"),
+        (lambda: network.run(-1, ["true"]), "device"),
+        (lambda: network.rate(0, 1, 0.0), "bits"),
+        (lambda: network.loss(0, 1, 1.5), "share"),
     ):
         with pytest.raises(InputError, match=field):
             call()
     monkeypatch.setattr(
         namespaces.shutil, "which", lambda command: None if command == "nft" else command
     )
-    with pytest.raises(GossamerError, match="nft not found"), ground:
+    with pytest.raises(GossamerError, match="nft not found"), network:
         pass
     monkeypatch.setattr(namespaces.shutil, "which", lambda command: command)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(GossamerError, match="needs root"), ground:
+    with pytest.raises(GossamerError, match="needs root"), network:
         pass

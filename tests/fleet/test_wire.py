@@ -22,17 +22,8 @@ from torch import Tensor
 
 from gossamer import draws
 from gossamer.errors import InputError
-from gossamer.fleet.wire import (
-    CODES,
-    MAX_APPLIED,
-    Expected,
-    Kind,
-    Message,
-    Reason,
-    Refused,
-    pack,
-    unpack,
-)
+from gossamer.fleet.protocol.messages import DTYPE_CODES, MAX_APPLIED, Kind, Message
+from gossamer.fleet.protocol.wire import Expected, Reason, Refused, pack, unpack
 
 GOLDEN = Path(__file__).parent / "data" / "wire_messages.txt"
 RUN = bytes(range(16))
@@ -98,7 +89,7 @@ def reason(data: bytes, expected: Expected) -> Reason:
 
 @st.composite
 def vectors(draw: st.DrawFn) -> Tensor:
-    dtype = draw(st.sampled_from(list(CODES)))
+    dtype = draw(st.sampled_from(list(DTYPE_CODES)))
     shape = draw(st.lists(st.integers(1, 4), max_size=4))
     raw = draw(
         st.binary(
@@ -289,7 +280,7 @@ def test_a_refusal_has_its_reason(wanted: Reason, data: bytes, changed: dict[str
     assert reason(data, expecting(**changed)) == wanted
 
 
-@pytest.mark.parametrize("dtype", CODES)
+@pytest.mark.parametrize("dtype", DTYPE_CODES)
 @pytest.mark.parametrize(
     ("wanted", "values"),
     [

@@ -1,13 +1,12 @@
-"""Devices that gossip in threads of this process, over a network in memory."""
+"""Devices that gossip in threads of this process, over an in-memory network."""
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -15,24 +14,27 @@ from torch import Tensor
 
 from gossamer import draws
 from gossamer.algorithms import Algorithm, Gradient, Mix, State
-from gossamer.fleet.edges import Edges
-from gossamer.fleet.journal import Journal
 from gossamer.fleet.mix import PeerMix, shapes
-from gossamer.fleet.transport import Endpoint, Memory, Transport
-from gossamer.fleet.wire import Expected, Kind
+from gossamer.fleet.protocol.edges import Edges
+from gossamer.fleet.protocol.journal import Checkpoint, Journal, Transfer
+from gossamer.fleet.protocol.messages import Kind
+from gossamer.fleet.protocol.wire import Expected
+from gossamer.fleet.transport.base import Transport
+from gossamer.fleet.transport.memory import Endpoint, Memory
 from gossamer.mirror import signed_power
 
 RUN = bytes(range(16))
+_THREAD_SECONDS = 60  # for all devices, in real time
 
 
-def until(exchange: tuple[int, int]) -> float:
-    """A round is a second; each of its parts has three tenths of it."""
+def deadline(exchange: tuple[int, int]) -> float:
+    """Return the deadline of an exchange: a round takes a second, each of its parts 0.3 s."""
     return exchange[0] + 0.3 * (exchange[1] + 1)
 
 
 @dataclass(frozen=True)
 class Gossip(Algorithm):
-    """No steps: what is w is mixed by the power mean, what is y by the plain one. Both means are kept."""
+    """Mix w by the power mean and y by the plain mean, without steps. Both means are invariant."""
 
     p: float = 3.0
 
@@ -47,25 +49,27 @@ class Gossip(Algorithm):
 
 
 class Killed(BaseException):
-    pass
+    """The device is killed at this point."""
 
 
 @dataclass
-class Fuse:
-    """Kills whoever calls for the n-th time; burnt out, it does nothing more."""
+class KillSwitch:
+    """Raise `Killed` at the n-th call; never again after that."""
 
     calls: int = 0
 
-    def burn(self) -> None:
+    def count(self) -> None:
         self.calls -= 1
         if self.calls == 0:
             raise Killed
 
 
 @dataclass
-class MortalTransport:
+class KillableTransport:
+    """A transport whose device may be killed before any send or receive."""
+
     inner: Transport
-    fuse: Fuse
+    switch: KillSwitch
 
     @property
     def device(self) -> int:
@@ -75,48 +79,58 @@ class MortalTransport:
         return self.inner.neighbours()
 
     def send(self, to: int, message: bytes) -> None:
-        self.fuse.burn()
+        self.switch.count()
         self.inner.send(to, message)
 
-    def receive(self, timeout: float) -> tuple[int, bytes] | None:
-        self.fuse.burn()
+    def receive(self, timeout: float) -> tuple[int, bytes | bytearray] | None:
+        self.switch.count()
         return self.inner.receive(timeout)
 
     def close(self) -> None:
         self.inner.close()
 
 
-class MortalJournal(Journal):
-    """Killed before it writes, or after."""
+class KillableJournal(Journal):
+    """A journal whose device may be killed before and after any write."""
 
-    fuse = Fuse()
+    switch = KillSwitch()
 
-    def promise(self, flows: Any) -> None:
-        self.fuse.burn()
-        super().promise(flows)
-        self.fuse.burn()
+    def log(self, transfers: Sequence[Transfer]) -> None:
+        self.switch.count()
+        super().log(transfers)
+        self.switch.count()
 
-    def write(self, kept: Any) -> None:
-        self.fuse.burn()
-        super().write(kept)
-        self.fuse.burn()
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self.switch.count()
+        super().write_checkpoint(checkpoint)
+        self.switch.count()
 
 
 @dataclass
-class Fleet:
-    """Devices that gossip, each in its own thread and folder, on a shared clock, from a start w0 [devices, parameters]."""
+class GossipFleet:
+    """Devices that gossip, each in its own thread and folder, on a shared clock.
+
+    Args:
+        network: The network, in simulated time.
+        folder: Where each device has its folder.
+        start: Initial models [devices, parameters].
+        algorithm: What they run.
+        rounds: Number of rounds.
+        leaves: Round before which a device leaves.
+        wire: dtype of vectors on the wire.
+        kills: For each device (round, calls): it is killed at that call from that round on.
+        rounds_away: Rounds until a killed device returns.
+    """
 
     network: Memory
     folder: Path
     start: Tensor
     algorithm: Algorithm = field(default_factory=Gossip)
     rounds: int = 50
-    leaves: dict[int, int] = field(default_factory=dict)  # device: before which round
+    leaves: dict[int, int] = field(default_factory=dict)
     wire: torch.dtype = torch.float64
-    fuses: dict[int, list[tuple[int, int]]] = field(
-        default_factory=dict
-    )  # device: (calls to live from its round on, …)
-    asleep: int = 0  # rounds before a killed device is there again
+    kills: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    rounds_away: int = 0
     edges: dict[int, Edges] = field(default_factory=dict)
     counts: dict[int, Counter[str]] = field(default_factory=dict)
     states: dict[int, State] = field(default_factory=dict)
@@ -132,23 +146,24 @@ class Fleet:
             start=tuple(self.start.shape[1:]),
         )
 
-    def life(self, device: int, endpoint: Endpoint) -> None:
-        fuses, first = list(self.fuses.get(device, ())), 0
+    def run_device(self, device: int, endpoint: Endpoint) -> None:
+        """Run one device; restart it from its journal when it is killed."""
+        kills = list(self.kills.get(device, ()))
+        first = 0
         while True:
-            fuse = Fuse()
-            mortal = MortalJournal(self.folder / str(device), sync=False)
-            mortal.fuse = fuse
-            edges = Edges(
-                MortalTransport(endpoint, fuse), mortal, self.expected(), self.network.now
-            )
+            switch = KillSwitch()
+            journal = KillableJournal(self.folder / str(device), sync=False)
+            journal.switch = switch
+            transport = KillableTransport(endpoint, switch)
+            edges = Edges(transport, journal, self.expected(), self.network.now)
             try:
                 state = edges.start(
                     lambda: self.algorithm.init(self.start[device : device + 1]), first
                 )
                 for t in range(edges.round, self.leaves.get(device, self.rounds)):
                     endpoint.sleep_until(t)
-                    fuse.calls = fuses.pop(0)[1] if fuses and t >= fuses[0][0] else 0
-                    mix = PeerMix(edges, self.algorithm.weights, t, 0, until)
+                    switch.calls = kills.pop(0)[1] if kills and t >= kills[0][0] else 0
+                    mix = PeerMix(edges, self.algorithm.weights, t, 0, deadline)
                     state = self.algorithm.round(state, None, mix, t)  # type: ignore[arg-type]
                     edges.finish(t, state)
                 if device in self.leaves:
@@ -156,69 +171,70 @@ class Fleet:
                 break
             except Killed:
                 self.killed += 1
-                endpoint, first = (
-                    self.network.endpoint(device),
-                    t + self.asleep,
-                )  # it would take part again at once
+                endpoint = self.network.endpoint(device)
+                first = t + self.rounds_away
             finally:
                 self.counts[device] = self.counts.get(device, Counter()) + edges.counts
-        self.states[device], self.edges[device] = state, edges
+        self.states[device] = state
+        self.edges[device] = edges
 
     def run(self, others: Iterable[tuple[int, Callable[[Endpoint], None]]] = ()) -> None:
-        lives = {i: lambda e, i=i: self.life(i, e) for i in range(len(self.start))} | dict(others)
-        in_threads(self.network, lives)
+        """Run all devices, and other functions as further devices."""
+        functions: dict[int, Callable[[Endpoint], None]] = {}
+        for i in range(len(self.start)):
+            functions[i] = lambda endpoint, i=i: self.run_device(i, endpoint)
+        run_in_threads(self.network, {**functions, **dict(others)})
 
-    def of_all(self, name: str) -> Tensor:
+    def stacked(self, name: str) -> Tensor:
+        """Return a state tensor of all devices."""
         return torch.cat([self.states[i][name] for i in sorted(self.states)])
 
     def total(self) -> Counter[str]:
         return sum(self.counts.values(), Counter())
 
     def check_mean(self, p: float, devices: int | None = None) -> None:
-        """Nothing is pending, and the means of w^[p] and of y are those of the start.
+        """Assert that nothing is pending and that the means of w^[p] and y are those of the start.
 
-        To p·2e-7 of their size in float32, where every round is rounded to 6e-8; in float64 to p·1e-14.
+        The tolerance is p·2e-7 of their size in float32, where every round rounds to 6e-8, and
+        p·1e-14 in float64.
         """
-        assert not [
-            flow
-            for i in self.states
-            for flow in self.edges[i].pending
-            if flow.neighbour in self.states
-        ]
+        for i in self.states:
+            for transfer in self.edges[i].pending:
+                assert transfer.neighbour not in self.states
+        tolerance = 2e-7 if self.start.dtype == torch.float32 else 1e-14
         for name, power in (("w", p), ("y", 1.0)):
-            start, end = (
-                signed_power(x[:devices].double(), power) for x in (self.start, self.of_all(name))
-            )
-            close = power * (2e-7 if self.start.dtype == torch.float32 else 1e-14)
-            assert ((end.mean(0) - start.mean(0)).abs() <= close * start.abs().mean(0)).all()
+            start = signed_power(self.start[:devices].double(), power)
+            end = signed_power(self.stacked(name)[:devices].double(), power)
+            drift = (end.mean(0) - start.mean(0)).abs()
+            assert (drift <= power * tolerance * start.abs().mean(0)).all()
 
 
-def in_threads(network: Memory, lives: dict[int, Callable[[Endpoint], None]]) -> None:
-    """Each device's life in a thread; whatever one raises is raised here."""
+def run_in_threads(network: Memory, functions: dict[int, Callable[[Endpoint], None]]) -> None:
+    """Run the function of each device in a thread, and raise the first exception here."""
     raised: list[BaseException] = []
 
-    def live(life: Callable[[Endpoint], None], endpoint: Endpoint) -> None:
+    def run(function: Callable[[Endpoint], None], endpoint: Endpoint) -> None:
         try:
-            life(endpoint)
+            function(endpoint)
         except BaseException as error:
             raised.append(error)
         finally:
-            network._endpoints[endpoint.device].close()
+            network.close_endpoint(endpoint.device)
 
-    threads = [
-        threading.Thread(target=live, args=(life, network.endpoint(i))) for i, life in lives.items()
-    ]
+    threads = []
+    for i, function in functions.items():
+        threads.append(threading.Thread(target=run, args=(function, network.endpoint(i))))
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(_THREAD_SECONDS)
     assert not any(thread.is_alive() for thread in threads), "a device hangs"
     if raised:
         raise raised[0]
 
 
-def start_of(devices: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Every magnitude and sign, so that powers beyond float32 occur."""
+def initial_models(devices: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Return models with values of every magnitude and sign, whose powers exceed float32."""
     drawn = draws.normal(5, "start", np.arange(devices)[:, None], np.arange(6))
     scale = np.array([1.0, 1e-6, 1e3, 1.0, 1e-3, 1.0])
     w = torch.from_numpy(drawn * scale)

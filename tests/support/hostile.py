@@ -1,8 +1,7 @@
-"""A device that means harm: `python hostile.py given.json`, in its own network; it waits for that file.
+"""A hostile device: `python hostile.py given.json`, in its own namespace; it waits for that file.
 
-What it has come to is printed as JSON.
-
-With a certificate ("peer") it is a neighbour, and says whatever it likes. Without ("stranger") it tries to become one.
+With a certificate it is a neighbour that sends whatever it likes. Without one it tries to become a
+neighbour. It prints its results as JSON.
 """
 
 from __future__ import annotations
@@ -24,97 +23,128 @@ import torch
 import zenoh
 
 from gossamer.fleet import keys
-from gossamer.fleet import zenoh as peer
-from gossamer.fleet.line import HEADER
-from gossamer.fleet.wire import Kind, Message, pack
+from gossamer.fleet.protocol.messages import Kind, Message
+from gossamer.fleet.protocol.wire import pack
+from gossamer.fleet.transport import zenoh as transport_module
+from gossamer.fleet.transport.channel import HEADER
+from gossamer.fleet.transport.configuration import LinkSettings
 
 PORT = 7447
+FLOOD_REPEATS = 20
+FLOOD_REQUESTS = 200
+JUNK_PACKETS = 50
+OPEN_SOCKETS = 50
 
 
-def rude(configuration: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """The configuration of a device that keeps no rules, and checks nothing of itself."""
+def use_lawless_configuration() -> None:
+    """Configure zenoh without access rules and without a limit on messages."""
+    original = transport_module.configuration
 
-    def changed(*words: Any) -> dict[str, Any]:
-        whole = configuration(*words)
-        whole.pop("access_control", None)
-        whole["transport"]["link"]["rx"]["max_message_size"] = 1 << 30
-        return whole
+    def lawless(*arguments: Any) -> dict[str, Any]:
+        config = original(*arguments)
+        config.pop("access_control", None)
+        config["transport"]["link"]["rx"]["max_message_size"] = 1 << 30
+        return config
 
-    return changed
+    transport_module.configuration = lawless
 
 
-class Peer:
-    """A device of a fleet, with its certificate. It talks nonsense; then what must be refused; then it forgets all manners."""
+class HostilePeer:
+    """A device of a fleet, with its certificate.
+
+    It sends well-formed messages that make no sense, then messages that must be refused, and then
+    packets that break the transport's own rules.
+    """
 
     def __init__(self, given: dict[str, Any]) -> None:
-        self.given, self.number, self.honest = given, given["device"], given["honest"]
-        self.run, self.size = bytes.fromhex(given["run"]), given["parameters"]
-        peer.configuration = rude(peer.configuration)
-        connect = tuple(f"{host}:{PORT}" for host in given["hosts"])
-        names, certificates = tuple(given["names"]), Path(given["certificates"])
-        more = {"multicast": False, "lease": given["lease"], "largest": 1 << 20, "outgoing": 600}
-        self.transport = peer.Zenoh(
-            self.number, peer.Settings(given["run"], names, certificates, connect=connect, **more)
+        self.given = given
+        self.number = given["device"]
+        self.honest = given["honest"]
+        self.run_id = bytes.fromhex(given["run"])
+        self.size = given["parameters"]
+        self.root = f"gossamer/{given['run']}"
+        use_lawless_configuration()
+        settings = LinkSettings(
+            given["run"],
+            tuple(given["names"]),
+            Path(given["certificates"]),
+            connect=tuple(f"{host}:{PORT}" for host in given["hosts"]),
+            multicast=False,
+            lease=given["lease"],
+            largest=1 << 20,
+            outgoing=600,
         )
-        self.session, self.root = self.transport._session, f"gossamer/{given['run']}"
-        # What each is to refuse, in turn: who has refused ignores the next for a while.
+        self.transport = transport_module.Zenoh(self.number, settings)
+        self.session = self.transport._session
+        # Each honest device gets its own kinds in turn: after one it ignores the next for a while.
         kinds = list(self.refused())
-        self.turns = {to: kinds[place :: len(self.honest)] for place, to in enumerate(self.honest)}
-        self.tokens = [
-            self.session.liveliness().declare_token(f"{self.root}/alive/{other}")
-            for other in range(self.number)
-        ]
-        self.overheard = torch.ones(self.size)
+        self.turns = {}
+        for place, to in enumerate(self.honest):
+            self.turns[to] = kinds[place :: len(self.honest)]
+        self.tokens = []
+        for other in range(self.number):
+            token = self.session.liveliness().declare_token(f"{self.root}/alive/{other}")
+            self.tokens.append(token)
+        self.received_model = torch.ones(self.size)
 
-    def work(self) -> dict[str, int]:
-        done = dict.fromkeys(("steps", "sent", "received"), 0)
-        nonsense, refused, rude = self.given["phases"]
+    def attack(self) -> dict[str, int]:
+        """Attack until the end, and return counts."""
+        counts = {"steps": 0, "sent": 0, "received": 0}
+        flood_from, refused_from, lawless_from = self.given["phases"]
         while (now := self.round()) < self.given["until"]:
-            done["steps"] += 1
-            while came := self.transport.receive(0):
-                done["received"] += 1
-                if len(came[1]) > 4 * self.size:  # a model
-                    self.overheard = torch.frombuffer(
-                        bytearray(came[1][-4 * self.size :]), dtype=torch.float32
-                    )
+            counts["steps"] += 1
+            counts["received"] += self.receive_all()
             for to in self.honest:
-                messages = list(self.nonsense()) if now < refused else []
-                if nonsense + to <= now < nonsense + to + 1:
-                    messages = [*messages * 20, *[self.without_vector(Kind.ASK)] * 200]  # a flood
-                if refused <= now:
-                    turn = min(
-                        int((now - refused) / self.given["ignored"]), len(self.turns[to]) - 1
-                    )
-                    messages.append(self.turns[to][turn]())
+                messages = list(self.nonsense()) if now < refused_from else []
+                if flood_from + to <= now < flood_from + to + 1:
+                    requests = [self.without_vector(Kind.ASK)] * FLOOD_REQUESTS
+                    messages = messages * FLOOD_REPEATS + requests
+                if refused_from <= now:
+                    turn = int((now - refused_from) / self.given["ignored"])
+                    messages.append(self.turns[to][min(turn, len(self.turns[to]) - 1)]())
                 for message in messages:
                     self.transport.send(to, message)
-                done["sent"] += len(messages)
-                if now >= rude:
-                    self.past_manners(to, large=done["steps"] % 12 == to)
+                counts["sent"] += len(messages)
+                if now >= lawless_from:
+                    self.send_lawless_packets(to, large=counts["steps"] % 12 == to)
             time.sleep(self.given["slot"] / 4)
-        return done
+        return counts
+
+    def receive_all(self) -> int:
+        """Receive all messages, and keep the last model for replays."""
+        received = 0
+        while arrived := self.transport.receive(0):
+            received += 1
+            data = arrived[1]
+            if len(data) > 4 * self.size:  # a model
+                elements = bytearray(data[-4 * self.size :])
+                self.received_model = torch.frombuffer(elements, dtype=torch.float32)
+        return received
 
     def round(self) -> float:
         return (time.time() - self.given["start"]) / self.given["slot"]
 
     def message(self, **changes: Any) -> bytes:
-        fields = {
+        fields: dict[str, Any] = {
             "kind": Kind.MODEL,
-            "run": self.run,
+            "run": self.run_id,
             "sender": self.number,
             "round": int(self.round()),
             "degree": 3,
+            "vector": self.received_model,
         }
-        return pack(Message(**{**fields, "vector": self.overheard, **changes}))
+        return pack(Message(**{**fields, **changes}))
 
     def without_vector(self, kind: Kind, **changes: Any) -> bytes:
         return self.message(kind=kind, degree=0, vector=None, **changes)
 
     def nonsense(self) -> Iterator[bytes]:
-        """What has the form of a message: replays of what it has heard, rounds that are over or far away, words for nothing."""
+        """Yield well-formed messages: replays, wrong rounds, acks and lists of nothing."""
         t = int(self.round())
-        yield from (self.message(round=max(0, t - k)) for k in (0, 1, 2, 9))
-        yield from (self.message(round=t + k) for k in (1, 2, 7, 4_000_000_000))
+        for ago in (0, 1, 2, 9):
+            yield self.message(round=max(0, t - ago))
+        for ahead in (1, 2, 7, 4_000_000_000):
+            yield self.message(round=t + ahead)
         yield self.without_vector(Kind.READY, checksum=12345)
         yield self.without_vector(Kind.READY, round=t + 3, checksum=1)
         yield self.without_vector(Kind.ASK)
@@ -122,104 +152,123 @@ class Peer:
         yield self.message(kind=Kind.START, degree=0)
 
     def refused(self) -> Iterator[Callable[[], bytes]]:
-        """A message for every reason to refuse one."""
+        """Yield functions that return a message for every reason to refuse one."""
         yield lambda: os.urandom(3000)  # magic
-        yield lambda: self.filled(float("nan"))
+        yield lambda: self.with_value(float("nan"))
         yield lambda: self.message(sender=self.honest[0])
-        yield lambda: self.filled(float("-inf"))
-        yield lambda: self.filled(1e30)
-        yield lambda: self.announced(1 << 31)  # size
+        yield lambda: self.with_value(float("-inf"))
+        yield lambda: self.with_value(1e30)
+        yield lambda: self.announcing(1 << 31)  # size
         yield lambda: self.message(run=bytes(16))
         yield lambda: self.message(vector=torch.ones(self.size + 1))
         yield lambda: self.message(vector=torch.ones(self.size).bfloat16())
         yield lambda: self.message(part=9)
         yield lambda: self.message()[:-1] + b"\x01"  # checksum
-        yield lambda: self.announced(4 * self.size + 4)  # length
+        yield lambda: self.announcing(4 * self.size + 4)  # length
 
-    def filled(self, value: float) -> bytes:
+    def with_value(self, value: float) -> bytes:
         vector = torch.ones(self.size)
         vector[self.size // 2] = value
         return self.message(vector=vector)
 
-    def announced(self, size: int) -> bytes:
-        """A header that says how many bytes will follow: they do not."""
+    def announcing(self, size: int) -> bytes:
+        """Return a message whose header announces a vector of so many bytes, which do not follow."""
         data = bytearray(self.message())
         data[56:64] = struct.pack("<Q", size)
         data[68:72] = struct.pack("<I", zlib.crc32(data[:68]))
         return bytes(data)
 
-    def past_manners(self, to: int, large: bool) -> None:
-        """Packets as no device makes them, in its own name and in another's."""
-        nan, numbers = self.filled(float("nan")), [1, 0, 0]
+    def send_lawless_packets(self, to: int, large: bool) -> None:
+        """Send packets that no device makes, in its own name and in those of others."""
+        nan = self.with_value(float("nan"))
         for sender in range(self.number + 1):
-            self.put(sender, to, nan, HEADER.pack(*numbers, len(nan)))
-        self.put(self.number, to, bytes(1000), HEADER.pack(*numbers, 1 << 30))  # a part of 1 GB
+            self.put(sender, to, nan, HEADER.pack(1, 0, 0, len(nan)))
+        self.put(self.number, to, bytes(1000), HEADER.pack(1, 0, 0, 1 << 30))  # a chunk of 1 GB
         self.put(self.number, to, b"", b"")
-        for _ in range(50):
+        for _ in range(JUNK_PACKETS):
             self.put(self.number, to, os.urandom(200), os.urandom(HEADER.size))
         if large:
-            self.put(self.number, to, bytes(64 << 20), HEADER.pack(*numbers, 64 << 20))
+            self.put(self.number, to, bytes(64 << 20), HEADER.pack(1, 0, 0, 64 << 20))
 
     def put(self, sender: int, to: int, payload: bytes, header: bytes) -> None:
         for link in self.session.info.links():
             if link.auth_identifier == self.given["names"][to]:
-                key = f"{self.root}/from/{sender}/to/{to}/{link.zid}"
                 with suppress(zenoh.ZError):
                     self.session.put(
-                        key,
+                        f"{self.root}/from/{sender}/to/{to}/{link.zid}",
                         payload,
                         attachment=header,
                         congestion_control=zenoh.CongestionControl.DROP,
                     )
 
 
-def strangers(given: dict[str, Any]) -> dict[str, Any]:
-    """No certificate, another authority's, one that has expired, none of TLS: how many of them found a neighbour."""
-    sockets, links, refused = [], 0, 0
-    keys.check_folder = lambda *_: None
-    peer.configuration = rude(peer.configuration)
-    connect = tuple(f"{host}:{PORT}" for host in given["hosts"])
-    sessions = []
-    for place, folder in enumerate([None, *given["folders"]]):
-        security: dict[str, Any] = (
-            {"insecure": True} if folder is None else {"certificates": Path(folder)}
-        )
-        listen = (f"0.0.0.0:{PORT + 1 + place}",)
-        settings = peer.Settings(
-            given["run"],
-            tuple(given["names"]),
-            listen=listen,
-            connect=connect,
-            multicast=False,
-            lease=given["lease"],
-            **security,
-        )
-        sessions.append(peer.Zenoh(given["device"], settings))
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    while time.time() < given["start"] + given["until"] * given["slot"]:
-        for session in sessions:
-            links += len(session._session.info.links()) + len(session.neighbours())
-            for to in given["honest"]:
-                session.send(to, os.urandom(1000))
-        for host in given["hosts"]:
-            with suppress(OSError):
-                plain = socket.create_connection((host, PORT), timeout=0.2)
-                plain.sendall(os.urandom(10_000))
-                sockets.append(plain)  # and is kept open
-            with suppress(OSError), socket.create_connection((host, PORT), timeout=0.2) as plain:
-                try:
-                    context.wrap_socket(plain).recv(10)
-                except OSError:
-                    refused += 1
-        sockets = sockets[-50:]
-        time.sleep(given["slot"] / 4)
-    return {"links": links, "refused": refused}
+class Intruder:
+    """Sessions without a valid certificate: none, another authority's, an expired one."""
+
+    def __init__(self, given: dict[str, Any]) -> None:
+        self.given = given
+        keys.check_folder = lambda *_: None
+        use_lawless_configuration()
+        self.sessions = []
+        for place, folder in enumerate([None, *given["folders"]]):
+            settings = LinkSettings(
+                given["run"],
+                tuple(given["names"]),
+                certificates=None if folder is None else Path(folder),
+                insecure=folder is None,
+                listen=(f"0.0.0.0:{PORT + 1 + place}",),
+                connect=tuple(f"{host}:{PORT}" for host in given["hosts"]),
+                multicast=False,
+                lease=given["lease"],
+            )
+            self.sessions.append(transport_module.Zenoh(given["device"], settings))
+
+    def attack(self) -> dict[str, int]:
+        """Attack until the end; return how many links were found and TLS handshakes refused."""
+        counts = {"links": 0, "refused": 0}
+        sockets: list[socket.socket] = []
+        while time.time() < self.given["start"] + self.given["until"] * self.given["slot"]:
+            for session in self.sessions:
+                counts["links"] += len(session._session.info.links()) + len(session.neighbours())
+                for to in self.given["honest"]:
+                    session.send(to, os.urandom(1000))
+            for host in self.given["hosts"]:
+                sockets += self.plain_socket(host)
+                counts["refused"] += self.is_refused_by_tls(host)
+            sockets = sockets[-OPEN_SOCKETS:]
+            time.sleep(self.given["slot"] / 4)
+        return counts
+
+    def plain_socket(self, host: str) -> list[socket.socket]:
+        """Send junk over plain TCP; return the socket, which stays open."""
+        with suppress(OSError):
+            plain = socket.create_connection((host, PORT), timeout=0.2)
+            plain.sendall(os.urandom(10_000))
+            return [plain]
+        return []
+
+    def is_refused_by_tls(self, host: str) -> bool:
+        """Return True if a TLS handshake without a certificate is refused."""
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        with suppress(OSError), socket.create_connection((host, PORT), timeout=0.2) as plain:
+            try:
+                context.wrap_socket(plain).recv(10)
+            except OSError:
+                return True
+        return False
+
+
+def main() -> None:
+    path = Path(sys.argv[1])
+    while not path.exists():
+        time.sleep(0.05)
+    given = json.loads(path.read_text())
+    attacker = HostilePeer(given) if given["certificates"] else Intruder(given)
+    print(json.dumps(attacker.attack()), flush=True)
+    os._exit(0)  # without waiting for queued packets
 
 
 if __name__ == "__main__":
-    while not Path(sys.argv[1]).exists():
-        time.sleep(0.05)
-    given = json.loads(Path(sys.argv[1]).read_text())
-    print(json.dumps(Peer(given).work() if given["certificates"] else strangers(given)), flush=True)
-    os._exit(0)  # whatever is still queued
+    main()

@@ -1,4 +1,4 @@
-"""`gossamer node` and `gossamer fleet`: what they do and print."""
+"""The commands `gossamer node` and `gossamer fleet`: what they do and print."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import FrameType
@@ -14,14 +15,19 @@ from typing import Any
 import typer
 
 from gossamer.errors import DataError, InputError
-from gossamer.fleet import provision as fleet
-from gossamer.fleet.settings import Device, Fleet
+from gossamer.fleet import provision
+from gossamer.fleet.files import MODEL, SAMPLES, SAMPLES_NUMPY
+from gossamer.fleet.settings import STUDY, Device, Fleet, read_device
 from gossamer.results.run import Run
 from gossamer.results.tables import Method
 from gossamer.study import Study
 
-_AHEAD = timedelta(minutes=10)  # from `init` to round 0, if nothing is said
-_LOUD = "--insecure: no certificates, no encryption; anybody on this network can read and forge what devices say"
+_UNTIL_START = timedelta(minutes=10)  # from `init` to round 0, by default
+_LINE_SECONDS = 5  # between two lines of a device whose status does not change
+_INSECURE = (
+    "--insecure: no certificates, no encryption;"
+    " anybody on this network can read and forge what devices send"
+)
 
 
 def init(
@@ -32,71 +38,92 @@ def init(
     days: float,
     samples: bool,
 ) -> None:
-    """Make a fleet's folder, and say what goes where."""
-    study, common = given
-    when = datetime.now(UTC).replace(second=0, microsecond=0) + _AHEAD
-    if start is not None:
-        try:
-            when = datetime.fromisoformat(start)
-        except ValueError:
-            when = when.replace(tzinfo=None)
-        if when.tzinfo is None:
-            raise InputError("--start", start, "a time with its zone, such as 2030-01-31T12:00:00Z")
-        if when < datetime.now(UTC):
-            raise InputError(
-                "--start", start, "a time to come, early enough to copy all files until then"
-            )
-    listed = [host.strip() for host in hosts.split(",")] if hosts else []
-    ends = when + timedelta(seconds=study.rounds * common.slot)
-    if not common.insecure and 0 < days < (
-        needed := (ends - datetime.now(UTC)) / timedelta(days=1)
-    ):
+    """Write the folder of a fleet, and print what to copy where.
+
+    Args:
+        given: The study, and the settings that all devices share.
+        out: The folder.
+        start: When round 0 begins; by default in ten minutes.
+        hosts: Where each device is reached, separated by commas.
+        days: Validity of the certificates.
+        samples: False if devices have their own samples.
+    """
+    study, fleet = given
+    begins = _start_time(start)
+    ends = begins + timedelta(seconds=study.rounds * fleet.slot)
+    needed = (ends - datetime.now(UTC)) / timedelta(days=1)
+    if not fleet.insecure and 0 < days < needed:
         raise InputError(
             "--days",
             days,
-            f"more than {needed:.1f}: certificates are to be valid until the last round",
+            f"more than {needed:.1f}: certificates must be valid until the last round",
         )
-    files = fleet.init(study, common, out, when, listed, days, samples)
+    listed = [host.strip() for host in hosts.split(",")] if hosts else []
+    files = provision.init(study, fleet, out, begins, listed, days, samples)
     typer.echo(
-        f"{out}: {len(files)} devices, {study.algorithm.label}, {study.rounds} rounds of {common.slot:g} s"
+        f"{out}: {len(files)} devices, {study.algorithm.label},"
+        f" {study.rounds} rounds of {fleet.slot:g} s"
     )
     typer.echo(
-        f"round 0 begins {when:%Y-%m-%d %H:%M:%S %Z}, the last ends {ends:%Y-%m-%d %H:%M:%S %Z}; clocks by NTP or GPS"
+        f"round 0 begins {begins:%Y-%m-%d %H:%M:%S %Z},"
+        f" the last ends {ends:%Y-%m-%d %H:%M:%S %Z}; clocks by NTP or GPS"
     )
     typer.echo("\nCopy to each device, and nothing else of this folder:")
     typer.echo(
-        f"    {fleet.STUDY}, n0.toml, n0/      to the first;  {fleet.STUDY}, n1.toml, n1/  to the second;  …"
+        f"    {STUDY}, n0.toml, n0/      to the first;  {STUDY}, n1.toml, n1/  to the second;  …"
     )
     if not samples:
         typer.echo(
-            f"    and its own samples to n0/{fleet.SAMPLES} (or data.npz): x, y, x_test, y_test"
+            f"    and its own samples to n0/{SAMPLES} (or {SAMPLES_NUMPY}): x, y, x_test, y_test"
         )
-    typer.echo(
-        f"and there run\n    gossamer node n0.toml{' --insecure' if common.insecure else ''}"
-    )
-    if not common.insecure:
-        typer.echo(
-            f"\n{out / fleet.AUTHORITY}/ca.key makes certificates for this fleet: keep it here, and to yourself"
-        )
-    where = f" --connect {','.join(listed)}" if listed else ""
-    typer.echo(f"\n    gossamer fleet status {out}{where}      watches")
+    insecure = " --insecure" if fleet.insecure else ""
+    typer.echo(f"and there run\n    gossamer node n0.toml{insecure}")
+    if not fleet.insecure:
+        key = out / provision.AUTHORITY / "ca.key"
+        typer.echo(f"\n{key} makes certificates for this fleet: keep it here, and to yourself")
+    connect = f" --connect {','.join(listed)}" if listed else ""
+    typer.echo(f"\n    gossamer fleet status {out}{connect}      watches")
     typer.echo(f"    gossamer fleet collect {out}      gathers what comes back")
 
 
-def node(file: Path, insecure: bool, quiet: bool) -> None:
-    """Be a device, until the rounds are done, or Ctrl-C or SIGTERM."""
-    device = fleet.read_device(file)
-    if insecure != device.fleet.insecure:
-        says, wants = (
-            ("true", "give --insecure too")
-            if device.fleet.insecure
-            else ("false", "leave out --insecure")
+def _start_time(text: str | None) -> datetime:
+    """Return the time given, or the default."""
+    if text is None:
+        return datetime.now(UTC).replace(second=0, microsecond=0) + _UNTIL_START
+    accepted = "a time with its zone, such as 2030-01-31T12:00:00Z"
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError("--start", text, accepted) from None
+    if when.tzinfo is None:
+        raise InputError("--start", text, accepted)
+    if when < datetime.now(UTC):
+        raise InputError(
+            "--start", text, "a time to come, early enough to copy all files until then"
         )
+    return when
+
+
+def node(file: Path, insecure: bool, quiet: bool) -> None:
+    """Run a device until its rounds are done, or Ctrl-C or SIGTERM.
+
+    Args:
+        file: The device's file.
+        insecure: True if the file says so too.
+        quiet: True to print nothing while the device runs.
+    """
+    from gossamer.fleet.service import run_device
+
+    device = read_device(file)
+    if insecure != device.fleet.insecure:
+        value = "true" if device.fleet.insecure else "false"
+        remedy = "give --insecure too" if device.fleet.insecure else "leave out --insecure"
         raise DataError(
-            f"{file} has fleet.insecure = {says}: {wants}; a fleet on a bench says so on every device, others nowhere"
+            f"{file} has fleet.insecure = {value}: {remedy};"
+            " a fleet on a bench says so on every device, others nowhere"
         )
     if insecure:
-        typer.echo(_LOUD, err=True)
+        typer.echo(_INSECURE, err=True)
     stopped = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -106,77 +133,104 @@ def node(file: Path, insecure: bool, quiet: bool) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    say = (lambda line: None) if quiet else (lambda line: typer.echo(line, err=True))
-    done = fleet.live(device, stopped, told=_Lines(device, say))
-    if done:
-        typer.echo(f"{device.name} is done: its model is {device.folder / 'model.safetensors'}")
+
+    def echo(line: str) -> None:
+        if not quiet:
+            typer.echo(line, err=True)
+
+    if run_device(device, stopped, on_status=_StatusLines(device, echo)):
+        typer.echo(f"{device.name} is done: its model is {device.folder / MODEL}")
     else:
-        typer.echo(f"{device.name} was stopped; the same command goes on")
+        typer.echo(f"{device.name} was stopped; the same command resumes it")
 
 
-class _Lines:
-    """What a device says of itself: a line when something changes, and else now and then."""
+class _StatusLines:
+    """Print a line when the status of a device changes, and otherwise every few seconds."""
 
-    def __init__(self, device: Device, say: Any) -> None:
-        self._device, self._say = device, say
-        self._doing, self._said = "", 0.0
-        self._start = datetime.fromtimestamp(device.started(), UTC)
+    def __init__(self, device: Device, echo: Callable[[str], None]) -> None:
+        self._device = device
+        self._echo = echo
+        self._doing = ""
+        self._printed = 0.0
+        self._start = datetime.fromtimestamp(device.start_time(), UTC)
 
     def __call__(self, status: dict[str, Any]) -> None:
-        if status["doing"] == self._doing and time.monotonic() - self._said < 5:
+        recent = time.monotonic() - self._printed < _LINE_SECONDS
+        if status["doing"] == self._doing and recent:
             return
-        self._doing, self._said = status["doing"], time.monotonic()
-        near = ", ".join(self._device.names[j] for j in status["near"]) or "nobody"
-        soon = self._start > datetime.now(UTC)
-        words = {
-            "waiting": f"waits for round 0, at {self._start:%Y-%m-%d %H:%M:%S %Z}"
-            if soon
-            else "looks for its neighbours",
-            "joining": "comes late: asks its neighbours for a model",
-            "running": f"round {status['round']}/{status['rounds']}  sees {near}",
-        }
-        accuracy = (
-            f"  accuracy {status['accuracy']:.1%}" if status.get("accuracy") is not None else ""
-        )
-        self._say(f"{self._device.name}  {words.get(self._doing, self._doing)}{accuracy}")
+        self._doing = status["doing"]
+        self._printed = time.monotonic()
+        accuracy = ""
+        if status.get("accuracy") is not None:
+            accuracy = f"  accuracy {status['accuracy']:.1%}"
+        self._echo(f"{self._device.name}  {self._words(status)}{accuracy}")
+
+    def _words(self, status: dict[str, Any]) -> str:
+        if self._doing == "waiting":
+            if self._start > datetime.now(UTC):
+                return f"waits for round 0, at {self._start:%Y-%m-%d %H:%M:%S %Z}"
+            return "looks for its neighbours"
+        if self._doing == "joining":
+            return "comes late: asks its neighbours for a model"
+        if self._doing == "running":
+            names = [self._device.names[j] for j in status["near"]]
+            return (
+                f"round {status['round']}/{status['rounds']}  sees {', '.join(names) or 'nobody'}"
+            )
+        return self._doing
 
 
 def up(given: tuple[Study, Fleet], devices: int | None, out: Path | None, quiet: bool) -> None:
-    """Rehearse, and collect."""
-    from gossamer.cli.status import Table
+    """Rehearse on this machine, and collect the results.
+
+    Args:
+        given: The study, and the settings that all devices share.
+        devices: Number of devices asked for; None: as many as the study has.
+        out: The folder; by default runs/NAME-fleet.
+        quiet: True to print nothing while devices run.
+    """
+    from gossamer.cli.status import LiveStatus
     from gossamer.fleet.rehearsal import Rehearsal
 
-    study, common = given
+    study, fleet = given
     if devices not in (None, study.network.devices):
         raise InputError(
             "--devices", devices, f"{study.network.devices}, which the file of links has"
         )
     folder = out or Path("runs") / f"{study.name}-fleet"
     if folder.exists() and any(folder.iterdir()):
-        raise DataError(f"{folder} is there already and not empty: give another name by --out")
+        raise DataError(f"{folder} exists and is not empty: give another name by --out")
     if not quiet:
-        words = f"{study.network.devices} devices, {study.rounds} rounds of {common.slot:g} s"
+        duration = timedelta(seconds=round(study.rounds * fleet.slot))
         typer.echo(
-            f"{words}: {timedelta(seconds=round(study.rounds * common.slot))} once they are started",
+            f"{study.network.devices} devices, {study.rounds} rounds of {fleet.slot:g} s:"
+            f" {duration} once they are started",
             err=True,
         )
-    with Rehearsal(study, common, folder) as rehearsal:
-        rehearsal.begin()
-        with Table(folder, quiet) as table:
-            rehearsal.play(lambda t: table.show())
+    with Rehearsal(study, fleet, folder) as rehearsal:
+        rehearsal.start()
+        with LiveStatus(folder, quiet) as live:
+            rehearsal.play(lambda t: live.update())
     collect(folder, folder / "run")
 
 
 def collect(folder: Path, out: Path) -> None:
-    """Gather what has come back."""
+    """Gather the results of the devices into a run folder, and print them.
+
+    Args:
+        folder: The folder of the fleet.
+        out: The run folder.
+    """
     from rich.console import Console
 
+    from gossamer.fleet.collect import collect as gather
     from gossamer.report.tables import comparison
 
-    found = fleet.collect(folder, out)
+    found = gather(folder, out)
     if found.missing:
-        typer.echo(f"not there, and left out: {', '.join(found.missing)}", err=True)
-    run, slot = Run.read(out), found.summary["seconds"] / max(1, found.summary["rounds"])
+        typer.echo(f"missing, and left out: {', '.join(found.missing)}", err=True)
+    run = Run.read(out)
+    slot = found.summary["seconds"] / max(1, found.summary["rounds"])
     console = Console() if sys.stdout.isatty() else Console(width=160)
     title = f"{run.name}: {len(found.devices)} devices, {run.rounds} rounds of {slot:g} s"
     console.print(comparison([Method(run.label, (run,))], title))

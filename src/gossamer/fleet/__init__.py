@@ -1,1 +1,16 @@
-"""The runtime for real devices: one process a device, over links that come and go. Needs the extra gossamer[peer]."""
+"""Run a study on real devices: one process per device, over links that come and go.
+
+    settings    `Fleet`, what all devices share; `Device`, the file of one of them
+    provision   write the files and certificates of a fleet (`gossamer fleet init`)
+    service     run one device until its rounds are done (`gossamer node`)
+    node        the loop of one device: rounds on a shared clock
+    mix         the `Mix` that an algorithm sees on a device
+    protocol/   the exchange of a round: edges, messages, wire, journal
+    transport/  what carries messages: zenoh, and an in-memory network for tests
+    keys        the certificate authority of a fleet and the certificates of its devices
+    status      what is known of each device
+    collect     gather the devices' results into one run folder
+    rehearsal   a whole fleet on one machine, in network namespaces
+
+Needs the extra gossamer[peer].
+"""

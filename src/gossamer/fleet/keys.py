@@ -1,18 +1,16 @@
-"""Who is who in a fleet: its own certificate authority, and a certificate for each device.
+"""The certificate authority of a fleet, and a certificate for each device.
 
-    authority/ca.pem  ca.key                     stays with whoever looks after the fleet; no device needs ca.key
-    n3/ca.pem  device.pem  device.key            goes to the device n3, and nowhere else
+    authority/ca.pem  ca.key               stays with the owner of the fleet; no device needs ca.key
+    n3/ca.pem  device.pem  device.key      goes to the device n3, and nowhere else
 
-A device is known by the name in its certificate, and a name belongs to whoever holds the key: each proves it to the other
-when they connect (mutual TLS). Keys are on the curve P-256. Needs the extra gossamer[peer].
+A device is identified by the name in its certificate, and proves with its key that the name is its
+own (mutual TLS). Keys are on the curve P-256. Needs the extra gossamer[peer].
 """
 
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
-import stat
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -20,31 +18,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gossamer._core import checks
-from gossamer._core.files import PRIVATE_MODE, PUBLIC_MODE, os_errors, write_atomically
 from gossamer.errors import DataError, InputError, MissingExtra
+from gossamer.fleet import pem
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
-AUTHORITY_CERTIFICATE, AUTHORITY_KEY = "ca.pem", "ca.key"
-CERTIFICATE, KEY = "device.pem", "device.key"
+AUTHORITY_CERTIFICATE = "ca.pem"
+AUTHORITY_KEY = "ca.key"
+CERTIFICATE = "device.pem"
+KEY = "device.key"
 
-# Nothing that means more in an access rule or a path. Small letters: a host's name is the same in capitals, a rule is not.
+# No character with a meaning in an access rule or a path. Lower case only: names of hosts ignore
+# case, access rules do not.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _ADDRESS = re.compile(rf"(?=.{{1,253}}$){_NAME.pattern}(\.{_NAME.pattern})*")
-_EARLIER = timedelta(days=1)  # valid from a day before, for devices whose clock is behind
-_LARGEST = 1 << 16  # bytes of a file of ours
+_BACKDATED = timedelta(days=1)  # for devices whose clock is behind
+_ROUNDING = timedelta(days=1)  # by which a certificate may be asked to outlive its authority
 
 
 def make_authority(folder: Path, name: str, days: float, now: datetime | None = None) -> None:
-    """A new authority in a folder: `ca.pem`, which all devices get, and `ca.key`, which signs for `days` days.
+    """Make an authority: `ca.pem`, which every device gets, and `ca.key`, which signs.
 
-    An authority that is there already is never replaced: its devices would no longer be known.
+    An existing authority is never replaced: its devices would no longer be recognised.
 
+    Args:
+        folder: The folder to write to.
+        name: Name of the authority.
+        days: For how long it can sign.
+        now: The current time; by default that of the clock.
+
+    Raises:
+        InputError: If the name or the days are not accepted.
+        DataError: If there is an authority already, or the folder cannot be written.
+        MissingExtra: If the package cryptography is not installed.
+
+    Example:
         make_authority(Path("fleet/authority"), "fleet", days=3650)
     """
-    _require()
+    _require_cryptography()
     from cryptography import x509
 
     now = now or datetime.now(UTC)
@@ -53,7 +66,7 @@ def make_authority(folder: Path, name: str, days: float, now: datetime | None = 
     for file in (AUTHORITY_CERTIFICATE, AUTHORITY_KEY):
         if (folder / file).exists():
             raise DataError(
-                f"{folder / file} is there already: an authority is not replaced, give a folder without one"
+                f"{folder / file} exists: an authority is not replaced, give a folder without one"
             )
     key = _new_key()
     builder = (
@@ -64,7 +77,8 @@ def make_authority(folder: Path, name: str, days: float, now: datetime | None = 
             x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
         )
     )
-    _write_pair(folder, key, _signed(builder, key), AUTHORITY_KEY, AUTHORITY_CERTIFICATE)
+    pem.write_key(folder / AUTHORITY_KEY, key)
+    pem.write_certificate(folder / AUTHORITY_CERTIFICATE, _signed(builder, key))
 
 
 def make_certificate(
@@ -75,15 +89,28 @@ def make_certificate(
     addresses: Sequence[str] = (),
     now: datetime | None = None,
 ) -> None:
-    """A device's folder with a new key, its certificate, and the authority's certificate. Done again, it renews them.
+    """Write a new key, its certificate and the authority's certificate for a device.
 
-    `authority` is the authority's folder; `addresses` are those at which others may reach the device, beside its name.
+    Calling it again renews them.
 
-        make_certificate(Path("fleet/n3"), Path("fleet/authority"), "n3", days=365, addresses=["10.0.0.3"])
+    Args:
+        folder: The device's folder.
+        authority: The authority's folder.
+        device_name: Name of the device.
+        days: Validity of the certificate.
+        addresses: Where others may reach the device, beside its name.
+        now: The current time; by default that of the clock.
+
+    Raises:
+        InputError: If the name, an address or the days are not accepted.
+        DataError: If the authority cannot be used, or the folder cannot be written.
+        MissingExtra: If the package cryptography is not installed.
+
+    Example:
+        make_certificate(Path("fleet/n3"), Path("fleet/authority"), "n3", days=365)
     """
-    _require()
+    _require_cryptography()
     from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     now = now or datetime.now(UTC)
@@ -91,18 +118,18 @@ def make_certificate(
         raise InputError(
             "device_name", device_name, "1 to 63 of a-z, 0-9 and '-', with no '-' at either end"
         )
-    names = dict.fromkeys(
-        [x509.DNSName(device_name), *(_address(text) for text in addresses)]
-    )  # each once
-    signer, signer_key = _authority(authority, now)
-    end, last = now + _days(days), signer.not_valid_after_utc
-    if end > last + timedelta(days=1):
+    names = [x509.DNSName(device_name), *(_address(text) for text in addresses)]
+    unique = dict.fromkeys(names)
+    issuer, issuer_key = _read_authority(authority, now)
+    last = issuer.not_valid_after_utc
+    end = now + _days(days)
+    if end > last + _ROUNDING:
         raise InputError(
             "days", days, f"fewer: the authority in {authority} ends on {last:%Y-%m-%d}"
         )
     key = _new_key()
     builder = (
-        _builder(_named(device_name), signer.subject, key.public_key(), now, min(end, last))
+        _builder(_named(device_name), issuer.subject, key.public_key(), now, min(end, last))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(authority=False), critical=True)
         .add_extension(
@@ -111,36 +138,44 @@ def make_certificate(
             ),
             critical=False,
         )
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(x509.SubjectAlternativeName(unique), critical=False)
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key()),
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
             critical=False,
         )
     )
-    _write_pair(folder, key, _signed(builder, signer_key), KEY, CERTIFICATE)
-    _write(
-        folder / AUTHORITY_CERTIFICATE, signer.public_bytes(serialization.Encoding.PEM), PUBLIC_MODE
-    )
+    pem.write_key(folder / KEY, key)
+    pem.write_certificate(folder / CERTIFICATE, _signed(builder, issuer_key))
+    pem.write_certificate(folder / AUTHORITY_CERTIFICATE, issuer)
 
 
 def check_folder(
     folder: Path, device_name: str | None = None, now: datetime | None = None
 ) -> str | None:
-    """What is wrong with a device's folder, in one sentence; None if nothing is. `device_name` is whose it is to be.
+    """Return what is wrong with the keys in a device's folder, in one sentence; None if nothing is.
 
-    A device asks before it starts, since TLS only says that a connection failed:
+    A device checks before it starts, since TLS only reports that a connection failed.
 
-        if wrong := check_folder(Path("fleet/n3"), "n3"):
-            raise DataError(wrong)
+    Args:
+        folder: The device's folder.
+        device_name: Name that the certificate must have; None: any.
+        now: The current time; by default that of the clock.
+
+    Raises:
+        MissingExtra: If the package cryptography is not installed.
+
+    Example:
+        if problem := check_folder(Path("fleet/n3"), "n3"):
+            raise DataError(problem)
     """
-    _require()
+    _require_cryptography()
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     now = now or datetime.now(UTC)
     try:
-        authority = _certificate(folder / AUTHORITY_CERTIFICATE)
-        certificate = _certificate(folder / CERTIFICATE)
-        key = _key(folder / KEY)
+        authority = pem.read_certificate(folder / AUTHORITY_CERTIFICATE)
+        certificate = pem.read_certificate(folder / CERTIFICATE)
+        key = pem.read_key(folder / KEY)
     except DataError as error:
         return str(error)
     if not _is_authority(authority):
@@ -152,20 +187,24 @@ def check_folder(
             f"{folder / CERTIFICATE} is of another authority than {folder / AUTHORITY_CERTIFICATE}"
         )
     for file, one in ((AUTHORITY_CERTIFICATE, authority), (CERTIFICATE, certificate)):
-        if now > one.not_valid_after_utc:
-            return f"{folder / file} expired on {one.not_valid_after_utc:%Y-%m-%d}: make a new one"
-        if now < one.not_valid_before_utc:
-            return f"{folder / file} begins on {one.not_valid_before_utc:%Y-%m-%d}, and the clock here says {now:%Y-%m-%d}"
+        begins = one.not_valid_before_utc
+        ends = one.not_valid_after_utc
+        if now > ends:
+            return f"{folder / file} expired on {ends:%Y-%m-%d}: make a new one"
+        if now < begins:
+            return (
+                f"{folder / file} begins on {begins:%Y-%m-%d},"
+                f" and the clock here says {now:%Y-%m-%d}"
+            )
     if key.public_key() != certificate.public_key():
         return f"{folder / KEY} is not the key of {folder / CERTIFICATE}"
-    if device_name is not None and _common_name(certificate) != device_name:
-        return (
-            f"{folder / CERTIFICATE} is for {_common_name(certificate)!r}, not for {device_name!r}"
-        )
+    found = _common_name(certificate)
+    if device_name is not None and found != device_name:
+        return f"{folder / CERTIFICATE} is for {found!r}, not for {device_name!r}"
     return None
 
 
-def _require() -> None:
+def _require_cryptography() -> None:
     try:
         import cryptography  # noqa: F401
     except ImportError:
@@ -211,7 +250,7 @@ def _builder(
     now: datetime,
     end: datetime,
 ) -> x509.CertificateBuilder:
-    """What the authority's certificate and a device's have in common."""
+    """Return what the certificates of an authority and of a device have in common."""
     from cryptography import x509
 
     return (
@@ -220,7 +259,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key)
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _EARLIER)
+        .not_valid_before(now - _BACKDATED)
         .not_valid_after(end)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
     )
@@ -251,9 +290,8 @@ def _signed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -
 def _common_name(certificate: x509.Certificate) -> str:
     from cryptography.x509.oid import NameOID
 
-    return "".join(
-        str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    )
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return "".join(str(name.value) for name in names)
 
 
 def _is_authority(certificate: x509.Certificate) -> bool:
@@ -265,81 +303,18 @@ def _is_authority(certificate: x509.Certificate) -> bool:
         return False
 
 
-def _authority(folder: Path, now: datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    certificate, key = _certificate(folder / AUTHORITY_CERTIFICATE), _key(folder / AUTHORITY_KEY)
+def _read_authority(
+    folder: Path, now: datetime
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Return the certificate and the key of an authority, if it can sign now."""
+    file = folder / AUTHORITY_CERTIFICATE
+    certificate = pem.read_certificate(file)
+    key = pem.read_key(folder / AUTHORITY_KEY)
     if not _is_authority(certificate):
-        raise DataError(f"{folder / AUTHORITY_CERTIFICATE} is not the certificate of an authority")
+        raise DataError(f"{file} is not the certificate of an authority")
     if key.public_key() != certificate.public_key():
-        raise DataError(
-            f"{folder / AUTHORITY_KEY} is not the key of {folder / AUTHORITY_CERTIFICATE}"
-        )
-    if now > certificate.not_valid_after_utc:
-        raise DataError(
-            f"{folder / AUTHORITY_CERTIFICATE} expired on {certificate.not_valid_after_utc:%Y-%m-%d}: make a new fleet"
-        )
+        raise DataError(f"{folder / AUTHORITY_KEY} is not the key of {file}")
+    ends = certificate.not_valid_after_utc
+    if now > ends:
+        raise DataError(f"{file} expired on {ends:%Y-%m-%d}: make a new fleet")
     return certificate, key
-
-
-def _certificate(file: Path) -> x509.Certificate:
-    from cryptography import x509
-
-    try:
-        return x509.load_pem_x509_certificate(_read(file))
-    except ValueError:
-        raise DataError(f"{file} is not a certificate in PEM form") from None
-
-
-def _key(file: Path) -> ec.EllipticCurvePrivateKey:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    data = _read(file, secret=True)
-    key = None
-    with suppress(ValueError, TypeError, UnsupportedAlgorithm):
-        key = serialization.load_pem_private_key(data, password=None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise DataError(f"{file} is not an elliptic-curve key in PEM form without a password")
-    return key
-
-
-def _read(file: Path, secret: bool = False) -> bytes:
-    try:
-        with file.open("rb") as stream:
-            mode = os.fstat(stream.fileno()).st_mode
-            if secret and os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise DataError(
-                    f"{file} can be read by others: chmod 600 it, and make a new one if others had access"
-                )
-            data = stream.read(_LARGEST + 1)
-    except FileNotFoundError:
-        raise DataError(f"{file} is missing") from None
-    except OSError as error:
-        raise DataError(f"{file} cannot be read: {error.strerror}") from None
-    if len(data) > _LARGEST:
-        raise DataError(f"{file} has more than {_LARGEST} bytes: it is no key and no certificate")
-    return data
-
-
-def _write_pair(
-    folder: Path,
-    key: ec.EllipticCurvePrivateKey,
-    certificate: x509.Certificate,
-    key_file: str,
-    file: str,
-) -> None:
-    from cryptography.hazmat.primitives import serialization
-
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    _write(folder / key_file, private, PRIVATE_MODE)
-    _write(folder / file, certificate.public_bytes(pem), PUBLIC_MODE)
-
-
-def _write(file: Path, content: bytes, mode: int) -> None:
-    """Write a file atomically; create its folder for its owner alone."""
-    with os_errors("write", file):
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_atomically(file, content, mode=mode)

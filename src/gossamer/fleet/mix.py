@@ -15,8 +15,10 @@ from gossamer.algorithms import ADOM, Algorithm, Neighbours
 from gossamer.algorithms.wrapper import Wrapper
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.errors import InputError
-from gossamer.fleet.edges import Edges, Exchanged, Weight
-from gossamer.fleet.journal import Exchange, Flow
+from gossamer.fleet.protocol.edges import Edges, LinkWeight
+from gossamer.fleet.protocol.journal import Transfer
+from gossamer.fleet.protocol.ledger import Exchanged
+from gossamer.fleet.protocol.messages import ExchangeId
 from gossamer.mirror import blockwise, power_mean
 from gossamer.network.base import Links, Network
 from gossamer.network.weights import (
@@ -46,7 +48,7 @@ class PeerMix:
     rule: WeightRule
     t: int
     seed: int
-    until: Callable[[Exchange], float]
+    until: Callable[[ExchangeId], float]
     linear: ClassVar[bool] = True
     _part: int = 0
     _partner: frozenset[int] | None = None
@@ -68,7 +70,7 @@ class PeerMix:
 
     def _pair(self) -> frozenset[int]:
         """The other end of this device's link with the lowest draw, if that one names this device too."""
-        i, near, exchange = self.edges.device, self.edges.near(self.t), self._next()
+        i, near, exchange = self.edges.device, self.edges.neighbours(self.t), self._next()
         if not near:
             return frozenset()
         links = [(min(i, j), max(i, j)) for j in near]
@@ -78,7 +80,7 @@ class PeerMix:
         ]  # the lower link where two draws are equal
         return (
             frozenset({named})
-            if self.edges.pair(exchange, near, named, self.until(exchange))
+            if self.edges.agree_on_pair(exchange, near, named, self.until(exchange))
             else frozenset()
         )
 
@@ -119,7 +121,7 @@ class PeerMix:
     def everywhere(self, holds: bool) -> bool:
         return False
 
-    def _next(self) -> Exchange:
+    def _next(self) -> ExchangeId:
         self._part += 1
         return self.t, self._part - 1
 
@@ -130,7 +132,7 @@ class PeerMix:
         )
 
 
-def _moved(x: Tensor, flows: Sequence[Flow]) -> Tensor:
+def _moved(x: Tensor, flows: Sequence[Transfer]) -> Tensor:
     """(x^[p] + Σ weight·(other^[p] − own^[p]))^[1/p] of a stack of one row, for flows of one exchange: a new tensor.
 
     `own` is what was sent: x itself, or x rounded to what goes over the wire, or an earlier one. The sum is scaled by the
@@ -149,7 +151,7 @@ def _moved(x: Tensor, flows: Sequence[Flow]) -> Tensor:
     )
 
 
-def link_weight(rule: WeightRule) -> Weight:
+def link_weight(rule: WeightRule) -> LinkWeight:
     """The weight of a link from the degrees that its two ends announce."""
     match rule:
         case Metropolis():

@@ -1,8 +1,9 @@
-"""The rehearsal ground: a fleet on one machine, each device in a network of its own, with links that are cut and healed.
+"""A virtual network on one machine: each device in a namespace, links that are cut and healed.
 
-A device is a network namespace; a link is a virtual cable between two of them. There is no bridge and no way out: nothing
-reaches the machine's own network, and two devices without a cable cannot hear each other. Device i has the one address
-`address(i)`, whichever cable is used. Needs Linux, root, and the commands ip, tc (iproute2) and nft (nftables).
+A device is a network namespace, and a link is a virtual cable between two of them. There is no
+bridge and no route to the machine's own network: two devices without a cable cannot hear each other.
+Device i has the one address `address(i)`, whichever cable is used. Needs Linux, root, and the
+commands ip, tc (iproute2) and nft (nftables).
 """
 
 from __future__ import annotations
@@ -23,72 +24,92 @@ from typing import Any
 from gossamer._core import checks
 from gossamer.errors import GossamerError, InputError
 
-_SECONDS = 30  # for one command of ip, tc or nft
-_MOST = 1000
-_NAME = re.compile(
-    r"[a-z][a-z0-9-]{0,30}(?<![0-9])"
-)  # ends in no digit: the device's number follows
-_PARTS = 100_000  # loss is counted in these
+_COMMAND_SECONDS = 30  # for one command of ip, tc or nft
+_MOST_DEVICES = 1000
+_PREFIX = re.compile(r"[a-z][a-z0-9-]{0,30}(?<![0-9])")  # the device's number follows
+_LOSS_STEPS = 100_000  # loss is a multiple of one over these
+_BURSTS_PER_SECOND = 50  # at the rate of a link: a burst is 20 ms
+_QUEUES_PER_SECOND = 10  # at the rate of a link: the queue holds 100 ms
+_LEAST_BURST = 4000  # bytes: a few packets
+_LEAST_QUEUE = 64_000  # bytes: the buffer of a radio
 
 
 def address(device: int) -> str:
-    """Where a device is, for its neighbours.
+    """Return the address of a device.
 
-    >>> address(0), address(299)
-    ('10.0.0.1', '10.0.1.44')
+    Args:
+        device: Number of the device.
+
+    Example:
+        >>> address(0), address(299)
+        ('10.0.0.1', '10.0.1.44')
     """
     return str(ipaddress.IPv4Address("10.0.0.1") + device)
 
 
-def refusal() -> str | None:
-    """Why there can be no such ground here, in one sentence; None where there can."""
+def unavailable_reason() -> str | None:
+    """Return why this machine can have no virtual network, in one sentence; None if it has."""
     missing = [command for command in ("ip", "tc", "nft") if shutil.which(command) is None]
     if missing:
-        return f"a rehearsal in namespaces needs Linux with iproute2 and nftables: {', '.join(missing)} not found"
+        return (
+            "a rehearsal in namespaces needs Linux with iproute2 and nftables:"
+            f" {', '.join(missing)} not found"
+        )
     if os.geteuid() != 0:
         return "a rehearsal in namespaces needs root: only root can make network namespaces"
     return None
 
 
-class Ground:
-    """Devices without links, until `link` makes some. All is gone at the end; what an earlier one left, at the start.
+class VirtualNetwork:
+    """Devices in network namespaces, without links until `link` makes some.
 
-    with Ground(3, "rehearsal-") as ground:
-        ground.link(0, 1, up=True)
-        ground.rate(0, 1, 10e6)
-        process = ground.run(0, ["gossamer", "node", "n0.toml"])
+    Everything is removed at the end, and leftovers of the same prefix at the start.
+
+    Args:
+        devices: Number of devices.
+        prefix: Prefix of the names of the namespaces.
+
+    Raises:
+        InputError: If an argument is out of range.
+
+    Example:
+        with VirtualNetwork(3, "rehearsal-") as network:
+            network.link(0, 1, up=True)
+            network.rate(0, 1, 10e6)
+            process = network.run(0, ["gossamer", "node", "n0.toml"])
     """
 
     def __init__(self, devices: int, prefix: str) -> None:
-        checks.whole("devices", devices, 1, _MOST)
-        if not _NAME.fullmatch(prefix):
+        checks.whole("devices", devices, 1, _MOST_DEVICES)
+        if not _PREFIX.fullmatch(prefix):
             raise InputError(
                 "prefix", prefix, "at most 31 of a-z, 0-9 and '-', from a letter to no digit"
             )
-        self.devices, self.prefix = devices, prefix
+        self.devices = devices
+        self.prefix = prefix
         self._links: set[tuple[int, int]] = set()
         self._limited: set[tuple[int, int]] = set()
         self._losses: dict[int, dict[int, float]] = {device: {} for device in range(devices)}
-        self._started: list[subprocess.Popen[Any]] = []
+        self._processes: list[subprocess.Popen[Any]] = []
         self._stack = ExitStack()
 
-    def __enter__(self) -> Ground:
-        if sentence := refusal():
-            raise GossamerError(sentence)
-        # A name in the kernel that goes with this process: what belongs to a living ground is nobody's leftover.
+    def __enter__(self) -> VirtualNetwork:
+        if reason := unavailable_reason():
+            raise GossamerError(reason)
+        # An abstract socket ends with this process: it tells a network in use from a leftover.
         lock = self._stack.enter_context(socket.socket(socket.AF_UNIX))
         try:
-            lock.bind(f"\0gossamer-ground-{self.prefix}")
+            lock.bind(f"\0gossamer-network-{self.prefix}")
         except OSError:
             self._stack.close()
             raise GossamerError(
-                f"another rehearsal with the prefix {self.prefix!r} is under way: give another prefix"
+                f"another rehearsal with the prefix {self.prefix!r} is running: give another prefix"
             ) from None
         self._stack.callback(self._clear)
         try:
             self._clear()
             for device in range(self.devices):
-                _do("ip", "netns", "add", self.name(device))
+                _command("ip", "netns", "add", self.name(device))
                 self._ip(device, "link", "set", "lo", "up")
         except BaseException:
             self._stack.close()
@@ -103,133 +124,180 @@ class Ground:
     ) -> None:
         self._stack.close()
 
+    @property
+    def processes(self) -> list[subprocess.Popen[Any]]:
+        """The processes started by `run`."""
+        return list(self._processes)
+
     def name(self, device: int) -> str:
-        """The namespace of a device."""
+        """Return the namespace of a device."""
         return f"{self.prefix}{device}"
 
     def link(self, a: int, b: int, up: bool) -> None:
-        """Heal or cut the link between two devices; the first time, make it.
+        """Heal or cut the link between two devices, and make it if it does not exist.
 
-        The kernel takes up to a second to let the first packet through a link that was cut for less than that.
+        The kernel takes up to a second to pass the first packet over a link that was cut for less
+        than that.
+
+        Args:
+            a: One device.
+            b: The other device.
+            up: True to heal, False to cut.
         """
-        self._cable(a, b)
+        self._make_cable(a, b)
         for here, there in ((a, b), (b, a)):
             self._ip(here, "link", "set", f"to{there}", "up" if up else "down")
 
     def rate(self, a: int, b: int, bits: float | None) -> None:
-        """Let no more than so many bits a second through, each way; None: as many as will go."""
+        """Limit the rate of a link, each way.
+
+        Args:
+            a: One device.
+            b: The other device.
+            bits: Bits per second; None: no limit.
+        """
         if bits is not None and not 1e3 <= bits <= 1e12:
             raise InputError("bits", bits, "bits a second from 1e3 to 1e12, or None")
-        self._cable(a, b)
+        self._make_cable(a, b)
         for here, there in ((a, b), (b, a)):
-            device = ("dev", f"to{there}", "root")
+            interface = ("dev", f"to{there}", "root")
             if bits is not None:
-                burst = max(
-                    4000, round(bits / 8 / 50)
-                )  # 20 ms of it, and never less than a few packets
-                queue = max(
-                    64_000, round(bits / 8 / 10)
-                )  # 100 ms of it, and never less than a radio's own buffer
+                burst = max(_LEAST_BURST, round(bits / 8 / _BURSTS_PER_SECOND))
+                queue = max(_LEAST_QUEUE, round(bits / 8 / _QUEUES_PER_SECOND))
                 limit = ("rate", f"{round(bits)}bit", "burst", f"{burst}b", "limit", f"{queue}b")
-                _do("tc", "-n", self.name(here), "qdisc", "replace", *device, "tbf", *limit)
+                _command("tc", "-n", self.name(here), "qdisc", "replace", *interface, "tbf", *limit)
                 self._limited.add((here, there))
             elif (here, there) in self._limited:
-                _do("tc", "-n", self.name(here), "qdisc", "del", *device)
+                _command("tc", "-n", self.name(here), "qdisc", "del", *interface)
                 self._limited.discard((here, there))
 
     def loss(self, a: int, b: int, share: float, one_way: bool = False) -> None:
-        """Lose this share of the packets between two devices, at random; `one_way`: only of those from a to b."""
+        """Lose a share of the packets between two devices at random.
+
+        Args:
+            a: One device.
+            b: The other device.
+            share: Share of the packets, from 0 to 1.
+            one_way: True to lose only packets from a to b.
+        """
         checks.probability("share", share)
-        self._cable(a, b)
-        for here, there in ((b, a),) if one_way else ((b, a), (a, b)):
-            self._losses[here][there] = share
-            rules = [
-                f'iifname "to{neighbour}" '
-                + ("" if lost == 1 else f"numgen random mod {_PARTS} < {round(lost * _PARTS)} ")
-                + "drop"
-                for neighbour, lost in self._losses[here].items()
-                if round(lost * _PARTS)
-            ]
-            table = "table inet gossamer"
-            chain = ["chain input {", "type filter hook input priority 0", *rules, "}"]
-            # In one go, so that no moment is without rules; the first line lets the second find something to delete.
-            script = "\n".join(
-                [f"{table} {{ }}", f"delete {table}", f"{table} {{", *chain, "}", ""]
-            )
-            _do("ip", "netns", "exec", self.name(here), "nft", "-f", "-", given=script)
+        self._make_cable(a, b)
+        self._set_loss(b, a, share)
+        if not one_way:
+            self._set_loss(a, b, share)
 
     def run(self, device: int, command: Sequence[str], **popen: Any) -> subprocess.Popen[Any]:
-        """Start a command on a device: `subprocess.Popen` with its arguments. What still runs at the end is killed."""
-        self._known(device)
+        """Start a command in the namespace of a device. It is killed at the end if it still runs.
+
+        Args:
+            device: Number of the device.
+            command: The command and its arguments.
+            **popen: Arguments of `subprocess.Popen`.
+        """
+        self._check_devices(device)
         process = subprocess.Popen(["ip", "netns", "exec", self.name(device), *command], **popen)
-        self._started.append(process)
+        self._processes.append(process)
         return process
 
-    def _known(self, *devices: int) -> None:
+    def _check_devices(self, *devices: int) -> None:
         for device in devices:
             checks.whole("device", device, 0, self.devices - 1)
 
-    def _cable(self, a: int, b: int) -> None:
-        """The cable between two devices, made on first use and not yet up; its ends are born inside the namespaces."""
-        self._known(a, b)
+    def _make_cable(self, a: int, b: int) -> None:
+        """Make the cable between two devices on first use; its ends are created in the namespaces."""
+        self._check_devices(a, b)
         if a == b:
             raise InputError("device", b, "two different devices")
         if (min(a, b), max(a, b)) in self._links:
             return
-        ends = (
-            "netns",
-            self.name(a),
-            "type",
-            "veth",
-            "peer",
-            "name",
-            f"to{a}",
-            "netns",
-            self.name(b),
-        )
-        _do("ip", "link", "add", f"to{b}", *ends)
+        this_end = (f"to{b}", "netns", self.name(a))
+        other_end = ("name", f"to{a}", "netns", self.name(b))
+        _command("ip", "link", "add", *this_end, "type", "veth", "peer", *other_end)
         for here, there in ((a, b), (b, a)):
             self._ip(
                 here, "address", "add", address(here), "peer", address(there), "dev", f"to{there}"
             )
         self._links.add((min(a, b), max(a, b)))
 
+    def _set_loss(self, device: int, sender: int, share: float) -> None:
+        """Replace the rules of a device by which it drops packets."""
+        self._losses[device][sender] = share
+        rules = []
+        for neighbour, lost in self._losses[device].items():
+            steps = round(lost * _LOSS_STEPS)
+            if lost == 1:
+                rules.append(f'iifname "to{neighbour}" drop')
+            elif steps:
+                condition = f"numgen random mod {_LOSS_STEPS} < {steps}"
+                rules.append(f'iifname "to{neighbour}" {condition} drop')
+        table = "table inet gossamer"
+        lines = [
+            f"{table} {{ }}",  # so that the next line finds something to delete
+            f"delete {table}",
+            f"{table} {{",
+            "chain input {",
+            "type filter hook input priority 0",
+            *rules,
+            "}",
+            "}",
+            "",
+        ]
+        # One transaction, so that there is no moment without rules.
+        _command("ip", "netns", "exec", self.name(device), "nft", "-f", "-", stdin="\n".join(lines))
+
     def _ip(self, device: int, *words: str) -> None:
-        _do("ip", "-n", self.name(device), *words)
+        _command("ip", "-n", self.name(device), *words)
+
+    def _namespaces(self) -> list[str]:
+        """Return the existing namespaces of this prefix."""
+        found = []
+        for line in _command("ip", "netns", "list").splitlines():
+            name = line.split()[0] if line.strip() else ""
+            if re.fullmatch(rf"{re.escape(self.prefix)}\d+", name):
+                found.append(name)
+        return found
 
     def _clear(self) -> None:
-        """End every process in namespaces of this prefix, and remove them; their cables go with them."""
-        for process in self._started:
+        """Kill every process in namespaces of this prefix, and remove them with their cables."""
+        for process in self._processes:
             with suppress(ProcessLookupError):
                 process.kill()
-        names = [
-            line.split()[0] for line in _do("ip", "netns", "list").splitlines() if line.strip()
-        ]
-        mine = [name for name in names if re.fullmatch(rf"{re.escape(self.prefix)}\d+", name)]
-        until = time.monotonic() + _SECONDS
-        while (
-            pids := [int(pid) for name in mine for pid in _do("ip", "netns", "pids", name).split()]
-        ) and time.monotonic() < until:
+        names = self._namespaces()
+        until = time.monotonic() + _COMMAND_SECONDS
+        while (pids := _pids(names)) and time.monotonic() < until:
             for pid in pids:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            for process in self._started:
-                process.poll()  # a killed child stays in its namespace until it is asked for
+            for process in self._processes:
+                process.poll()  # a killed child stays in its namespace until it is reaped
             time.sleep(0.02)
-        for process in self._started:
-            process.wait(_SECONDS)
-        self._started.clear()
-        for name in mine:
-            _do("ip", "netns", "delete", name)
+        for process in self._processes:
+            process.wait(_COMMAND_SECONDS)
+        self._processes.clear()
+        for name in names:
+            _command("ip", "netns", "delete", name)
 
 
-def _do(*words: str, given: str | None = None) -> str:
+def _pids(namespaces: list[str]) -> list[int]:
+    pids: list[int] = []
+    for name in namespaces:
+        pids.extend(int(pid) for pid in _command("ip", "netns", "pids", name).split())
+    return pids
+
+
+def _command(*words: str, stdin: str | None = None) -> str:
+    """Run a command; return what it prints."""
     try:
         done = subprocess.run(
-            words, input=given, capture_output=True, text=True, timeout=_SECONDS, check=False
+            words,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
-        raise GossamerError(f"`{' '.join(words)}` did not end in {_SECONDS} s") from None
+        raise GossamerError(f"`{' '.join(words)}` did not end in {_COMMAND_SECONDS} s") from None
     if done.returncode:
         raise GossamerError(f"`{' '.join(words)}` failed: {done.stderr.strip() or done.returncode}")
     return done.stdout

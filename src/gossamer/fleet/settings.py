@@ -1,33 +1,49 @@
-"""A fleet as data: `[fleet]` of a spec, and the file of one device."""
+"""The settings of a fleet: the [fleet] table of a spec, and the file of each device."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+
+import tomli_w
 
 from gossamer._core import checks
-from gossamer.errors import InputError
+from gossamer._core.files import write_atomically
+from gossamer.errors import DataError, InputError
 from gossamer.study import spec
 
+STUDY = "study.toml"  # the spec, in the folder of a fleet and on every device
 _RUN = re.compile(r"[0-9a-f]{32}")
+_DEVICE_FILES = "n*.toml"
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """What all devices of a fleet have in common.
+    """The settings that all devices of a fleet share.
 
-    A round takes a `slot` of so many seconds, by a clock that all share (NTP, GPS). `wire`: the numbers that are sent. `bound`:
-    the largest |value| of a vector that is no nonsense. `join`: how a device begins that comes late: from a neighbour's model,
-    or its own. `history`: how many MB of models, of the rounds that are measured, a device may keep. `sync`: whether what
-    is written outlives a power cut, too; a process that is killed it outlives in any case.
+    Args:
+        slot: Seconds per round, by a clock that all devices share (NTP, GPS).
+        wire: dtype of the vectors that are sent.
+        bound: Largest absolute value that is accepted in a vector.
+        join: What a late device starts from: a neighbour's model, or its own initial model.
+        history: Megabytes of models, of the rounds that are measured, that a device may keep.
+        sync: True if written data must survive a power failure. It survives a killed process in
+            any case.
+        lease: Seconds of silence after which a link is dead.
+        multicast: True to find neighbours on the local network.
+        insecure: True to do without certificates, on a test bench.
 
-    >>> Fleet(slot=2.0).lease
-    1.0
+    Raises:
+        InputError: If a setting is out of range.
+
+    Example:
+        >>> Fleet(slot=2.0).lease
+        1.0
     """
 
     slot: float = 5.0
@@ -36,9 +52,9 @@ class Fleet:
     join: Literal["neighbour", "own"] = "neighbour"
     history: float = 64.0
     sync: bool = True
-    lease: float = 1.0  # seconds of silence after which a link is dead
-    multicast: bool = True  # find neighbours on the local network
-    insecure: bool = False  # no certificates: for a bench
+    lease: float = 1.0
+    multicast: bool = True
+    insecure: bool = False
 
     def __post_init__(self) -> None:
         checks.number("slot", self.slot, least=0.1, most=86_400, noun="seconds")
@@ -51,12 +67,25 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Device:
-    """One device's file. `names` are those in the certificates of all devices, by number; `classes` and `shape` (of a sample)
-    are those of the data of all.
+    """The settings of one device, from its file.
 
-    `start` is when round 0 begins, such as "2030-01-31T12:00:00Z". `folder` holds the certificate, the samples, and what the
-    device keeps; `study` is the spec; both are beside the file. `listen` and `connect` are host:port; `clock` is added to the
-    device's clock, in seconds.
+    Args:
+        run: The run, 32 hexadecimal digits.
+        device: Number of the device.
+        names: The name in the certificate of each device, by number.
+        start: When round 0 begins, such as "2030-01-31T12:00:00Z".
+        folder: The device's folder, beside its file: certificate, samples and results.
+        study: The spec, beside the device's file.
+        classes: Number of classes of the fleet's data; None for floating targets.
+        shape: Shape of a sample of the fleet's data.
+        listen: Endpoints host:port on which to listen.
+        connect: Endpoints to dial.
+        interface: Network interface for multicast; "auto": all.
+        clock: Seconds added to the device's clock.
+        fleet: The settings that all devices share.
+
+    Raises:
+        InputError: If a setting is out of range.
     """
 
     run: str
@@ -64,7 +93,7 @@ class Device:
     names: tuple[str, ...]
     start: str
     folder: Path
-    study: Path = Path("study.toml")
+    study: Path = Path(STUDY)
     classes: int | None = None
     shape: tuple[int, ...] = ()
     listen: tuple[str, ...] = ("0.0.0.0:7447",)
@@ -77,11 +106,15 @@ class Device:
         if not _RUN.fullmatch(self.run):
             raise InputError("run", self.run, "32 hexadecimal digits")
         checks.whole("device", self.device, 0, len(self.names) - 1)
-        self.started()
+        self.start_time()
         checks.number("clock", self.clock, noun="a number of seconds")
 
-    def started(self) -> float:
-        """When round 0 begins, in seconds since 1970."""
+    def start_time(self) -> float:
+        """Return when round 0 begins, in seconds since 1970.
+
+        Raises:
+            InputError: If `start` is not a time with its zone.
+        """
         with suppress(ValueError):
             when = datetime.fromisoformat(self.start)
             if when.tzinfo is not None:
@@ -92,18 +125,75 @@ class Device:
 
     @property
     def name(self) -> str:
+        """Name of the device in its certificate."""
         return self.names[self.device]
 
 
 def read_fleet(table: spec.Table) -> Fleet:
-    """Return the [fleet] table of a spec as settings, with defaults for what it leaves out."""
+    """Return the [fleet] table of a spec, with defaults for missing keys.
+
+    Args:
+        table: The tables of a spec.
+
+    Raises:
+        InputError: If a key is unknown or a value is out of range.
+    """
     made: Fleet = spec.build_dataclass(Fleet, table.get("fleet", {}), "fleet")
     return made
 
 
-def read_device(table: spec.Table) -> Device:
-    """Return the settings of one device from the tables of its file."""
+def read_device(path: Path) -> Device:
+    """Return the settings of a device from its file.
+
+    Args:
+        path: The file, such as n3.toml.
+
+    Raises:
+        DataError: If the file is missing or is not the file of a device.
+        InputError: If a key is unknown or a value is out of range.
+    """
+    if not path.exists():
+        raise DataError(f"there is no device file {path}: `gossamer fleet init` makes them")
+    table = spec.read(path)
+    if "names" not in table:
+        raise DataError(
+            f"{path} is not the file of a device: `gossamer fleet init` makes them, one for each"
+        )
     spec.check_keys(table, [f.name for f in dataclasses.fields(Device)], "")
     plain = {key: value for key, value in table.items() if key != "fleet"}
-    made: Device = spec.build_dataclass(Device, plain, "device")
-    return dataclasses.replace(made, fleet=read_fleet(table))
+    device: Device = spec.build_dataclass(Device, plain, "device")
+    return replace(device, fleet=read_fleet(table), study=path.parent / device.study)
+
+
+def read_devices(folder: Path) -> list[Device]:
+    """Return the settings of all devices of a fleet, by number.
+
+    Args:
+        folder: The folder of the fleet.
+
+    Raises:
+        DataError: If there is no device.
+    """
+    files = sorted(folder.glob(_DEVICE_FILES), key=lambda path: (len(path.name), path.name))
+    if not files:
+        raise DataError(f"{folder} has no fleet: `gossamer fleet init` makes one")
+    return [read_device(path) for path in files]
+
+
+def write_device(path: Path, device: Device) -> None:
+    """Write the file of a device. Its folder and study are named relative to the file.
+
+    Args:
+        path: The file.
+        device: The settings.
+    """
+    beside = replace(device, folder=Path(device.folder.name), study=Path(device.study.name))
+    table: dict[str, Any] = {}
+    for key, value in dataclasses.asdict(beside).items():
+        if value is not None:
+            table[key] = str(value) if isinstance(value, Path) else value
+    comment = (
+        f"# {device.name}: `gossamer node {path.name}` runs it,"
+        f" with {beside.folder}/ and {beside.study} beside this file.\n"
+    )
+    write_atomically(path, (comment + tomli_w.dumps(table)).encode())

@@ -24,8 +24,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from gossamer.errors import GossamerError, InputError
-from gossamer.fleet import provision as fleet
-from gossamer.fleet.node import LOG, STATUS
+from gossamer.fleet import settings as fleet
+from gossamer.fleet.files import LOG, STATUS
 from gossamer.network import Callback
 from gossamer.report import gather, pack
 from gossamer.report.links import Drawn
@@ -95,7 +95,7 @@ class FleetFollower:
             status.get("doing") in ("done", "stopped", "diverged") for status in statuses
         )
         first = self._devices[0]
-        left = max(0.0, first.started() + rounds * first.fleet.slot - time.time())
+        left = max(0.0, first.start_time() + rounds * first.fleet.slot - time.time())
         now = Progress(max(done, default=0), left, 0.0)
         summary = {"finished": over and min(done) >= rounds, "rounds": max(done, default=0)}
         return replace(

@@ -1,0 +1,187 @@
+"""Gather the results of a fleet's devices into one run folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gossamer.engines import Record
+from gossamer.errors import DataError
+from gossamer.fleet import files
+from gossamer.fleet.service import read_study
+from gossamer.fleet.settings import Device, read_devices
+from gossamer.mirror import power_mean
+from gossamer.network import Links, Network, save
+from gossamer.network import Sequence as LinkFile
+from gossamer.results.folder import RunFolder, columns
+from gossamer.results.statistics import summarise
+from gossamer.study import spec
+from gossamer.study.study import Study
+from gossamer.study.versions import versions
+
+LINKS = "links.parquet"
+
+Line = dict[str, Any]  # of a device's log
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The devices whose results are collected, the names of those missing, and the run folder."""
+
+    devices: list[int]
+    missing: list[str]
+    summary: dict[str, Any]
+    folder: Path
+
+
+def collect(folder: Path, out: Path, study: Study | None = None) -> Collected:
+    """Gather the results of a fleet's devices into one run folder.
+
+    Devices without results are left out. A device that was away in a round that others measured has
+    its last earlier measurement there.
+
+    Args:
+        folder: The folder of the fleet, with those of the devices in it.
+        out: The run folder to write; it must be empty or missing.
+        study: Replaces the spec of the fleet, for a study with parts made in Python.
+
+    Raises:
+        DataError: If no device has results, or the run folder is not empty.
+    """
+    devices = read_devices(folder)
+    logs = {device.device: files.read_log(device.folder) for device in devices}
+    present = [device for device in devices if _has_results(device, logs[device.device])]
+    missing = [device.name for device in devices if device not in present]
+    if not present:
+        raise DataError(
+            f"no device in {folder} has results: copy their folders back, or wait for them"
+        )
+    study = study or read_study(devices[0])
+    if out.exists() and any(out.iterdir()):
+        raise DataError(f"{out} exists and is not empty: give another name by --out")
+    records = _records([logs[device.device] for device in present], present, study)
+    out.mkdir(parents=True, exist_ok=True)
+    save(_links(len(devices), logs), out / LINKS, study.rounds)
+    study = _as_it_ran(study, out / LINKS)
+    summary = {
+        "name": study.name,
+        "method": study.algorithm.label,
+        "seed": study.seed,
+        "finished": True,
+        "rounds": study.rounds,
+        **summarise(columns(records), study.measure),
+        "devices": [device.device for device in present],
+        "missing": missing,
+        "counts": _counts(present),
+        "seconds": round(study.rounds * devices[0].fleet.slot, 3),
+        "versions": versions(),
+    }
+    run = RunFolder(out)
+    run.create(spec.dumps(study))
+    run.write_metrics(columns(records))
+    run.write_models(_stacked_models([device.folder / files.MODEL for device in present]))
+    run.write_summary(summary)
+    return Collected([device.device for device in present], missing, summary, out)
+
+
+def _has_results(device: Device, log: list[Line]) -> bool:
+    return bool(log) and (device.folder / files.MODEL).exists()
+
+
+def _as_it_ran(study: Study, links: Path) -> Study:
+    """Return the study with the links over which devices exchanged, measured as devices do."""
+    at: Any = f"after_{study.algorithm.ends_with}"
+    return replace(
+        study, network=LinkFile(links, beyond="empty"), measure=replace(study.measure, at=at)
+    )
+
+
+def _counts(devices: list[Device]) -> dict[int, dict[str, int]]:
+    counts = {}
+    for device in devices:
+        status = json.loads((device.folder / files.STATUS).read_bytes())
+        counts[status["device"]] = status["counts"]
+    return counts
+
+
+def _stacked_models(paths: list[Path]) -> dict[str, torch.Tensor]:
+    models = [files.read_model(path) for path in paths]
+    return {name: torch.stack([model[name] for model in models]) for name in models[0]}
+
+
+@dataclass(frozen=True)
+class _Committed(Network):
+    """The links over which devices have exchanged."""
+
+    devices: int
+    pairs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+
+    def links(self, t: int) -> Links:
+        return Links.of(self.devices, self.pairs.get(t, []))
+
+
+def _links(devices: int, logs: dict[int, list[Line]]) -> _Committed:
+    """Return the links that either end has logged: the other end may be missing."""
+    pairs: dict[int, set[tuple[int, int]]] = {}
+    for i, log in logs.items():
+        for line in log:
+            for j in line["met"]:
+                pairs.setdefault(line["round"] - 1, set()).add((min(i, j), max(i, j)))
+    return _Committed(devices, {t: sorted(found) for t, found in pairs.items()})
+
+
+def _records(logs: list[list[Line]], devices: list[Device], study: Study) -> list[Record]:
+    """Return a record for every round that any device has measured."""
+    rounds: set[int] = set()
+    for log in logs:
+        rounds.update(line["round"] for line in log if "loss" in line)
+    return [_record(t, logs, devices, study) for t in sorted(rounds)]
+
+
+def _record(t: int, logs: list[list[Line]], devices: list[Device], study: Study) -> Record:
+    measured = []  # the last measurement of each device
+    messages = 0
+    sent_bytes = 0
+    for log in logs:
+        until = [line for line in log if line["round"] <= t]
+        measured.append(next((line for line in reversed(until) if "loss" in line), {}))
+        if until:
+            messages += until[-1]["messages"]
+            sent_bytes += until[-1]["bytes"]
+    accuracy = _filled([line.get("accuracy", np.nan) for line in measured])
+    loss = _filled([line.get("loss", np.nan) for line in measured])
+    paths = []
+    for device, line in zip(devices, measured, strict=True):
+        paths.append(files.history_file(device.folder, line.get("round", -1)))
+    distance, to_power = _distances(paths, study.algorithm.p_at(t))
+    return Record(t, accuracy, loss, distance, to_power, messages, sent_bytes)
+
+
+def _filled(values: list[float]) -> Any:
+    """Replace the values of devices that have yet to join by the mean of the others."""
+    found = np.array(values)
+    known = found[~np.isnan(found)]
+    if not len(known):
+        return found
+    return np.where(np.isnan(found), known.mean(), found)
+
+
+def _distances(paths: list[Path], p: float) -> tuple[Any, Any]:
+    """Return the distances from the mean and from the power mean; NaN if a model is missing."""
+    if not all(path.exists() for path in paths):
+        unknown = np.full(len(paths), np.nan)
+        return unknown, unknown
+    flat = []
+    for path in paths:
+        flat.append(torch.cat([x.flatten() for x in files.read_model(path).values()]))
+    w = torch.stack(flat).double()
+    distance = (w - w.mean(0)).norm(dim=1).numpy()
+    if p == 1:
+        return distance, distance
+    even = torch.full((len(w),), 1 / len(w), dtype=torch.float64)
+    return distance, (w - power_mean(w, even, p)).norm(dim=1).numpy()

@@ -1,0 +1,1 @@
+"""How devices exchange vectors so that the mean stays exact: edges, messages, wire format, journal."""

@@ -1,0 +1,52 @@
+"""When rounds and exchanges are, by a clock that all devices share."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+
+from gossamer.fleet.protocol.messages import ExchangeId
+
+EXCHANGE_SHARE = 0.9  # of a slot, by which its last exchange is over; the rest is for the step
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The schedule of a run: round t begins at start + t·slot.
+
+    Args:
+        start: When round 0 begins, in seconds since 1970.
+        slot: Seconds per round.
+        parts: Exchanges per round.
+        clock_offset: Seconds added to this device's clock.
+
+    Example:
+        >>> schedule = Schedule(start=1000.0, slot=2.0, parts=2)
+        >>> schedule.begin(3), schedule.round_at(1007.9)
+        (1006.0, 3)
+        >>> schedule.deadline((3, 0)), schedule.deadline((3, 1))
+        (1006.9, 1007.8)
+    """
+
+    start: float
+    slot: float
+    parts: int
+    clock_offset: float = 0.0
+
+    def now(self) -> float:
+        """Return the time in seconds since 1970."""
+        return time.time() + self.clock_offset
+
+    def begin(self, t: int) -> float:
+        """Return when round t begins."""
+        return self.start + t * self.slot
+
+    def round_at(self, when: float) -> int:
+        """Return the round at a time; negative before the start."""
+        return math.floor((when - self.start) / self.slot)
+
+    def deadline(self, exchange: ExchangeId) -> float:
+        """Return by when an exchange is over."""
+        t, part = exchange
+        return self.begin(t) + EXCHANGE_SHARE * self.slot * (part + 1) / self.parts

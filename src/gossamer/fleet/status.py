@@ -1,0 +1,281 @@
+"""What is known of the devices of a fleet, from their files and from what they publish.
+
+Everything that a device publishes is parsed into numbers and known words, so that no text of a device
+reaches a terminal.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+from gossamer.fleet.files import STATUS
+from gossamer.fleet.provision import OBSERVER, endpoints
+from gossamer.fleet.settings import Device, read_devices
+from gossamer.fleet.transport.configuration import STATUS_BYTES, LinkSettings
+from gossamer.fleet.transport.observer import Observer
+
+Doing = Literal["waiting", "joining", "running", "done", "stopped", "diverged", "unreadable"]
+LISTEN_SECONDS = 6.0  # in which every reachable device is found and has published its status
+_ENDED = ("done", "stopped", "diverged")  # after which a device publishes nothing more
+_COUNTS = ("committed", "failed", "in doubt", "late", "missed")
+_LARGEST_FILE = 16 * STATUS_BYTES  # bytes of a status file; on disk the status is not shortened
+
+
+def _finite_or_none(value: Any) -> Any:
+    """Return None for NaN and infinity, which Python writes though JSON has no such numbers."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_Count = Annotated[int, pydantic.Field(ge=0, lt=1 << 53)]
+_Devices = Annotated[tuple[_Count, ...], pydantic.Field(max_length=1 << 16)]
+_Share = Annotated[float, pydantic.Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True)
+class Status:
+    """The status of a device, with the names that it has in JSON.
+
+    Args:
+        doing: What the device does.
+        time: When this was so: by the clock of this machine if it came over the network.
+        round: Rounds done.
+        rounds: Rounds of the run.
+        near: The neighbours.
+        met: The neighbours with whom it exchanged in the last round.
+        accuracy: The last measurement.
+        loss: The last measurement.
+        pending: Transfers in doubt.
+        counts: Numbers of messages and exchanges.
+    """
+
+    doing: Doing
+    time: Annotated[float, pydantic.Field(ge=0, lt=1e11, allow_inf_nan=False)]
+    round: _Count = 0
+    rounds: _Count = 0
+    near: _Devices = ()
+    met: _Devices = ()
+    accuracy: Annotated[_Share | None, pydantic.BeforeValidator(_finite_or_none)] = None
+    loss: Annotated[float | None, pydantic.BeforeValidator(_finite_or_none)] = None
+    pending: _Count = 0
+    counts: Annotated[dict[str, _Count], pydantic.Field(max_length=100)] = field(
+        default_factory=dict
+    )
+
+    @property
+    def refused(self) -> int:
+        """Number of messages refused."""
+        return sum(count for name, count in self.counts.items() if name.startswith("refused"))
+
+
+_PARSER = pydantic.TypeAdapter(Status)
+
+
+def parse_status(data: bytes, devices: int, now: float) -> Status:
+    """Return the status in these bytes, which need not come from an honest device.
+
+    Args:
+        data: JSON.
+        devices: Number of devices; others are removed from lists of neighbours.
+        now: The latest time that is believed.
+
+    Returns:
+        The status; `doing` is "unreadable" if it cannot be parsed.
+
+    Example:
+        >>> data = b'{"doing": "running", "time": 5, "near": [0, 2, 9]}'
+        >>> parse_status(data, devices=3, now=7.0).near
+        (0, 2)
+        >>> parse_status(b"[[[", devices=3, now=7.0).doing
+        'unreadable'
+    """
+    try:
+        status = _PARSER.validate_json(data, strict=True)
+    except ValueError:
+        return Status("unreadable", 0.0)
+    return replace(
+        status,
+        round=min(status.round, status.rounds),
+        near=tuple(sorted({j for j in status.near if j < devices})),
+        met=tuple(sorted({j for j in status.met if j < devices})),
+        time=min(status.time, now),
+    )
+
+
+class FleetStatus:
+    """The devices of a folder, and what is known of each.
+
+    Args:
+        folder: The folder of a fleet, or of a device.
+
+    Raises:
+        DataError: If the folder has no device.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.devices = {device.device: device for device in read_devices(folder)}
+        self.any_device: Device = next(iter(self.devices.values()))
+        self._folder = folder
+        self._published: dict[int, Status] = {}
+        self._lock = threading.Lock()
+
+    def observe(self, connect: list[str]) -> Observer | None:
+        """Join the network of the fleet, if it can be joined from here.
+
+        Args:
+            connect: Hosts to dial, each as host or host:port, also several separated by commas.
+
+        Returns:
+            The observer, which the caller closes; None without a way to find devices.
+
+        Raises:
+            InputError: If a host is malformed.
+            DataError: If the certificate of the observer cannot be used.
+        """
+        fleet = self.any_device.fleet
+        certificates = self._folder / OBSERVER
+        hosts = [host.strip() for listed in connect for host in listed.split(",")]
+        dialled = endpoints(hosts, "connect")
+        if not dialled and not fleet.multicast:
+            return None  # a rehearsal, or a fleet with hosts: nobody can be found
+        if not (dialled or fleet.insecure or certificates.is_dir()) and self.latest():
+            return None  # the folder of a single device
+        settings = LinkSettings(
+            run=self.any_device.run,
+            names=self.any_device.names,
+            certificates=None if fleet.insecure else certificates,
+            insecure=fleet.insecure,
+            connect=tuple(dialled),
+            multicast=fleet.multicast,
+            lease=fleet.lease,
+        )
+        return Observer(settings, self.on_status)
+
+    def wait_for_all(self) -> None:
+        """Wait until every device has published its status, for at most `LISTEN_SECONDS`."""
+        until = time.monotonic() + LISTEN_SECONDS
+        while time.monotonic() < until and len(self._published) < len(self.any_device.names):
+            time.sleep(0.1)
+
+    def on_status(self, device: int, data: bytes) -> None:
+        """Take a status from the network. The time is that of arrival, not the device's own.
+
+        Args:
+            device: The device, authenticated by the transport.
+            data: The status as JSON.
+        """
+        now = time.time()
+        status = parse_status(data[:STATUS_BYTES], len(self.any_device.names), now)
+        with self._lock:
+            self._published[device] = replace(status, time=now)
+
+    def latest(self) -> dict[int, Status]:
+        """Return the newest status of every device that has one."""
+        with self._lock:
+            found = dict(self._published)
+        for i, device in self.devices.items():
+            with suppress(OSError), (device.folder / STATUS).open("rb") as file:
+                data = file.read(_LARGEST_FILE)
+                written = parse_status(data, len(self.any_device.names), time.time())
+                if i not in found or written.time > found[i].time:
+                    found[i] = written
+        return found
+
+    def silent_seconds(self, status: Status) -> float | None:
+        """Return for how long a device is overdue; None if it is not.
+
+        A device writes its status at least twice per slot and publishes it every few seconds.
+        Before round 0 it writes nothing.
+
+        Args:
+            status: Its last status.
+        """
+        last = status.time
+        if status.doing == "waiting":
+            last = max(last, self.any_device.start_time())
+        silent = time.time() - last
+        fleet = self.any_device.fleet
+        overdue = silent > max(LISTEN_SECONDS, 2 * fleet.slot) + fleet.lease
+        if overdue and status.doing not in (*_ENDED, "unreadable"):
+            return silent
+        return None
+
+    def all_done(self) -> bool:
+        """Return True if every device is done."""
+        found = self.latest()
+        done = [status.doing == "done" for status in found.values()]
+        return len(found) == len(self.any_device.names) and all(done)
+
+    def names(self, devices: Iterable[int]) -> list[str]:
+        """Return the names of devices.
+
+        Args:
+            devices: Their numbers.
+        """
+        return [self.any_device.names[j] for j in devices]
+
+    def summary(self) -> str:
+        """Return the fleet in one line: round, mean accuracy, links used of those alive."""
+        known = {i: status for i, status in self.latest().items() if status.doing != "unreadable"}
+        if not known:
+            return "no device has been heard of"
+        present = {i: s for i, s in known.items() if self.silent_seconds(s) is None}
+        running = {i: s for i, s in present.items() if s.doing not in _ENDED}
+        # The median, so that no single device decides.
+        median = sorted(known.values(), key=lambda status: status.round)[len(known) // 2]
+        words = [f"round {median.round}/{median.rounds}"]
+        accuracies = [s.accuracy for s in known.values() if s.accuracy is not None]
+        if accuracies:
+            words.append(f"accuracy {100 * sum(accuracies) / len(accuracies):.1f} %")
+        if running:
+            met = _pairs({i: status.met for i, status in running.items()})
+            near = _pairs({i: status.near for i, status in running.items()})
+            words.append(f"links {len(met)}/{len(met | near)}")
+        if away := len(self.any_device.names) - len(present):
+            words.append(f"{away} of {len(self.any_device.names)} devices silent or not seen")
+        return "  ".join(words)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what is known of each device as plain values."""
+        found = self.latest()
+        rows = []
+        for i, name in enumerate(self.any_device.names):
+            rows.append({"name": name, **self._row(found.get(i))})
+        return rows
+
+    def _row(self, status: Status | None) -> dict[str, Any]:
+        if status is None:
+            return {"doing": "not seen"}
+        silent = self.silent_seconds(status)
+        return {
+            "doing": status.doing,
+            "silent": None if silent is None else round(silent, 1),
+            "round": status.round,
+            "rounds": status.rounds,
+            "sees": self.names(status.near),
+            "met": self.names(status.met),
+            "accuracy": status.accuracy,
+            "loss": status.loss,
+            **{name.replace(" ", "_"): status.counts.get(name, 0) for name in _COUNTS},
+            "pending": status.pending,
+            "refused": status.refused,
+            "bytes_sent": status.counts.get("bytes sent", 0),
+        }
+
+
+def _pairs(neighbours: dict[int, tuple[int, ...]]) -> set[frozenset[int]]:
+    """Return the links between devices and those that they list."""
+    pairs = set()
+    for i, others in neighbours.items():
+        for j in others:
+            if i != j:
+                pairs.add(frozenset((i, j)))
+    return pairs
