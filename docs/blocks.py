@@ -6,9 +6,9 @@ between are generated:
     <!-- kinds SECTION -->     the kinds of a section of a spec, with description and keys
     <!-- keys NAME -->         the keys of a section without kinds: study, measure, timing, fleet
 
-`python docs/blocks.py FILE…` fills the blocks; with --check it only lists the stale files. Two lists
-are generated when the site is built: `<!-- commands -->`, and `<!-- api PACKAGE… -->`, the public
-names of packages.
+`python docs/blocks.py FILE…` fills the blocks; with --check it only lists the stale files. Two
+lists are generated when the site is built: `<!-- commands -->`, and `<!-- api PACKAGE… -->`, the
+public names of packages.
 """
 
 from __future__ import annotations

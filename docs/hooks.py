@@ -1,7 +1,7 @@
 """mkdocs hooks: add pages from outside docs/, rewrite links that leave docs/, fill generated lists.
 
-The Markdown files keep the links that work in the repository. In the site a link to a file without a
-page, such as ../src/gossamer/mirror.py, is replaced by the name of the file.
+The Markdown files keep the links that work in the repository. In the site a link to a file without
+a page, such as ../src/gossamer/mirror.py, is replaced by the name of the file.
 """
 
 from __future__ import annotations

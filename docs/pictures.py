@@ -1,11 +1,11 @@
-"""The pictures of the documentation and of the README, made anew: `python docs/pictures.py [NAME…]`.
+"""Draw the figures of the documentation and of the README: `python docs/pictures.py [NAME…]`.
 
-    links mixing mirror dual     the pictures of docs/concepts.md
-    networks                     one for each network of docs/networks.md, drawn from what that page says
-    demo                         what `gossamer compare` draws
-    readme                       the picture of the README: a real run of examples/robots.toml, about a quarter of a minute
+    links mixing mirror dual     the figures of docs/concepts.md
+    networks                     one per network of docs/networks.md, from the code of that page
+    demo                         the figure of `gossamer compare`
+    readme                       the figure of the README: a run of examples/robots.toml, about 15 s
 
-All but the last two are the same to the byte whenever they are made with the versions of constraints.txt.
+With the versions of constraints.txt all but the last two are reproduced byte for byte.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ STYLE: Any = {
 
 
 def around(devices: int) -> np.ndarray:
-    """Places on a circle, device 0 at the top."""
+    """Return positions on a circle, with device 0 at the top."""
     angle = np.pi / 2 - 2 * np.pi * np.arange(devices) / devices
     return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
@@ -67,7 +67,7 @@ def draw(
     colours: Any = ORANGE,
     size: float = 45,
 ) -> None:
-    """Devices and their links; those that were lost thin and grey, devices that are away hollow."""
+    """Draw devices and links; lost links are thin and grey, absent devices hollow."""
     for shown, colour, width in ((lost, PALE, 0.8), (links, BLUE, 1.6)):
         if shown is not None:
             axis.add_collection(
@@ -92,11 +92,11 @@ def save(figure: Any, name: str) -> None:
     print(path.relative_to(DOCS.parent))
 
 
-# -- networks ----------------------------------------------------------------------------------------------------------
+# -- networks --
 
 
 def examples(page: str) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """The sections of a page that end with a picture: its name, the Python above it, the files that it needs."""
+    """Yield the name, the Python code and the files of every section that shows a picture."""
     for section in re.split(r"^##+ ", page, flags=re.M)[1:]:
         if picture := re.search(r"\]\(pictures/(.*)\)", section):
             code = "\n".join(re.findall(r"^```python\n(.*?)^```", section, re.M | re.S))
@@ -105,7 +105,7 @@ def examples(page: str) -> Iterator[tuple[str, str, dict[str, str]]]:
 
 
 def made(code: str, files: dict[str, str]) -> Network:
-    """The network that a page's code makes, beside the files that the page shows."""
+    """Return the network that the code of a page makes, in a folder with the files of the page."""
     for name, text in files.items():
         Path(name).write_text(text)
     names: dict[str, Any] = {"gs": gs}
@@ -115,23 +115,22 @@ def made(code: str, files: dict[str, str]) -> Network:
 
 
 def networks() -> None:
-    """Four rounds of every network of docs/networks.md."""
+    """Draw four rounds of every network of docs/networks.md."""
     for name, code, files in examples((DOCS / "networks.md").read_text()):
         with tempfile.TemporaryDirectory() as folder, chdir(folder):
             net = made(code, files)
         bare = getattr(net, "network", None)
         figure, axes = plt.subplots(1, 4, figsize=(7.2, 1.9))
         for t, axis in enumerate(axes):
-            places = net.positions(t) if hasattr(net, "positions") else around(net.devices)
+            places = every = around(net.devices)
+            if hasattr(net, "positions"):
+                places = net.positions(t)
+                every = np.concatenate([net.positions(k) for k in range(4)])
             draw(axis, net.links(t), places, None if bare is None else bare.links(t))
-            every = (
-                np.concatenate([net.positions(k) for k in range(4)])
-                if hasattr(net, "positions")
-                else places
-            )
-            (left, bottom), (right, top) = np.nanmin(every, axis=0), np.nanmax(every, axis=0)
-            room = 0.2 * max(right - left, top - bottom)
-            axis.set(xlim=(left - room, right + room), ylim=(bottom - room, top + room))
+            left, bottom = np.nanmin(every, axis=0)
+            right, top = np.nanmax(every, axis=0)
+            margin = 0.2 * max(right - left, top - bottom)
+            axis.set(xlim=(left - margin, right + margin), ylim=(bottom - margin, top + margin))
             axis.set_title(f"round {t}", fontsize=9)
             for place, word in zip(places, getattr(net, "names", ()), strict=False):
                 if not np.isnan(place).any():
@@ -147,11 +146,11 @@ def networks() -> None:
         save(figure, name)
 
 
-# -- concepts ----------------------------------------------------------------------------------------------------------
+# -- concepts --
 
 
 def links() -> None:
-    """Four rounds of few links, and all of them together."""
+    """Draw four rounds of few links, and their union."""
     net = gs.Random(devices=10, density=0.09, seed=8)
     rounds = [net.links(t) for t in range(4)]
     union = Links.of(10, np.concatenate([one.pairs for one in rounds]))
@@ -161,12 +160,12 @@ def links() -> None:
     for t, (axis, one) in enumerate(zip(axes, [*rounds, union], strict=True)):
         draw(axis, one, around(10))
         axis.set(xlim=(-1.2, 1.2), ylim=(-1.2, 1.2))
-        axis.set_title(f"round {t}" if t < 4 else "the four together", fontsize=9)
+        axis.set_title(f"round {t}" if t < 4 else "union of the four", fontsize=9)
     save(figure, "concept-links.svg")
 
 
 def mixing() -> None:
-    """The weights of a small neighbourhood, and ten numbers that become one."""
+    """Draw the weights of a small network, and ten values that converge by mixing."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.0), width_ratios=(1.15, 1.2))
     pairs = [(0, 1), (0, 2), (0, 3), (3, 4)]
     one = Links.of(5, pairs)
@@ -202,9 +201,9 @@ def mixing() -> None:
     right.plot(values, color=BLUE, linewidth=1.2, alpha=0.8)
     right.axhline(4.5, color=ORANGE, linestyle=(0, (6, 2)), linewidth=1.4)
     right.text(20, 4.75, "the mean", color=ORANGE, ha="right", fontsize=8.5)
-    right.set(xlabel="round", ylabel="what each device holds", xlim=(0, 20))
+    right.set(xlabel="round", ylabel="value of each device", xlim=(0, 20))
     right.xaxis.get_major_locator().set_params(integer=True)
-    right.set_title("ten devices that only mix, five links a round", fontsize=9)
+    right.set_title("ten devices that only mix, five links per round", fontsize=9)
     save(figure, "concept-mixing.svg")
 
 
@@ -216,7 +215,7 @@ def _fraction(value: float) -> str:
 
 
 def mirror() -> None:
-    """The mirror map, and what is left of one device's move after the mean."""
+    """Draw the mirror map, and the share of one device's update that remains in the mean."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.0))
     w = np.linspace(-1.3, 1.3, 521)
     for k, p in enumerate((1, 3, 15)):
@@ -239,20 +238,21 @@ def mirror() -> None:
         )
         right.text(20.2, line[-1], f"{line[-1]:.2f}", va="center", fontsize=8.5, color=COLOURS[k])
     right.set(
-        xlabel="devices in the mean, of which one has moved by 1",
-        ylabel="the mean moves by",
+        xlabel="devices in the mean; one of them changes by 1",
+        ylabel="change of the mean",
         xlim=(1, 20),
         ylim=(0, 1.05),
     )
     right.xaxis.set_major_locator(mpl.ticker.FixedLocator([1, 5, 10, 15, 20]))
-    right.set_title("one device's move in the power mean", fontsize=9)
+    right.set_title("update of one device in the power mean", fontsize=9)
     save(figure, "concept-mirror.svg")
 
 
 def dual() -> None:
-    """The same gossip in the dual and in the primal; and what a step in the dual does to a weight."""
+    """Draw gossip in the dual and in the primal, and the effect of a dual step on a weight."""
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(9.6, 3.0))
-    net, p = gs.Random(devices=8, density=0.12, seed=1), 3
+    net = gs.Random(devices=8, density=0.12, seed=1)
+    p = 3
     z = [np.linspace(0.2, 1.2, 8) ** p]
     for t in range(16):
         z.append(gs.metropolis(net.links(t), t, 0).dense() @ z[-1])
@@ -263,7 +263,7 @@ def dual() -> None:
             middle,
             np.array(z) ** (1 / p),
             mean ** (1 / p),
-            "the same, seen in the primal",
+            "the same in the primal",
             "w of each device",
         ),
     ):
@@ -271,7 +271,7 @@ def dual() -> None:
         axis.axhline(level, color=ORANGE, linestyle=(0, (6, 2)), linewidth=1.4)
         axis.set(xlabel="round", ylabel=name, xlim=(0, 16))
         axis.set_title(title, fontsize=9)
-    left.text(16, mean + 0.06, "the mean of z, kept", color=ORANGE, ha="right", fontsize=8.5)
+    left.text(16, mean + 0.06, "mean of z, preserved", color=ORANGE, ha="right", fontsize=8.5)
     middle.text(
         16, mean ** (1 / p) + 0.03, "the power mean", color=ORANGE, ha="right", fontsize=8.5
     )
@@ -295,8 +295,8 @@ def dual() -> None:
             linewidth=1.8,
             label=f"p = {p}",
         )
-    right.set(xlabel="a weight w", ylabel="w moves by", xlim=(0, 1), ylim=(0, 0.8))
-    right.set_title("z⁺ = z + 0.01: the step that w takes", fontsize=9)
+    right.set(xlabel="a weight w", ylabel="change of w", xlim=(0, 1), ylim=(0, 0.8))
+    right.set_title("z⁺ = z + 0.01: effect on w", fontsize=9)
     right.legend(loc="upper right")
     save(figure, "concept-dual.svg")
 
@@ -306,11 +306,11 @@ def _dash(k: int) -> Any:
     return (0, DASHES[dash]) if DASHES[dash] else "-"
 
 
-# -- README ------------------------------------------------------------------------------------------------------------
+# -- README --
 
 
 def readme() -> None:
-    """The robots of examples/robots.toml: four moments of the network, and every method's curve over three seeds."""
+    """Draw four rounds of the network of examples/robots.toml, and a curve per method."""
     from gossamer.study import compare, interval, spec
 
     studies = spec.studies(spec.read(DOCS.parent / "examples" / "robots.toml"), "robots")
@@ -358,7 +358,7 @@ def readme() -> None:
 
 
 def demo() -> None:
-    """The curves of `gossamer compare`."""
+    """Draw the curves of `gossamer compare`."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "gossamer", "compare", "--quiet", "--out", folder]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
