@@ -933,5 +933,5 @@ def test_the_real_command_and_an_output_that_is_full() -> None:
         done = processes.run([*REAL, "network", "show", "a.toml"], stdout=full)
     assert (done.returncode, done.stderr) == (
         2,
-        "gossamer: cannot go on: No space left on device\n",
+        "gossamer: cannot continue: No space left on device\n",
     )

@@ -14,7 +14,7 @@ import torch
 from support.command import REAL, Result, assert_refused, gossamer, real
 from support.processes import DEADLINE, cpu_seconds, needs_proc, started, wait_until
 
-from gossamer.cli.bench import facts
+from gossamer.cli.bench import document
 from gossamer.engines import Simulator
 from gossamer.errors import InputError
 from gossamer.study import bench
@@ -195,7 +195,7 @@ def test_all_numbers_are_there_and_agree() -> None:
     before = torch.get_num_threads()
     measured = bench.measure(0.01, SMALL, samples=300, tests=60, progress=shares.append)
     assert torch.get_num_threads() == before
-    check(json.loads(json.dumps(facts(measured))), SMALL)
+    check(json.loads(json.dumps(document(measured))), SMALL)
     assert [row.test for row in measured.evaluations] == [60, 60]
     assert shares == sorted(shares)
     assert shares[-1] == 1

@@ -1,4 +1,7 @@
-"""The command. Thin: it parses, calls and prints. Nothing heavy is imported until a command needs it."""
+"""The command `gossamer`: parses arguments, calls the library, prints.
+
+Nothing heavy is imported until a command needs it.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,33 @@ import re
 import signal
 import sys
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gossamer._core.process import configure_own_process
 
+# Objects made between two garbage collections. Loading torch makes many that stay: collecting them
+# again and again takes a tenth of the loading time.
+_GC_THRESHOLD = 100_000
+_SHOW_CURSOR = "\x1b[?25h"
+_ERROR = 2
+_INTERRUPTED = 130
+
 
 def main() -> NoReturn:
-    """Run `gossamer`; a refusal is one sentence on standard error and its exit code, never a traceback."""
+    """Run `gossamer`. An error is one sentence on standard error and an exit code."""
     configure_own_process()
-    gc.set_threshold(
-        100_000
-    )  # what loading torch makes stays: to look through it again and again takes a tenth of that time
+    gc.set_threshold(_GC_THRESHOLD)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
     try:
         code = _run()
     except KeyboardInterrupt:
-        code = _refused("stopped", 130)
+        code = _print_error("stopped", _INTERRUPTED)
     sys.exit(code)
 
 
 def _run() -> int:
+    """Run a command. Return its exit code."""
     import typer
 
     from gossamer.cli.app import app
@@ -39,58 +48,65 @@ def _run() -> int:
     try:
         code = app(prog_name="gossamer", standalone_mode=False) or 0
     except GossamerError as error:
-        return _refused(str(error), error.exit_code)
+        return _print_error(str(error), error.exit_code)
     except typer.Abort:
         raise KeyboardInterrupt from None
     except OSError as error:
-        return _refused(
-            f"cannot go on: {error.strerror or error}{f': {error.filename}' if error.filename else ''}"
-        )
+        message = f"cannot continue: {error.strerror or error}"
+        if error.filename:
+            message += f": {error.filename}"
+        return _print_error(message)
     except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "allocate" not in str(
-            error
-        ):  # torch's way to say it
+        # torch raises a RuntimeError when memory is short.
+        if isinstance(error, RuntimeError) and "allocate" not in str(error):
             raise
-        return _refused(
-            "there is not enough memory for this study: give fewer devices, a smaller batch or a smaller model"
+        return _print_error(
+            "there is not enough memory for this study: "
+            "give fewer devices, a smaller batch or a smaller model"
         )
     except Exception as error:
         if not isinstance(error, usage_error):
             raise
-        if type(error).__name__ == "NoArgsIsHelpError":
-            error.show()  # type: ignore[attr-defined]
-            return 2
-        context = getattr(error, "ctx", None)
-        message = error.format_message().rstrip(".")  # type: ignore[attr-defined]
-        message = re.sub(
-            r"\. Did (you mean .*\?)$", r" (did \1)", message[:1].lower() + message[1:]
-        )
-        return _refused(
-            f"{message}; see `{context.command_path if context else 'gossamer'} --help`"
-        )
-    if code == 130:
+        return _print_usage_error(error)
+    if code == _INTERRUPTED:
         raise KeyboardInterrupt
     return int(code)
 
 
+def _print_usage_error(error: Any) -> int:
+    """Print click's error about arguments as one sentence; print the help if there are none."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+        return _ERROR
+    message = error.format_message().rstrip(".")
+    message = message[:1].lower() + message[1:]
+    message = re.sub(r"\. Did (you mean .*\?)$", r" (did \1)", message)
+    command = "gossamer"
+    if getattr(error, "ctx", None):
+        command = error.ctx.command_path
+    return _print_error(f"{message}; see `{command} --help`")
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C, as Python has it, but for one case: C++ that is being loaded cannot bear an exception and would abort."""
+    """Raise KeyboardInterrupt, but exit at once while a module is being imported.
+
+    A C++ library that is being loaded would abort the process on an exception.
+    """
     while frame is not None:
         if "importlib._bootstrap" in frame.f_code.co_filename:
-            _refused("stopped")
-            if sys.stderr.isatty():
-                print(
-                    "\x1b[?25h", end="", file=sys.stderr, flush=True
-                )  # a progress bar may have hidden the cursor
-            os._exit(130)
+            _print_error("stopped")
+            if sys.stderr.isatty():  # a progress bar may have hidden the cursor
+                print(_SHOW_CURSOR, end="", file=sys.stderr, flush=True)
+            os._exit(_INTERRUPTED)
         frame = frame.f_back
     raise KeyboardInterrupt
 
 
-def _refused(sentence: str, code: int = 2) -> int:
+def _print_error(sentence: str, code: int = _ERROR) -> int:
+    """Print an error on standard error. Return the exit code."""
     print("gossamer:", " ".join(sentence.splitlines()), file=sys.stderr)
     try:
         sys.stdout.flush()
-    except OSError:  # what cannot be written now cannot be written at the end of the process either
+    except OSError:  # it would fail again when the process ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code

@@ -1,4 +1,4 @@
-"""`gossamer bench`: this machine's own numbers, and what to set."""
+"""`gossamer bench`: the speed of this machine, and what to set."""
 
 from __future__ import annotations
 
@@ -14,29 +14,41 @@ from gossamer.cli.show import open_console, print_json
 from gossamer.study.bench import BATCH, NEIGHBOURS, PARTS, Bench, advice, gains_from, measure
 from gossamer.study.versions import versions
 
-_BUSY = 0.5  # of the cores
-_OTHERS = "Other work kept the machine busy (load {:.1f}): measure again when it is idle."
+# Load average per core above which the numbers are doubtful.
+_BUSY = 0.5
+_MOST_COLUMNS = 80
 
 
 def bench(seconds: float, as_json: bool, quiet: bool) -> None:
-    """Measure, then print the tables and the advice, or all of it as one document."""
-    with ShareBar(quiet, "bench") as share:
-        measured = measure(seconds, progress=share)
+    """Measure, then print tables and advice.
+
+    Args:
+        seconds: About how long to measure.
+        as_json: Whether to print everything as one JSON document.
+        quiet: Whether to show no progress.
+    """
+    with ShareBar(quiet, "bench") as bar:
+        measured = measure(seconds, progress=bar)
     if as_json:
-        print_json(facts(measured))
+        print_json(document(measured))
         return
     console = open_console()
-    for table in (speeds(measured), parts(measured), choices(measured)):
+    for table in (speed_table(measured), parts_table(measured), settings_table(measured)):
         console.print(table)
-    for one in advice(measured):
-        lines = textwrap.fill(
-            one.sentence, min(console.width, 80) - 1, initial_indent="- ", subsequent_indent="  "
-        )
-        console.print(lines, highlight=False, markup=False)
+    width = min(console.width, _MOST_COLUMNS) - 1
+    for item in advice(measured):
+        text = textwrap.fill(item.sentence, width, initial_indent="- ", subsequent_indent="  ")
+        console.print(text, highlight=False, markup=False)
     if measured.busy is not None and measured.busy > _BUSY * measured.cores:
-        console.print(f"\n{_OTHERS.format(measured.busy)}", highlight=False)
+        console.print(
+            f"\nOther work kept the machine busy (load {measured.busy:.1f}): "
+            "measure again when it is idle.",
+            highlight=False,
+        )
     about = versions()
-    cores = f"{measured.cores} core{'s' if measured.cores > 1 else ''}"
+    cores = f"{measured.cores} core"
+    if measured.cores > 1:
+        cores += "s"
     console.print(
         f"\n{cores}; gossamer {about['gossamer']}, torch {about['torch']}, {about['machine']}",
         highlight=False,
@@ -44,34 +56,44 @@ def bench(seconds: float, as_json: bool, quiet: bool) -> None:
     console.print(f"kernels: {about['kernels']}", highlight=False)
 
 
-def facts(measured: Bench) -> dict[str, Any]:
-    """All numbers as data."""
-    rates = ("rounds_per_second", "device_steps_per_second")
+def document(measured: Bench) -> dict[str, Any]:
+    """Return all measurements as plain values.
+
+    Args:
+        measured: The measurements.
+    """
+    speeds = []
+    for speed in measured.speeds:
+        row = asdict(speed)
+        row["rounds_per_second"] = speed.rounds_per_second
+        row["device_steps_per_second"] = speed.device_steps_per_second
+        speeds.append(row)
     return {
         "versions": versions(),
         "cores": measured.cores,
         "busy": measured.busy,
         "batch": BATCH,
         "neighbours": NEIGHBOURS,
-        "speeds": [
-            asdict(speed) | {rate: getattr(speed, rate) for rate in rates}
-            for speed in measured.speeds
-        ],
+        "speeds": speeds,
         "power_costs": [asdict(cost) for cost in measured.power_costs],
         "parts": [asdict(row) | {"shares": row.shares} for row in measured.parts],
         "threads": [asdict(row) for row in measured.threads],
         "threads_gain_from": gains_from(measured.threads),
         "float64": measured.float64,
         "evaluations": [asdict(row) | {"every": row.every} for row in measured.evaluations],
-        "advice": [asdict(one) for one in advice(measured)],
+        "advice": [asdict(item) for item in advice(measured)],
     }
 
 
-def speeds(measured: Bench) -> Table:
-    """One row for every number of devices and model: rounds and device-steps a second at each p."""
+def speed_table(measured: Bench) -> Table:
+    """Return rounds and device-steps per second, one row per number of devices and model.
+
+    Args:
+        measured: The measurements.
+    """
     powers = sorted({speed.p for speed in measured.speeds})
     table = _table(
-        f"Rounds a second: batch {BATCH}, about {NEIGHBOURS} neighbours, nothing measured"
+        f"Rounds per second: batch {BATCH}, about {NEIGHBOURS} neighbours, nothing measured"
     )
     table.add_column("devices", justify="right")
     table.add_column("model", no_wrap=True)
@@ -81,48 +103,55 @@ def speeds(measured: Bench) -> Table:
         table.add_column("device-\nsteps/s", justify="right")
     table.add_column(f"p = {powers[-1]}\ncosts", justify="right")
     for cost in measured.power_costs:
-        rows = [
-            speed
-            for speed in measured.speeds
-            if (speed.devices, speed.model) == (cost.devices, cost.model)
-        ]
-        cells = [
-            cell
-            for row in rows
-            for cell in (_number(row.rounds_per_second), _number(row.device_steps_per_second))
-        ]
-        table.add_row(
-            f"{cost.devices:,}", cost.model, str(rows[0].threads), *cells, f"{cost.ratio:.2f} ×"
-        )
+        cells: list[str] = []
+        threads = 0
+        for speed in measured.speeds:
+            if speed.devices == cost.devices and speed.model == cost.model:
+                threads = threads or speed.threads
+                cells.append(_three_digits(speed.rounds_per_second))
+                cells.append(_three_digits(speed.device_steps_per_second))
+        table.add_row(f"{cost.devices:,}", cost.model, str(threads), *cells, f"{cost.ratio:.2f} ×")
     return table
 
 
-def parts(measured: Bench) -> Table:
-    """Where the time of a round goes."""
+def parts_table(measured: Bench) -> Table:
+    """Return where the time of a round goes.
+
+    Args:
+        measured: The measurements.
+    """
     table = _table("Where the time goes, % of a round with one thread")
     table.add_column(f"softmax, {measured.parts[0].devices:,} devices", no_wrap=True)
     for row in measured.parts:
         table.add_column(f"p = {row.p}", justify="right")
     for part in PARTS:
         table.add_row(part, *(f"{100 * row.shares[part]:.0f}" for row in measured.parts))
-    table.add_row(
-        "a round, ms", *(_number(1000 * sum(row.seconds.values())) for row in measured.parts)
-    )
+    milliseconds = [1000 * sum(row.seconds.values()) for row in measured.parts]
+    table.add_row("a round, ms", *map(_three_digits, milliseconds))
     return table
 
 
-def choices(measured: Bench) -> Table:
-    """What the advice rests on, as ratios of things that ran in turn."""
+def settings_table(measured: Bench) -> Table:
+    """Return the ratios that the advice rests on.
+
+    Args:
+        measured: The measurements.
+    """
     table = _table("What to set")
     table.add_column("softmax, p = 1", no_wrap=True)
     table.add_column("compared in turn", justify="right")
     for row in measured.threads:
-        chosen = "one" if row.chosen == 1 else str(row.chosen)
-        label = f"{measured.cores} threads against one, {row.devices:,} devices (gossamer takes {chosen})"
-        table.add_row(label, f"{row.gain:.2f} × as fast")
-    middle = measured.parts[0].devices
+        chosen = str(row.chosen)
+        if row.chosen == 1:
+            chosen = "one"
+        table.add_row(
+            f"{measured.cores} threads against one, {row.devices:,} devices "
+            f"(gossamer takes {chosen})",
+            f"{row.gain:.2f} × as fast",
+        )
     table.add_row(
-        f"float64 against float32, {middle:,} devices", f"{measured.float64:.2f} × as long"
+        f"float64 against float32, {measured.parts[0].devices:,} devices",
+        f"{measured.float64:.2f} × as long",
     )
     for evaluation in measured.evaluations:
         label = f"an evaluation, {evaluation.test:,} test samples, {evaluation.devices:,} devices"
@@ -140,10 +169,10 @@ def _table(title: str) -> Table:
     )
 
 
-def _number(value: float) -> str:
-    """Three figures.
+def _three_digits(value: float) -> str:
+    """Return a value with three significant digits.
 
-    >>> _number(12345.6), _number(34.56), _number(0.1234)
+    >>> _three_digits(12345.6), _three_digits(34.56), _three_digits(0.1234)
     ('12,300', '34.6', '0.123')
     """
     if value >= 100:

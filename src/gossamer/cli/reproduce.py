@@ -23,9 +23,22 @@ if TYPE_CHECKING:
     from gossamer.study import Study
     from gossamer.study.pools import Pool
 
+Modules = dict[str, ModuleType]  # the parts of a paper by name
+
 
 def load_paper(name: str) -> ModuleType:
-    """The reproduction of a paper: papers/NAME in this folder, or in the checkout that gossamer is installed from."""
+    """Import the reproduction of a paper.
+
+    Args:
+        name: The folder papers/NAME, below the working directory or in the checkout that gossamer
+            is installed from.
+
+    Returns:
+        The package `papers.NAME`.
+
+    Raises:
+        DataError: If there is no such folder.
+    """
     for root in (Path.cwd(), Path(gossamer.__file__).parents[2]):
         if (root / "papers" / name / "paper.py").exists():
             sys.path.insert(0, str(root))
@@ -33,11 +46,19 @@ def load_paper(name: str) -> ModuleType:
     raise DataError(f"there is no papers/{name} here: run this in a checkout of the repository")
 
 
-def parts_of(paper: ModuleType, studies: bool | None = None) -> dict[str, ModuleType]:
-    """A paper's parts by name: its tables, figures and theory, its studies, or (None) both."""
-    itself, beyond = (*paper.TABLES_AND_FIGURES, *paper.THEORY), paper.STUDIES
-    chosen = {None: (*itself, *beyond), False: itself, True: beyond}[studies]
-    return {module.__name__.rpartition(".")[2]: module for module in chosen}
+def parts_of(paper: ModuleType, studies: bool | None = None) -> Modules:
+    """Return the parts of a paper by name.
+
+    Args:
+        paper: The package of a paper.
+        studies: True for the longer studies, False for tables, figures and theory, None for all.
+    """
+    modules: list[ModuleType] = []
+    if not studies:
+        modules += [*paper.TABLES_AND_FIGURES, *paper.THEORY]
+    if studies is None or studies:
+        modules += paper.STUDIES
+    return {module.__name__.rpartition(".")[2]: module for module in modules}
 
 
 def reproduce(
@@ -50,7 +71,19 @@ def reproduce(
     pool: Pool,
     quiet: bool,
 ) -> None:
-    """Run the cells that the parts need, each once, and make the parts."""
+    """Run the studies that parts of a paper need, each once, and make the parts.
+
+    Args:
+        name: The paper.
+        parts: Names of tables, figures and studies; empty for all.
+        seeds: Number of seeds; None for the paper's own.
+        tiny: Whether to run on small data.
+        studies: Whether to make the longer studies instead of tables and figures, if `parts` is
+            empty.
+        out: Where tables and figures go; None for the paper's folder.
+        pool: Where the studies run.
+        quiet: Whether to show no progress.
+    """
     paper = load_paper(name)
     known = parts_of(paper)
     for part in parts:
@@ -58,74 +91,117 @@ def reproduce(
     if seeds is not None:
         checks.whole("--seeds", seeds, 1)
     setting = importlib.import_module(f"papers.{name}.paper")
-    scale = setting.TINY if tiny else setting.Scale()
-    scale = scale if seeds is None else replace(scale, seeds=seeds)
-    chosen = {part: known[part] for part in parts} or parts_of(paper, None if tiny else studies)
     folder = Path("runs") / f"reproduce-{name}"
-    where = out or (folder / "tiny" if tiny else setting.HERE / "results")
-    made = _made(scale.seeds, tiny)
-    # All tables and figures are one sweep, and a second where some runs need what the first found. A study is long, and has
-    # its own: what is done is then on the disk before the next begins.
-    long = () if tiny else paper.STUDIES
-    groups = [{part: module for part, module in chosen.items() if module not in long}]
-    groups += [{part: module} for part, module in chosen.items() if module in long]
-    for group in filter(None, groups):
-        label = next(iter(group)) if len(group) == 1 else "runs"
-        how = (folder, pool, quiet, label)
-        first = [study for module in group.values() for study in module.cells(scale)]
-        results = _swept(setting.Results(scale, {}), first, *how)
-        then = [
-            study
-            for module in group.values()
-            if hasattr(module, "then")
-            for study in module.then(scale, results)
-        ]
-        results = _swept(results, then, *how)
+    if tiny:
+        scale = setting.TINY
+        results_folder = out or folder / "tiny"
+    else:
+        scale = setting.Scale()
+        results_folder = out or setting.HERE / "results"
+    if seeds is not None:
+        scale = replace(scale, seeds=seeds)
+    if parts:
+        chosen = {part: known[part] for part in parts}
+    elif tiny:
+        chosen = known
+    else:
+        chosen = parts_of(paper, studies)
+    long_studies = paper.STUDIES
+    if tiny:
+        long_studies = ()
+    origin = _origin(scale.seeds, tiny)
+    for group in _groups(chosen, long_studies):
+        results = _results(setting, scale, group, folder, pool, quiet)
         for part, module in group.items():
-            paths = module.make(scale, results, where)
-            _note(where / "made.json", name, part, made)
+            paths = module.make(scale, results, results_folder)
+            _write_origin(results_folder / "made.json", name, part, origin)
             for path in paths:
                 typer.echo(f"{part}: {path}")
 
 
-def _swept(
+def _groups(chosen: Modules, long_studies: Any) -> list[Modules]:
+    """Divide the parts of a paper into sweeps.
+
+    All tables and figures are one sweep. A study takes long and is a sweep of its own, so that its
+    results are on disk before the next begins.
+    """
+    together: Modules = {}
+    single: list[Modules] = []
+    for part, module in chosen.items():
+        if module in long_studies:
+            single.append({part: module})
+        else:
+            together[part] = module
+    if together:
+        return [together, *single]
+    return single
+
+
+def _results(
+    setting: ModuleType, scale: Any, group: Modules, folder: Path, pool: Pool, quiet: bool
+) -> Any:
+    """Run what the parts of a group need: first `cells`, then what `then` asks for after that."""
+    label = "runs"
+    if len(group) == 1:
+        label = next(iter(group))
+    results = setting.Results(scale, {})
+    first: list[Study] = []
+    for module in group.values():
+        first += module.cells(scale)
+    results = _with_runs(results, first, folder, pool, quiet, label)
+    following: list[Study] = []
+    for module in group.values():
+        if hasattr(module, "then"):  # optional: studies that depend on the results of the first
+            following += module.then(scale, results)
+    return _with_runs(results, following, folder, pool, quiet, label)
+
+
+def _with_runs(
     results: Any, studies: list[Study], folder: Path, pool: Pool, quiet: bool, label: str
 ) -> Any:
-    """The results, and the cells of these studies."""
+    """Run studies. Return the results with their runs added."""
     from gossamer.study.sweep import sweep
 
     if not studies:
         return results
     with ShareBar(quiet, label) as bar:
-        cells = sweep(studies, folder, pool, bar)
-    return replace(results, by_study={**results.by_study, **{cell.study: cell for cell in cells}})
+        runs = sweep(studies, folder, pool, bar)
+    by_study = dict(results.by_study)
+    for run in runs:
+        by_study[run.study] = run
+    return replace(results, by_study=by_study)
 
 
-def _made(seeds: int, tiny: bool) -> dict[str, object]:
-    """What made a result: the commit of the checkout, what was asked for, and the versions that the numbers depend on."""
+def _origin(seeds: int, tiny: bool) -> dict[str, object]:
+    """Return what made a result: the commit of the checkout, the options, and the versions."""
     from gossamer.study.versions import versions
 
-    root = Path(gossamer.__file__).parents[2]
-    asked = subprocess.run(
+    described = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
-        cwd=root,
+        cwd=Path(gossamer.__file__).parents[2],
         capture_output=True,
         text=True,
         check=False,
     )
     return {
-        "commit": asked.stdout.strip() or "unknown",
+        "commit": described.stdout.strip() or "unknown",
         "seeds": seeds,
         "tiny": tiny,
         "versions": versions(),
     }
 
 
-def _note(path: Path, name: str, part: str, made: dict[str, object]) -> None:
-    """Keep beside the results what made each of them."""
-    notes = json.loads(path.read_text()) if path.exists() else {}
-    command = f"gossamer reproduce {name} {part} --seeds {made['seeds']}" + (
-        " --tiny" if made["tiny"] else ""
-    )
-    notes[part] = {"command": command, "commit": made["commit"], "versions": made["versions"]}
-    write_atomically(path, (json.dumps(notes, indent=2, sort_keys=True) + "\n").encode())
+def _write_origin(path: Path, name: str, part: str, origin: dict[str, object]) -> None:
+    """Write beside the results what made each of them."""
+    origins = {}
+    if path.exists():
+        origins = json.loads(path.read_text())
+    command = f"gossamer reproduce {name} {part} --seeds {origin['seeds']}"
+    if origin["tiny"]:
+        command += " --tiny"
+    origins[part] = {
+        "command": command,
+        "commit": origin["commit"],
+        "versions": origin["versions"],
+    }
+    write_atomically(path, (json.dumps(origins, indent=2, sort_keys=True) + "\n").encode())
