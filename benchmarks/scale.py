@@ -91,7 +91,7 @@ def chart(rows: list[dict[str, Any]], path: Path) -> None:
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    from gossamer.report.palette import COLOURS
+    from gossamer.results.palette import COLOURS
 
     matplotlib.rcParams["svg.hashsalt"] = "gossamer"
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")

@@ -26,7 +26,7 @@ import numpy as np
 
 import gossamer as gs
 from gossamer.network import Links, Network, connected
-from gossamer.report.palette import COLOURS, DASHES, look
+from gossamer.results.palette import COLOURS, DASHES, line_style
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -302,7 +302,7 @@ def dual() -> None:
 
 
 def _dash(k: int) -> Any:
-    _, dash = look(k)
+    _, dash = line_style(k)
     return (0, DASHES[dash]) if DASHES[dash] else "-"
 
 

@@ -372,7 +372,7 @@ def chart(rows: Sequence[Row], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     from gossamer.report.figures import STYLE
-    from gossamer.report.palette import COLOURS
+    from gossamer.results.palette import COLOURS
 
     counts = sorted({row["devices"] for row in rows}, reverse=True)
     with mpl.rc_context(STYLE | {"svg.hashsalt": "gossamer", "axes.grid": False}):

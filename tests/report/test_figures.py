@@ -21,8 +21,8 @@ import gossamer as gs
 from gossamer.errors import InputError
 from gossamer.network import Links, Network
 from gossamer.network.notebook import ticks
-from gossamer.report import animate, figures, palette
-from gossamer.results import notebook
+from gossamer.report import animate, figures
+from gossamer.results import palette
 from gossamer.study import Comparison, Method, interval
 
 MM = 25.4 / 72  # a point of PDF and SVG
@@ -133,7 +133,7 @@ def test_lines_are_told_apart_without_colour(folder: Path, monkeypatch: pytest.M
         == 2
     )
     assert [line.get_color() for line in lines] == list(palette.COLOURS[:2])
-    assert len({palette.look(k) for k in range(49)}) == 49
+    assert len({palette.line_style(k) for k in range(49)}) == 49
     assert len(set(palette.DASHES)) == len(set(palette.MARKERS)) == len(set(palette.COLOURS)) == 7
 
 
@@ -416,12 +416,6 @@ def test_a_curve_is_where_its_numbers_are(methods: Comparison) -> None:
     assert points[:, 0].tolist() == sorted(points[:, 0])
     np.testing.assert_allclose(np.corrcoef(points[:, 1], accuracy)[0, 1], -1)  # up is less in SVG
     assert points[np.argmax(accuracy), 1] < points[np.argmin(accuracy), 1]
-
-
-def test_the_colours_of_notebooks_are_those_of_the_figures() -> None:
-    assert notebook.COLOURS[:6] == palette.COLOURS[:6]
-    assert (notebook.COLOURS[6], palette.COLOURS[6]) == ("currentColor", "#000000")
-    assert notebook.DASHES == palette.DASHES
 
 
 def test_a_loss_is_drawn_where_there_is_no_accuracy() -> None:

@@ -24,11 +24,12 @@ from gossamer import DPSGD, WPM, Churn, Mobility, Network, Random, Ring, Study, 
 from gossamer.engines import Measure
 from gossamer.errors import DataError, Diverged, InputError
 from gossamer.network import Callback
-from gossamer.report import gather, links, pack
-from gossamer.report.page import gathered, page, script, style
-from gossamer.report.palette import COLOURS, DASHES, MARKERS, look
+from gossamer.report import grouping, links, pack
+from gossamer.report.content import report_content
+from gossamer.report.page import page, script, style
 from gossamer.results.find import select_runs
 from gossamer.results.folder import RunFolder
+from gossamer.results.palette import COLOURS, DASHES, MARKERS, line_style
 from gossamer.study import compare, interval
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
@@ -299,7 +300,7 @@ def test_one_file_holds_all_runs(runs: Path, report: Path, open_page: Opened) ->
     rows = saved_csv(download.value)
     heads = [row for row in rows if row[0] == "run"]
     assert {row[0] for row in rows if row[0] != "run"} == {
-        r["name"] for r in gathered_of(runs)["runs"]
+        r["name"] for r in content_of(runs)["runs"]
     }
     assert all(head[:3] == ["run", "method", "seed"] for head in heads)
     watched.check()
@@ -356,14 +357,14 @@ def test_what_a_label_holds_is_only_shown(runs: Path, tmp_path: Path, open_page:
 # -- without a browser -------------------------------------------------------------------------------------------------------
 
 
-def gathered_of(runs: Path) -> dict[str, Any]:
-    return gathered(
-        [gather.read(f) for f in select_runs([runs / "two", runs / "diverged", runs / "moving"])]
+def content_of(runs: Path) -> dict[str, Any]:
+    return report_content(
+        [grouping.read(f) for f in select_runs([runs / "two", runs / "diverged", runs / "moving"])]
     )[0]
 
 
 def test_seeds_of_one_study_are_one_method(runs: Path) -> None:
-    content = gathered_of(runs)
+    content = content_of(runs)
     assert [len(line["early"]) for line in content["curves"]] == [0, 0, 0, 0]
     assert [cells[1]["text"] for cells in content["results"]["rows"]] == ["2", "2", "1", "1"]
     assert (
@@ -377,7 +378,7 @@ def test_seeds_of_one_study_are_one_method(runs: Path) -> None:
 
 
 def test_bands_are_the_tables_intervals(runs: Path) -> None:
-    line = gathered_of(runs)["curves"][0]
+    line = content_of(runs)["curves"][0]
     metrics = [RunFolder(runs / "two" / f"d-psgd-seed{seed}").metrics() for seed in (0, 1)]
     for k, pair in enumerate(zip(*(m["loss"] for m in metrics), strict=True)):
         assert line["y"]["loss"]["mean"][k] == pytest.approx(interval(pair).mean, rel=1e-5)
@@ -385,7 +386,7 @@ def test_bands_are_the_tables_intervals(runs: Path) -> None:
 
 
 def test_a_target_is_reached_only_if_every_seed_has(runs: Path) -> None:
-    content = gathered_of(runs)
+    content = content_of(runs)
     table = content["targets"]
     labels = [column["label"] for column in table["columns"]]
     for row, folder in zip(table["rows"][:2], ("d-psgd", "wpm-p-3"), strict=True):
@@ -404,7 +405,7 @@ def test_a_seed_that_stopped_is_not_averaged_away(runs: Path, tmp_path: Path) ->
     summary = json.loads((tmp_path / "s1" / "summary.json").read_text())
     facts = summary | {"finished": False, "diverged": {"round": 23, "device": 0}}
     (tmp_path / "s1" / "summary.json").write_text(json.dumps(facts))
-    content, _ = gathered([gather.read(f) for f in select_runs([tmp_path])])
+    content, _ = report_content([grouping.read(f) for f in select_runs([tmp_path])])
     assert content["results"]["rows"][0][1] == {
         "text": "1 of 2",
         "value": 1,
@@ -417,7 +418,9 @@ def test_a_seed_that_stopped_is_not_averaged_away(runs: Path, tmp_path: Path) ->
 def test_the_same_run_twice_counts_once(runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "two" / "d-psgd-seed0", tmp_path / "again")
     one = runs / "two" / "d-psgd-seed0"
-    content, _ = gathered([gather.read(f) for f in select_runs([one, one, tmp_path / "again"])])
+    content, _ = report_content(
+        [grouping.read(f) for f in select_runs([one, one, tmp_path / "again"])]
+    )
     assert len(content["runs"]) == 1
     assert "once more, with the same seed" in content["notes"][0]
 
@@ -594,11 +597,9 @@ def test_curves_stand_out_in_light_and_dark() -> None:
             assert contrast(theme["soft"], theme[background]) >= 4.5  # and of text
 
 
-def test_methods_look_different() -> None:
+def test_methods_differ_in_their_lines() -> None:
     assert len(COLOURS) == len(DASHES) == len(MARKERS)
-    assert len({look(k) for k in range(49)}) == 49
-    dashes = re.search(r"const DASHES = \[(.*?)\]", script("report"))
-    assert dashes is not None
-    assert [tuple(map(float, d.split())) for d in re.findall(r'"(.*?)"', dashes[1])] == [
-        tuple(map(float, d)) for d in DASHES
-    ]
+    assert len({line_style(k) for k in range(49)}) == 49
+    marks = re.search(r"const MARKS = \[(.*?)\];", script("report"), re.S)
+    assert marks is not None
+    assert marks[1].count('"') == 2 * len(MARKERS)

@@ -29,7 +29,8 @@ from gossamer.errors import DataError, InputError
 from gossamer.fleet import provision as fleet
 from gossamer.fleet.settings import Fleet
 from gossamer.network import Full
-from gossamer.report.live import Server, Watch
+from gossamer.report.server import Server
+from gossamer.report.watch import Watch
 from gossamer.results.folder import RunFolder
 from gossamer.results.live import LineReader
 from gossamer.study import interval

@@ -19,7 +19,7 @@ from gossamer.fleet import provision
 from gossamer.fleet.files import MODEL, SAMPLES, SAMPLES_NUMPY
 from gossamer.fleet.settings import STUDY, Device, Fleet, read_device
 from gossamer.results.run import Run
-from gossamer.results.tables import Method
+from gossamer.results.tables import Method, terminal_table
 from gossamer.study import Study
 
 _UNTIL_START = timedelta(minutes=10)  # from `init` to round 0, by default
@@ -224,7 +224,6 @@ def collect(folder: Path, out: Path) -> None:
     from rich.console import Console
 
     from gossamer.fleet.collect import collect as gather
-    from gossamer.report.tables import comparison
 
     found = gather(folder, out)
     if found.missing:
@@ -233,5 +232,5 @@ def collect(folder: Path, out: Path) -> None:
     slot = found.summary["seconds"] / max(1, found.summary["rounds"])
     console = Console() if sys.stdout.isatty() else Console(width=160)
     title = f"{run.name}: {len(found.devices)} devices, {run.rounds} rounds of {slot:g} s"
-    console.print(comparison([Method(run.label, (run,))], title))
+    console.print(terminal_table([Method(run.label, (run,))], title))
     console.print(f"everything is in {out}", highlight=False)

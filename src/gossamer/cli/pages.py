@@ -1,4 +1,4 @@
-"""`gossamer report` and `gossamer watch`: what they do and print."""
+"""`gossamer report` and `gossamer watch`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,28 @@ import typer
 
 
 def report(runs: Sequence[Path], out: Path) -> None:
-    """Write the page, and say where it is."""
+    """Write the report of some runs, and print where it is.
+
+    Args:
+        runs: Run folders, or folders with runs in them.
+        out: The HTML file to write.
+    """
     from gossamer.report.page import page
 
     page(runs, out)
-    typer.echo(
-        f"{out}: {out.stat().st_size / 1e6:.1f} MB; opens in any browser, without the network"
-    )
+    size = out.stat().st_size / 1e6
+    typer.echo(f"{out}: {size:.1f} MB; opens in any browser, without the network")
 
 
 def watch(folder: Path, host: str, port: int) -> None:
-    """Serve the live page until Ctrl-C."""
-    from gossamer.report.live import Server
+    """Serve the live page until Ctrl-C.
+
+    Args:
+        folder: A run folder, a folder with runs in it, or a fleet's folder.
+        host: The address to listen on.
+        port: The port; 0 takes one that is free.
+    """
+    from gossamer.report.server import Server
 
     with suppress(KeyboardInterrupt), Server(folder, host, port) as server:
         typer.echo(f"watching {folder} at {server.url}   (Ctrl-C ends it)")

@@ -16,6 +16,7 @@ import typer
 from gossamer.errors import DataError, GossamerError
 from gossamer.results.find import find_runs, select_runs
 from gossamer.results.live import RunFollower
+from gossamer.results.palette import STATUS
 from gossamer.results.run import Run
 
 _COLUMNS = ("round", "accuracy", "loss")  # of the metrics: all that is listed
@@ -23,7 +24,6 @@ _COLUMNS = ("round", "accuracy", "loss")  # of the metrics: all that is listed
 _SILENT_SECONDS = 60.0
 BLOCKS = "▁▂▃▄▅▆▇█"
 LETTERS = "_.:-=+*#"
-_COLOURS = {"finished": "green", "running": "cyan", "stopped": "yellow"}  # others are red
 
 
 def runs(folder: Path, as_json: bool) -> None:
@@ -56,15 +56,15 @@ def figure(paths: Sequence[Path], out: Path, x: str, y: str, width: str) -> None
         width: The width of the figure in print.
     """
     from gossamer.report.figures import paper
-    from gossamer.report.gather import grouped, read, short_name
+    from gossamer.report.grouping import group_by_method, read, short_name
 
     folders = select_runs([path for path in paths if not path.is_file()])
-    groups, notes = grouped([read(folder) for folder in folders])
+    methods, notes = group_by_method([read(folder) for folder in folders])
     metrics: dict[str, list[dict[str, Any]]] = {}
-    for group in groups:
-        for run in group.runs:
+    for method in methods:
+        for run in method.runs:
             if run.finished:
-                metrics.setdefault(group.label, []).append(run.metrics)
+                metrics.setdefault(method.label, []).append(run.metrics)
             else:
                 notes.append(f"{short_name(run)} is left out: it {run.status_text}")
     for note in notes:
@@ -207,7 +207,7 @@ def _print(rows: Sequence[Row], folder: Path) -> None:
         width = 16 if console.width >= 100 else 8
         curve = spark(row.values(row.column), row.column, width, console.options.ascii_only)
         cells = (name, row.run.method, str(row.run.seed), _rounds(row), _score(row), curve)
-        state = Text(row.state, _COLOURS.get(row.state, "red"))
+        state = Text(row.state, STATUS[row.state])
         table.add_row(*map(Text, cells), state, _moment(row.changed))
     console.print(table)
 

@@ -15,7 +15,7 @@ from rich.table import Table
 from gossamer.network import Network
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval
-from gossamer.results.tables import Method
+from gossamer.results.tables import Method, terminal_table
 
 if TYPE_CHECKING:
     from gossamer.network.inspect import Summary
@@ -66,13 +66,11 @@ def show_run(run: Run, as_json: bool = False) -> None:
         run: A finished run.
         as_json: Whether to print JSON.
     """
-    from gossamer.report.tables import comparison
-
     if as_json:
         print_json(_run_document(run))
         return
     console = open_console()
-    console.print(comparison([Method(run.label, (run,))], run.title()))
+    console.print(terminal_table([Method(run.label, (run,))], run.title()))
     seconds = run.summary["seconds"]
     share = run.summary["seconds_measuring"] / max(seconds, 1e-9)
     console.print(
@@ -93,7 +91,6 @@ def show_comparison(
         as_json: Whether to print JSON.
     """
     from gossamer.report.figures import curves
-    from gossamer.report.tables import comparison
 
     first = methods[0].runs[0]
     title = first.title(len(methods[0].runs))
@@ -109,7 +106,7 @@ def show_comparison(
         print_json(document)
         return
     console = open_console()
-    console.print(comparison(methods, title))
+    console.print(terminal_table(methods, title))
     console.print(f"runs: {folder}   curves: {picture}", highlight=False)
     if demo:
         console.print(_NEXT, highlight=False)

@@ -169,10 +169,14 @@ class Network(ABC):
     Attributes:
         devices: Number of devices, the same in all rounds.
         directed: True if links go one way.
+        has_positions: True if devices have positions, which `layout` then returns.
+        geographic: True if the positions are degrees of longitude and latitude.
     """
 
     devices: int
     directed: bool = False
+    has_positions: bool = False
+    geographic: bool = False
 
     @abstractmethod
     def links(self, t: int) -> Links:
@@ -257,6 +261,14 @@ class Faulty(Network):
     @property
     def directed(self) -> bool:  # type: ignore[override]
         return self.network.directed
+
+    @property
+    def has_positions(self) -> bool:  # type: ignore[override]
+        return self.network.has_positions
+
+    @property
+    def geographic(self) -> bool:  # type: ignore[override]
+        return self.network.geographic
 
     @property
     def rounds(self) -> int | None:

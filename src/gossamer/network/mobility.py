@@ -94,6 +94,10 @@ class Mobility(Network):
             raise InputError("max_speed", self.max_speed, accepted)
         object.__setattr__(self, "_latest", [])
 
+    @property
+    def has_positions(self) -> bool:  # type: ignore[override]
+        return True
+
     def links(self, t: int) -> Links:
         return Links(self.devices, *within(self.positions(t), self.radius))
 

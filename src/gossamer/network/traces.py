@@ -466,6 +466,10 @@ class PositionTrace(Recorded):
         position[present] = self._position[latest] + np.clip(done, 0, 1)[:, None] * step
         return position
 
+    @property
+    def has_positions(self) -> bool:  # type: ignore[override]
+        return True
+
     def layout(self, t: int) -> FloatArray:
         if self.beyond == "repeat":
             t %= self.recorded

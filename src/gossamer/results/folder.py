@@ -1,10 +1,13 @@
-"""A run folder: what was run, what came out, and what is needed to go on. Nothing in it is ever unpickled.
+"""The folder of a run: its files, how they are written and how they are read.
 
-spec.toml             the whole study, every default written out
-metrics.parquet       one row a measurement, with checksums
-summary.json          the result in short, with versions, seed and command
-models.safetensors    every device's final model
-checkpoint.safetensors   while the run is unfinished: its state, with a checksum
+spec.toml                the whole study, every default written out
+metrics.parquet          one row per measurement, with checksums
+summary.json             the result in short, with versions, seed and command
+models.safetensors       the final model of every device
+checkpoint.safetensors   the state of an unfinished run, with a checksum
+live.jsonl               measurements while the run goes (see `study.live`)
+
+No file is ever unpickled.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import contextlib
 import hashlib
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,21 +34,33 @@ from gossamer.errors import DataError
 if TYPE_CHECKING:
     from gossamer.engines import Record, Snapshot
 
-_PER_DEVICE_LIMIT = 1000  # devices up to which every device's accuracy is kept in the metrics
+_MAX_DEVICE_COLUMNS = 1000  # devices up to which the metrics hold every device's own values
+_DEVICE_COLUMNS = ("accuracy", "loss", "distance")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """One run's folder."""
+    """The files of one run.
+
+    Every file is written whole or not at all. A file that cannot be written or read raises
+    `DataError`, which names it and the reason.
+
+    Attributes:
+        path: The folder.
+
+    Example:
+        >>> RunFolder(Path("runs/demo/d-psgd-seed0")).summary()    # doctest: +SKIP
+    """
 
     path: Path
 
     def has(self, name: str) -> bool:
+        """True if the folder holds a file of this name."""
         with os_errors("read", self.path / name):
             return (self.path / name).exists()
 
     def check_new(self) -> None:
-        """Refuse a folder that has something in it (more than a killed process may have left there half-written)."""
+        """Raise `DataError` if the folder holds anything but partial files of a killed process."""
         if self.has("spec.toml"):
             raise DataError(
                 f"{self.path} exists: go on with it by --resume, or give another name by --out"
@@ -55,7 +70,11 @@ class RunFolder:
                 raise DataError(f"{self.path} exists and holds no run: give another name by --out")
 
     def create(self, spec: str) -> None:
-        """Make the folder with its spec, or nothing."""
+        """Create the folder with its spec; if that fails, nothing is left.
+
+        Args:
+            spec: The study as TOML.
+        """
         with os_errors("make the folder", self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         self.sweep()
@@ -66,18 +85,21 @@ class RunFolder:
             raise
 
     def discard(self) -> None:
-        """Take back a folder in which nothing has come about: it has its spec, or not even that."""
+        """Remove the folder if it holds at most its spec."""
         with contextlib.suppress(OSError):
             if all(file.name == "spec.toml" for file in self.path.iterdir()):
                 (self.path / "spec.toml").unlink(missing_ok=True)
                 self.path.rmdir()
 
     def sweep(self) -> None:
-        """Remove what a killed process left half-written."""
+        """Remove partial files of a killed process."""
         remove_partial_files(self.path)
 
     def spec(self, name: str = "spec.toml") -> tuple[str, dict[str, Any]]:
         """Return the spec as TOML text and as a plain table.
+
+        Args:
+            name: The name of the file.
 
         Raises:
             DataError: There is no spec, or it is not TOML.
@@ -91,9 +113,12 @@ class RunFolder:
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path} is not a spec: {error}") from None
 
-    # -- metrics and summary ---------------------------------------------------------------------------------------
-
     def write_metrics(self, columns: dict[str, Any]) -> None:
+        """Write the measurements.
+
+        Args:
+            columns: The measurements by column, as `columns` returns them.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -111,27 +136,26 @@ class RunFolder:
         import pyarrow.parquet as pq
 
         path = self.path / "metrics.parquet"
+        wanted = None if columns is None else list(columns)
         try:
-            wanted = None if columns is None else list(columns)
             table = pq.read_table(path, columns=wanted, page_checksum_verification=True)
         except FileNotFoundError:
             raise DataError(
-                f"{path} is missing: the run cannot be read or go on; start it again with another --out"
+                f"{path} is missing: the run cannot be read or go on; "
+                "start it again with another --out"
             ) from None
         except (pa.ArrowException, OSError) as error:
-            raise DataError(
-                f"{path} is not a whole Parquet file: {str(error).splitlines()[0]}"
-            ) from None
+            reason = str(error).splitlines()[0]
+            raise DataError(f"{path} is not a whole Parquet file: {reason}") from None
         return {name: np.array(table[name].to_pylist()) for name in table.column_names}
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        text = json.dumps(
-            summary, indent=2, default=lambda number: number.item()
-        )  # a seed may be one of NumPy's
+        """Write the summary; numbers may be NumPy's."""
+        text = json.dumps(summary, indent=2, default=lambda number: number.item())
         write_atomically(self.path / "summary.json", f"{text}\n".encode())
 
     def summary(self) -> dict[str, Any] | None:
-        """The summary of a run, or None while there is none."""
+        """Return the summary, or None while there is none."""
         path = self.path / "summary.json"
         if not self.has(path.name):
             return None
@@ -142,102 +166,141 @@ class RunFolder:
             loaded = None
         if not isinstance(loaded, dict):
             raise DataError(
-                f"{path} is not a summary in JSON: delete it, and --resume goes on from the last checkpoint"
+                f"{path} is not a summary in JSON: "
+                "delete it, and --resume goes on from the last checkpoint"
             )
         return loaded
 
-    # -- state -----------------------------------------------------------------------------------------------------
-
     def write_snapshot(self, snapshot: Snapshot) -> None:
+        """Write a checkpoint."""
         from safetensors.torch import save
 
-        counted = {"round": snapshot.round, "messages": snapshot.messages, "bytes": snapshot.bytes}
-        metadata = {key: str(value) for key, value in counted.items()} | {
-            "checksum": _checksum(snapshot)
+        metadata = {
+            "round": str(snapshot.round),
+            "messages": str(snapshot.messages),
+            "bytes": str(snapshot.bytes),
+            "checksum": _checksum(snapshot),
         }
         write_atomically(self.path / "checkpoint.safetensors", save(snapshot.tensors, metadata))
 
     def snapshot(self) -> Snapshot | None:
-        """The newest checkpoint, or None."""
-        from safetensors import SafetensorError, safe_open
-
-        from gossamer.engines import Snapshot
-
+        """Return the newest checkpoint, or None if there is none."""
         path = self.path / "checkpoint.safetensors"
         if not self.has(path.name):
             return None
+        from safetensors import SafetensorError
+
         try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata()
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            round_, messages, sent = (int(metadata[key]) for key in ("round", "messages", "bytes"))
-            snapshot = Snapshot(round_, messages, sent, tensors)
-            if metadata["checksum"] != _checksum(snapshot):
+            snapshot, checksum = _read_checkpoint(path)
+            if checksum != _checksum(snapshot):
                 raise ValueError("its checksum does not fit")
             return snapshot
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-            why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            raise DataError(
-                f"{path} is not a whole checkpoint ({why}): delete it, and --resume begins again"
-            ) from None
+        except KeyError as error:
+            raise _damaged_checkpoint(path, f"it has no {error}") from None
+        except (SafetensorError, OSError, TypeError, ValueError) as error:
+            raise _damaged_checkpoint(path, str(error)) from None
 
     def drop_snapshot(self) -> None:
+        """Remove the checkpoint, if there is one."""
         with os_errors("remove", self.path / "checkpoint.safetensors"):
             (self.path / "checkpoint.safetensors").unlink(missing_ok=True)
 
     def write_models(self, parts: dict[str, Any]) -> None:
+        """Write the final models.
+
+        Args:
+            parts: The models by the names of their parts, each [devices, …].
+        """
         from safetensors.torch import save
 
         write_atomically(self.path / "models.safetensors", save(parts))
 
     def models(self) -> dict[str, Any]:
-        """Every device's final model by the names of its parts: each [devices, …]."""
+        """Return the final models by the names of their parts, each [devices, …]."""
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
+        path = self.path / "models.safetensors"
         try:
-            return dict(load_file(self.path / "models.safetensors"))
+            return dict(load_file(path))
         except FileNotFoundError:
             raise DataError(f"{self.path} has no models: the run is not finished") from None
         except (SafetensorError, OSError) as error:
-            raise DataError(f"{self.path / 'models.safetensors'} is not whole: {error}") from None
+            raise DataError(f"{path} is not whole: {error}") from None
+
+
+def _read_checkpoint(path: Path) -> tuple[Snapshot, str]:
+    """Return a checkpoint and the checksum that was written with it."""
+    from safetensors import safe_open
+
+    from gossamer.engines import Snapshot
+
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    t = int(metadata["round"])
+    messages = int(metadata["messages"])
+    sent = int(metadata["bytes"])
+    return Snapshot(t, messages, sent, tensors), metadata["checksum"]
+
+
+def _damaged_checkpoint(path: Path, reason: str) -> DataError:
+    return DataError(
+        f"{path} is not a whole checkpoint ({reason}): delete it, and --resume begins again"
+    )
 
 
 def _checksum(snapshot: Snapshot) -> str:
-    """Of everything in a checkpoint: a single wrong bit would go on as a run of its own."""
+    """Return a digest of all of a checkpoint: a run would go on from a single wrong bit."""
     import torch
 
-    digest = hashlib.blake2b(
-        f"{snapshot.round} {snapshot.messages} {snapshot.bytes}".encode(), digest_size=16
-    )
+    counts = f"{snapshot.round} {snapshot.messages} {snapshot.bytes}"
+    digest = hashlib.blake2b(counts.encode(), digest_size=16)
     for name, x in sorted(snapshot.tensors.items()):
         digest.update(f"{name} {x.dtype} {list(x.shape)}".encode())
         digest.update(x.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
-def columns(records: list[Record]) -> dict[str, Any]:
-    """Records as columns: one row a measurement; each device's accuracy too where there are not too many."""
-    table: dict[str, Any] = {"round": [r.round for r in records]}
-    for name in ("accuracy", "loss", "distance", "power_distance"):
-        values = [getattr(r, name) for r in records]
-        table[name] = [float(v.mean()) for v in values]
-        if name in ("accuracy", "loss"):
-            table[f"{name}_worst"] = [
-                float(v.min() if name == "accuracy" else v.max()) for v in values
-            ]
-            table[f"{name}_best"] = [
-                float(v.max() if name == "accuracy" else v.min()) for v in values
-            ]
-    table["messages"] = [r.messages for r in records]
-    table["bytes"] = [r.bytes for r in records]
-    if (
-        records and records[0].seconds is not None
-    ):  # not "seconds": those are the computer's own, in the summary
-        table["simulated_seconds"] = [r.seconds for r in records]
-    if records and len(records[0].accuracy) <= _PER_DEVICE_LIMIT:
-        for name in ("accuracy", "loss", "distance"):
-            table[f"device_{name}"] = [
-                getattr(r, name).astype(np.float32).tolist() for r in records
-            ]
+def columns(records: Sequence[Record]) -> dict[str, Any]:
+    """Return records as the columns of metrics.parquet.
+
+    Args:
+        records: One record per measurement.
+
+    Returns:
+        Means over the devices, the worst and the best device, messages and bytes, and simulated
+        seconds if the study has a timing. Of up to 1000 devices every device's values too.
+    """
+    table: dict[str, Any] = {"round": [record.round for record in records]}
+    _add_statistics(table, "accuracy", records, worst=np.min, best=np.max)
+    _add_statistics(table, "loss", records, worst=np.max, best=np.min)
+    _add_statistics(table, "distance", records)
+    _add_statistics(table, "power_distance", records)
+    table["messages"] = [record.messages for record in records]
+    table["bytes"] = [record.bytes for record in records]
+    if not records:
+        return table
+    if records[0].seconds is not None:  # "seconds" in the summary are those of the computer
+        table["simulated_seconds"] = [record.seconds for record in records]
+    if len(records[0].accuracy) <= _MAX_DEVICE_COLUMNS:
+        for name in _DEVICE_COLUMNS:
+            own = [getattr(record, name).astype(np.float32).tolist() for record in records]
+            table[f"device_{name}"] = own
     return table
+
+
+def _add_statistics(
+    table: dict[str, Any],
+    name: str,
+    records: Sequence[Record],
+    worst: Callable[..., Any] | None = None,
+    best: Callable[..., Any] | None = None,
+) -> None:
+    """Add the mean of a measurement over the devices, and its worst and best value."""
+    values = [getattr(record, name) for record in records]
+    table[name] = [float(value.mean()) for value in values]
+    if worst is not None:
+        table[f"{name}_worst"] = [float(worst(value)) for value in values]
+    if best is not None:
+        table[f"{name}_best"] = [float(best(value)) for value in values]

@@ -105,9 +105,7 @@ class RunFollower:
         signature = self._read_signature()
         if signature != self._signature:
             self._signature = signature
-            self._base = replace(
-                Run.read(self._folder, columns=self._columns), study=self._base.study
-            )
+            self._base = Run.read(self._folder, columns=self._columns)
         return self._base
 
     def _read_signature(self) -> list[tuple[int, int]]:

@@ -1,32 +1,33 @@
-"""How studies, runs and comparisons show themselves in a notebook: a table, and the curves beneath it."""
+"""Show studies, runs and comparisons in a notebook: a table with the curves below it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gossamer.network.notebook import box, table, ticks, title
+from gossamer.results import palette
 from gossamer.results.statistics import interval
 
 if TYPE_CHECKING:
     from gossamer.results.tables import Method
 
-# Those of report/palette.py, which this layer does not know; black is whatever the page writes in.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "currentColor")
-DASHES: tuple[tuple[float, ...], ...] = (
-    (),
-    (6, 2),
-    (6, 2, 1, 2),
-    (1, 2),
-    (10, 2),
-    (4, 1, 1, 1, 1, 1),
-    (2, 1),
-)
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP = 520, 240, 52, 38, 10
-_LINE, _POINTS = 1.8, 400
+FloatArray = NDArray[np.float64]
+# The chart, in pixels.
+_WIDTH = 520
+_HEIGHT = 240
+_LEFT = 52
+_RIGHT = 12
+_TOP = 10
+_BOTTOM = 38
+_LINE_WIDTH = 1.8
+_MAX_POINTS = 400  # of a line
+_TEXT = 'font-size="11" fill="currentColor"'
 
 
 def show_parts(heading: str, parts: Mapping[str, Any]) -> str:
@@ -42,113 +43,162 @@ def show_parts(heading: str, parts: Mapping[str, Any]) -> str:
 def show_methods(
     methods: Sequence[Method], heading: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> str:
-    """The table of some methods with its curves: mean accuracy (or loss) by round, with the 95 % interval of the seeds."""
+    """Return the table of some methods in HTML, with their curves.
+
+    Args:
+        methods: The methods. Curves are the mean accuracy (or loss) by round, with the 95 %
+            interval of the seeds.
+        heading: The headings of the table.
+        rows: The rows of the table.
+    """
     if not methods:
         return box(title("no methods"))
-    what = methods[0].runs[0].title(len(methods[0].runs))
-    folders = [
-        str(run.folder) for method in methods for run in method.runs if run.folder is not None
-    ]
-    where = (
-        f"<p>{escape(folders[0])}{f' and {len(folders) - 1} more' if folders[1:] else ''}</p>"
-        if folders
-        else ""
-    )
-    return box(title(what), table(rows, heading), _curves(methods), where)
+    runs = [run for method in methods for run in method.runs]
+    what = runs[0].title(len(methods[0].runs))
+    folders = [str(run.folder) for run in runs if run.folder is not None]
+    where = ""
+    if len(folders) > 1:
+        where = f"<p>{escape(folders[0])} and {len(folders) - 1} more</p>"
+    elif folders:
+        where = f"<p>{escape(folders[0])}</p>"
+    return box(title(what), table(rows, heading), _chart(methods), where)
 
 
-def _curves(methods: Sequence[Method]) -> str:
+@dataclass(frozen=True)
+class _Curve:
+    """The mean over the seeds with the ends of its interval."""
+
+    rounds: FloatArray
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+
+def _curve(method: Method, column: str, scale: float) -> _Curve:
+    metrics = [run.metrics for run in method.runs]
+    rounds = np.asarray(metrics[0]["round"])
+    count = min(len(rounds), _MAX_POINTS)
+    kept = np.unique(np.linspace(0, len(rounds) - 1, count).astype(int))
+    means = []
+    halves = []
+    for k in kept:
+        point = interval([own[column][k] for own in metrics])
+        means.append(point.mean)
+        halves.append(point.half or 0.0)
+    mean = np.array(means) * scale
+    half = np.array(halves) * scale
+    return _Curve(rounds[kept], mean, mean - half, mean + half)
+
+
+def _chart(methods: Sequence[Method]) -> str:
     classifies = methods[0].runs[0].summary["accuracy"] is not None
-    column, label, scale = (
-        ("accuracy", "mean test accuracy, %", 100.0)
-        if classifies
-        else ("loss", "mean test loss", 1.0)
-    )
-    lines = [_line(method, column, scale) for method in methods]
-    across = np.concatenate([line[0] for line in lines])
-    up = np.concatenate([np.concatenate(line[1:]) for line in lines])
-    up = up[np.isfinite(up)]
-    if not len(up):
+    if classifies:
+        label = "mean test accuracy, %"
+        curves = [_curve(method, "accuracy", 100.0) for method in methods]
+    else:
+        label = "mean test loss"
+        curves = [_curve(method, "loss", 1.0) for method in methods]
+    values = np.concatenate([np.concatenate([c.mean, c.low, c.high]) for c in curves])
+    values = values[np.isfinite(values)]
+    if not len(values):
         return ""
-    low, high = (
-        (max(0.0, float(up.min())), min(100.0, float(up.max())))
-        if classifies
-        else (float(up.min()), float(up.max()))
-    )
-    low, high, far = low, max(high, low + 1e-9), max(1.0, float(across.max()))
-    height = _HEIGHT - _BOTTOM - _TOP
+    low = float(values.min())
+    high = float(values.max())
+    if classifies:  # an interval may reach beyond, an accuracy cannot
+        low = max(0.0, low)
+        high = min(100.0, high)
+    high = max(high, low + 1e-9)
+    last = max(1.0, *(float(curve.rounds.max()) for curve in curves))
 
     def x(value: Any) -> Any:
-        return _LEFT + (_WIDTH - _LEFT - 12) * value / far
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * value / last
 
     def y(value: Any) -> Any:
-        return _TOP + height * (1 - (np.clip(value, low, high) - low) / (high - low))
+        share = (np.clip(value, low, high) - low) / (high - low)
+        return _TOP + (_HEIGHT - _BOTTOM - _TOP) * (1 - share)
 
-    parts = [_axes(x, y, low, high, far, label)]
-    for k, (along, mean, less, more) in enumerate(lines):
-        colour, style = _stroke(k)
-        if (more > less).any():
-            edge = _points(x(along), y(more)) + " " + _points(x(along[::-1]), y(less[::-1]))
-            parts.append(f'<polygon points="{edge}" fill="{colour}" fill-opacity="0.15"/>')
-        parts.append(f'<polyline points="{_points(x(along), y(mean))}" {style}/>')
-    drawn = f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{label} by round">{"".join(parts)}</svg>'
-    return drawn + (_legend(methods) if len(methods) > 1 else "")
+    shapes = [*_grid(x, y, low, high, last), *_axes(label)]
+    for k, curve in enumerate(curves):
+        across = x(curve.rounds)
+        if (curve.high > curve.low).any():
+            upper = _points(across, y(curve.high))
+            lower = _points(across[::-1], y(curve.low[::-1]))
+            shapes.append(
+                f'<polygon points="{upper} {lower}" fill="{_colour(k)}" fill-opacity="0.15"/>'
+            )
+        shapes.append(f'<polyline points="{_points(across, y(curve.mean))}" {_stroke(k)}/>')
+    chart = (
+        f'<svg width="{_WIDTH}" height="{_HEIGHT}" role="img" aria-label="{label} by round">'
+        f"{''.join(shapes)}</svg>"
+    )
+    if len(methods) > 1:
+        chart += _legend(methods)
+    return chart
 
 
-def _line(method: Method, column: str, scale: float) -> tuple[Any, ...]:
-    """Rounds, and the mean with the ends of its interval."""
-    shown = [run.metrics for run in method.runs]
-    along = np.asarray(shown[0]["round"])
-    kept = np.unique(np.linspace(0, len(along) - 1, min(len(along), _POINTS)).astype(int))
-    points = [interval([run[column][k] for run in shown]) for k in kept]
-    mean, half = np.array([(point.mean, point.half or 0.0) for point in points]).T * scale
-    return along[kept], mean, mean - half, mean + half
-
-
-def _axes(x: Any, y: Any, low: float, high: float, far: float, label: str) -> str:
-    text = 'font-size="11" fill="currentColor"'
-    parts = []
+def _grid(
+    x: Callable[[Any], Any], y: Callable[[Any], Any], low: float, high: float, last: float
+) -> list[str]:
+    shapes = []
     for value in ticks(low, high):
-        parts.append(
-            f'<path d="M{_LEFT} {y(value):.1f}H{_WIDTH - 12}" stroke="currentColor" stroke-opacity="0.15"/>'
+        shapes.append(
+            f'<path d="M{_LEFT} {y(value):.1f}H{_WIDTH - _RIGHT}" stroke="currentColor" '
+            'stroke-opacity="0.15"/>'
         )
-        parts.append(
-            f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end" {text}>{value:g}</text>'
+        shapes.append(
+            f'<text x="{_LEFT - 6}" y="{y(value) + 4:.1f}" text-anchor="end" {_TEXT}>'
+            f"{value:g}</text>"
         )
-    for value in ticks(0, far):
-        parts.append(
-            f'<text x="{x(value):.1f}" y="{_HEIGHT - _BOTTOM + 15}" text-anchor="middle" {text}>{value:g}</text>'
+    for value in ticks(0, last):
+        shapes.append(
+            f'<text x="{x(value):.1f}" y="{_HEIGHT - _BOTTOM + 15}" text-anchor="middle" {_TEXT}>'
+            f"{value:g}</text>"
         )
-    base = f'<path d="M{_LEFT} {_TOP}V{_HEIGHT - _BOTTOM}H{_WIDTH - 12}" stroke="currentColor" fill="none"/>'
-    across = f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 6}" text-anchor="middle" {text}>round</text>'
+    return shapes
+
+
+def _axes(label: str) -> list[str]:
     middle = (_HEIGHT - _BOTTOM + _TOP) / 2
-    up = f'<text transform="translate(12 {middle}) rotate(-90)" text-anchor="middle" {text}>{label}</text>'
-    return "".join([*parts, base, across, up])
+    return [
+        f'<path d="M{_LEFT} {_TOP}V{_HEIGHT - _BOTTOM}H{_WIDTH - _RIGHT}" '
+        'stroke="currentColor" fill="none"/>',
+        f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 6}" text-anchor="middle" {_TEXT}>'
+        "round</text>",
+        f'<text transform="translate(12 {middle}) rotate(-90)" text-anchor="middle" {_TEXT}>'
+        f"{label}</text>",
+    ]
 
 
 def _legend(methods: Sequence[Method]) -> str:
     items = []
     for k, method in enumerate(methods):
-        sample = f'<svg width="36" height="10" aria-hidden="true"><path d="M0 5H36" {_stroke(k)[1]}/></svg>'
+        line = f'<path d="M0 5H36" {_stroke(k)}/>'
+        sample = f'<svg width="36" height="10" aria-hidden="true">{line}</svg>'
         items.append(
-            f'<span style="white-space:nowrap;margin-right:1.5em">{sample} {escape(method.label)}</span>'
+            f'<span style="white-space:nowrap;margin-right:1.5em">{sample} '
+            f"{escape(method.label)}</span>"
         )
     return f'<div style="font-size:90%">{" ".join(items)}</div>'
 
 
-def _stroke(k: int) -> tuple[str, str]:
-    """The colour of method k, and how its line is drawn, as in the figures."""
-    colour, lengths = COLOURS[k % len(COLOURS)], DASHES[(k + k // len(COLOURS)) % len(DASHES)]
-    dashes = " ".join(f"{length * _LINE:g}" for length in lengths) or "none"
+def _colour(k: int) -> str:
+    return palette.NOTEBOOK[palette.line_style(k)[0]]
+
+
+def _stroke(k: int) -> str:
+    """Return the attributes of method k's line."""
+    dashes = palette.dash_array(palette.line_style(k)[1], _LINE_WIDTH) or "none"
     return (
-        colour,
-        f'stroke="{colour}" stroke-dasharray="{dashes}" stroke-width="{_LINE}" fill="none"',
+        f'stroke="{_colour(k)}" stroke-dasharray="{dashes}" '
+        f'stroke-width="{_LINE_WIDTH}" fill="none"'
     )
 
 
-def _points(x: Any, y: Any) -> str:
+def _points(x: FloatArray, y: FloatArray) -> str:
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True) if np.isfinite(b))
 
 
 def _cut(text: str, limit: int = 300) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1] + "…"

@@ -1,4 +1,4 @@
-"""The order in which runs are listed and drawn."""
+"""The order in which runs and methods are listed and drawn."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from pathlib import Path
 
 
 def natural(path: Path) -> list[tuple[int, int, str]]:
-    """To sort by: numbers by their size.
+    """Return a sort key that compares the numbers in names by their value.
 
-    >>> [path.name for path in sorted(map(Path, ("wpm-p-15", "wpm-p-3")), key=natural)]
-    ['wpm-p-3', 'wpm-p-15']
+    Args:
+        path: A run folder.
+
+    Example:
+        >>> [path.name for path in sorted(map(Path, ("wpm-p-15", "wpm-p-3")), key=natural)]
+        ['wpm-p-3', 'wpm-p-15']
     """
-    return [
-        (0, int(part), "") if part.isdigit() else (1, 0, part)
-        for part in re.split(r"(\d+)", str(path))
-        if part
-    ]
+    key = []
+    for part in re.split(r"(\d+)", str(path)):
+        if part.isdigit():
+            key.append((0, int(part), ""))
+        elif part:
+            key.append((1, 0, part))
+    return key

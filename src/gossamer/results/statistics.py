@@ -1,4 +1,4 @@
-"""From measurements to results: rounds to a target, summaries, and means with intervals over seeds."""
+"""Statistics of runs: rounds to a target, summaries, and means with intervals over seeds."""
 
 from __future__ import annotations
 
@@ -8,77 +8,149 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from gossamer.engines import Measure
+
+_CONFIDENCE = 0.975  # quantile of Student's t for a two-sided 95 % interval
+# What a target took, by its name in the summary: the column of the metrics.
+_COSTS = {"bytes": "bytes", "seconds": "simulated_seconds"}
 
 
 def rounds_to(
     rounds: Sequence[int], values: Sequence[float], target: float, rising: bool = True
 ) -> int | None:
-    """The first measured round at which the value has reached the target, or None.
+    """Return the first measured round at which a value has reached a target.
 
-    >>> rounds_to([0, 10, 20], [0.1, 0.7, 0.9], 0.8)
-    20
+    Args:
+        rounds: The measured rounds.
+        values: The value at each of them.
+        target: The target.
+        rising: True if the target is reached from below, False if from above.
+
+    Returns:
+        The round; None if the target was not reached.
+
+    Example:
+        >>> rounds_to([0, 10, 20], [0.1, 0.7, 0.9], 0.8)
+        20
     """
-    reached = np.asarray(values) >= target if rising else np.asarray(values) <= target
-    return int(rounds[int(np.argmax(reached))]) if reached.any() else None
+    array = np.asarray(values)
+    reached = array >= target if rising else array <= target
+    if not reached.any():
+        return None
+    return int(rounds[int(np.argmax(reached))])
 
 
 def summarise(table: dict[str, Any], measure: Measure) -> dict[str, Any]:
-    """The result of a run in short, from its measurements."""
-    last = {name: table[name][-1] for name in table if not name.startswith("device_")}
-    summary: dict[str, Any] = {name: _number(value) for name, value in last.items()}
-    for name, targets, rising in (
-        ("accuracy", measure.accuracy_targets, True),
-        ("loss", measure.loss_targets, False),
-    ):
-        summary[f"rounds_to_{name}"] = {
-            f"{target:g}": rounds_to(table["round"], table[name], target, rising)
-            for target in targets
-        }
-        for unit, column in (("bytes", "bytes"), ("seconds", "simulated_seconds")):
+    """Return the result of a run in short.
+
+    Args:
+        table: The measurements by column.
+        measure: What is measured, with the targets.
+
+    Returns:
+        The last value of every column, and rounds, bytes and simulated seconds to each target.
+    """
+    summary: dict[str, Any] = {}
+    for name, values in table.items():
+        if not name.startswith("device_"):
+            summary[name] = _plain_number(values[-1])
+    targets = {"accuracy": measure.accuracy_targets, "loss": measure.loss_targets}
+    for name, wanted in targets.items():
+        reached = {}
+        for target in wanted:
+            rising = name == "accuracy"
+            reached[f"{target:g}"] = rounds_to(table["round"], table[name], target, rising)
+        summary[f"rounds_to_{name}"] = reached
+        for unit, column in _COSTS.items():
             if column in table:
-                summary[f"{unit}_to_{name}"] = {
-                    key: None
-                    if t is None
-                    else _number(table[column][list(table["round"]).index(t)])
-                    for key, t in summary[f"rounds_to_{name}"].items()
-                }
+                summary[f"{unit}_to_{name}"] = _costs(table, column, reached)
     return summary
 
 
-def _number(value: Any) -> int | float | None:
-    """A plain number for JSON; what could not be measured (NaN), or is too large to be, is null."""
-    number = value.item() if isinstance(value, np.generic) else value
-    return number if isinstance(number, int) or math.isfinite(number) else None
+def _costs(
+    table: dict[str, Any], column: str, reached: dict[str, int | None]
+) -> dict[str, int | float | None]:
+    """Return the value of a column at the round at which each target was reached."""
+    rounds = list(table["round"])
+    costs: dict[str, int | float | None] = {}
+    for target, t in reached.items():
+        costs[target] = None
+        if t is not None:
+            costs[target] = _plain_number(table[column][rounds.index(t)])
+    return costs
+
+
+def _plain_number(value: Any) -> int | float | None:
+    """Return a number for JSON; None if it could not be measured (NaN) or is too large."""
+    number: int | float = value.item() if isinstance(value, np.generic) else value
+    if isinstance(number, int) or math.isfinite(number):
+        return number
+    return None
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the half-width of its 95 % interval by Student's t (None: a single value has none)."""
+    """A mean with its 95 % confidence interval by Student's t.
+
+    Attributes:
+        mean: The mean.
+        half: The half-width of the interval; None for a single value.
+        count: The number of values.
+    """
 
     mean: float
     half: float | None
     count: int
 
     def format(self, digits: int = 2, scale: float = 1.0) -> str:
+        """Return the interval as text.
+
+        Args:
+            digits: Decimal places.
+            scale: A factor for the mean and the half-width, such as 100 for per cent.
+
+        Example:
+            >>> Interval(0.9, 0.02, 5).format(1, 100)
+            '90.0 ± 2.0'
+        """
         text = f"{self.mean * scale:.{digits}f}"
-        return text if self.half is None else f"{text} ± {self.half * scale:.{digits}f}"
+        if self.half is None:
+            return text
+        return f"{text} ± {self.half * scale:.{digits}f}"
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The mean of a few independent values with its 95 % interval.
+    """Return the mean of independent values with its 95 % interval.
 
-    >>> interval([1.0, 2.0, 3.0]).format()
-    '2.00 ± 2.48'
+    Args:
+        values: One value per seed.
+
+    Example:
+        >>> interval([1.0, 2.0, 3.0]).format()
+        '2.00 ± 2.48'
     """
     array = np.asarray(values, dtype=float)
-    n = len(array)
-    if n < 2:
-        return Interval(float(array.mean()), None, n)
+    half = None
+    if len(array) > 1:
+        half = float(half_widths(array))
+    return Interval(float(array.mean()), half, len(array))
+
+
+def half_widths(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the half-widths of the 95 % intervals by Student's t along the first axis.
+
+    Args:
+        values: At least two independent values per column: [values] or [values, columns].
+
+    Returns:
+        One half-width per column.
+    """
     from scipy.special import stdtrit
 
-    return Interval(
-        float(array.mean()), float(stdtrit(n - 1, 0.975) * array.std(ddof=1) / math.sqrt(n)), n
-    )
+    n = len(values)
+    factor = stdtrit(n - 1, _CONFIDENCE)
+    widths: NDArray[np.float64] = factor * values.std(0, ddof=1) / math.sqrt(n)
+    return widths

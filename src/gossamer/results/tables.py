@@ -1,37 +1,67 @@
-"""What comes out of several runs: the seeds of a method together, and methods side by side."""
+"""Results of several runs: the seeds of a method together, and methods side by side."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gossamer.results.statistics import Interval, interval
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from gossamer.results.run import Run
 
 
 @dataclass(frozen=True)
 class Method:
-    """One method's runs, one a seed."""
+    """One method's runs, one per seed.
+
+    Attributes:
+        label: The method's name in tables.
+        runs: The runs, in the order of their seeds.
+    """
 
     label: str
     runs: tuple[Run, ...]
 
+    @property
+    def measured_runs(self) -> tuple[Run, ...]:
+        """The runs that tables and curves are about.
+
+        These are the finished ones; if none is finished, those with measurements.
+        """
+        finished = tuple(run for run in self.runs if run.finished)
+        return finished or tuple(run for run in self.runs if run.metrics)
+
     def value(self, name: str) -> Interval:
-        """The mean of a number of the summary over the seeds, with its interval."""
+        """Return the mean of a value over the seeds, with its interval.
+
+        Args:
+            name: A number in the summary of a run, such as "accuracy".
+        """
         return interval([run.summary[name] for run in self.runs])
 
     def rounds_to(self, kind: str, target: str) -> Interval | None:
-        """Rounds to a target over the seeds; None unless every seed reached it."""
+        """Return the rounds to a target; see `to`."""
         return self.to("rounds", kind, target)
 
     def seconds_to(self, kind: str, target: str) -> Interval | None:
-        """The same in simulated seconds, of studies that have a timing."""
+        """Return the simulated seconds to a target, for studies with a timing; see `to`."""
         return self.to("seconds", kind, target)
 
     def to(self, unit: str, kind: str, target: str) -> Interval | None:
-        """What it took to reach a target, in "rounds", "bytes" or "seconds"; None unless every seed reached it."""
+        """Return what it took to reach a target.
+
+        Args:
+            unit: "rounds", "bytes" or "seconds".
+            kind: "accuracy" or "loss".
+            target: The target as the summary writes it, such as "0.88".
+
+        Returns:
+            The mean over the seeds; None unless every seed reached the target.
+        """
         reached = [run.summary[f"{unit}_to_{kind}"][target] for run in self.runs]
         return None if None in reached else interval(reached)
 
@@ -40,48 +70,95 @@ class Method:
 
 
 class Comparison(list[Method]):
-    """The methods of a comparison, in the order of its studies. In a notebook it shows its table and its curves."""
+    """The methods of a comparison, in the order of its studies.
+
+    In a notebook it shows its table and its curves.
+    """
 
     def table(self) -> tuple[list[str], list[list[str]]]:
-        """The headings and the rows, one a method: accuracy, loss, what each target took, consensus distance, bytes sent."""
+        """Return the headings and one row per method.
+
+        The columns are accuracy, loss, what each target took, consensus distance and bytes sent.
+        """
         first = self[0].runs[0].summary
         classifies = first["accuracy"] is not None
-        accuracies = ["accuracy\n%", "worst\ndevice %"] if classifies else []
-        units = ["rounds", *(["seconds"] if "seconds_to_accuracy" in first else [])]
-        targets = [
-            (unit, "accuracy", t)
-            for t in first["rounds_to_accuracy"]
-            for unit in units
-            if classifies
-        ]
-        targets += [(unit, "loss", t) for t in first["rounds_to_loss"] for unit in units]
-        to = [
-            f"{u}\nto {float(t) * 100:g} %" if kind == "accuracy" else f"{u} to\nloss {t}"
-            for u, kind, t in targets
-        ]
+        headings = ["\nmethod"]
+        if classifies:
+            headings += ["accuracy\n%", "worst\ndevice %"]
+        headings.append("loss")
+        targets = self._targets()
+        for unit, kind, target in targets:
+            if kind == "accuracy":
+                headings.append(f"{unit}\nto {float(target) * 100:g} %")
+            else:
+                headings.append(f"{unit} to\nloss {target}")
+        headings += ["distance\nto mean", "MB\nsent"]
         rows = []
         for method in self:
-            cells = [
-                method.value(name).format(2, 100)
-                for name in ("accuracy", "accuracy_worst")
-                if classifies
-            ]
+            cells = [method.label]
+            if classifies:
+                cells.append(method.value("accuracy").format(2, 100))
+                cells.append(method.value("accuracy_worst").format(2, 100))
             cells.append(method.value("loss").format(3))
-            cells += [_count(method.to(*target), target[0]) for target in targets]
-            cells += [
-                method.value("distance").format(3),
-                f"{method.value('bytes').mean * 1e-6:.1f}",
-            ]
-            rows.append([method.label, *cells])
-        return ["\nmethod", *accuracies, "loss", *to, "distance\nto mean", "MB\nsent"], rows
+            cells += [_cost_text(method.to(*target), target[0]) for target in targets]
+            cells.append(method.value("distance").format(3))
+            cells.append(f"{method.value('bytes').mean * 1e-6:.1f}")
+            rows.append(cells)
+        return headings, rows
+
+    def _targets(self) -> list[tuple[str, str, str]]:
+        """Return the unit, the kind and the target of every column that says what a target took."""
+        first = self[0].runs[0].summary
+        units = ["rounds"]
+        if "seconds_to_accuracy" in first:
+            units.append("seconds")
+        kinds = ["loss"]
+        if first["accuracy"] is not None:
+            kinds = ["accuracy", "loss"]
+        found = []
+        for kind in kinds:
+            for target in first[f"rounds_to_{kind}"]:
+                found += [(unit, kind, target) for unit in units]
+        return found
 
     def _repr_html_(self) -> str:
         from gossamer.results.notebook import show_methods
 
-        return show_methods(self, *self.table() if self else ([], []))
+        headings, rows = self.table() if self else ([], [])
+        return show_methods(self, headings, rows)
 
 
-def _count(value: Interval | None, unit: str) -> str:
-    return (
-        "–" if value is None else value.format(2 if unit == "seconds" and value.mean < 100 else 0)
+def terminal_table(methods: Sequence[Method], title: str) -> Table:
+    """Return the table of a comparison for a terminal.
+
+    Args:
+        methods: The methods, one per row.
+        title: The line above the table.
+
+    Returns:
+        A table that `rich.console.Console` prints.
+    """
+    from rich import box
+    from rich.table import Table
+
+    headings, rows = Comparison(methods).table()
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
     )
+    table.add_column(headings[0], no_wrap=True)
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _cost_text(value: Interval | None, unit: str) -> str:
+    if value is None:
+        return "–"
+    digits = 2 if unit == "seconds" and value.mean < 100 else 0
+    return value.format(digits)

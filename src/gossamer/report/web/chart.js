@@ -2,7 +2,6 @@
 import { el, svg, whenSized } from "./elements.js";
 import { extent, logTicks, short, ticks } from "./numbers.js";
 
-const DASHES = ["", "6 2", "6 2 1 2", "1 2", "10 2", "4 1 1 1 1 1", "2 1"]; // as in palette.py
 const MARKS = [
   "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z",
   "M-2.7 -2.7h5.4v5.4h-5.4z",
@@ -17,7 +16,7 @@ const BOTTOM = 45;
 const RIGHT = 14;
 let count = 0; // of charts, for the names of their clips
 
-const stroke = (line) => ({ class: `line c${line.colour}`, "stroke-dasharray": DASHES[line.dash] || null });
+const stroke = (line) => ({ class: `line c${line.colour}`, "stroke-dasharray": line.dash || null });
 
 /** A sample of a line, for legends. */
 export function sample(line) {

@@ -2,7 +2,7 @@
 import { el } from "./elements.js";
 import { duration, short } from "./numbers.js";
 import { columns } from "./unpack.js";
-import { contents, curvesSection, networkSection, notes, resultsSection, section, wordsSection } from "./sections.js";
+import { contents, curvesSection, networkSection, notes, resultsSection, section, descriptionSection } from "./sections.js";
 import { sortable } from "./table.js";
 
 let content = JSON.parse(document.getElementById("content").textContent);
@@ -37,7 +37,7 @@ const sections = [
   curves.node,
   network.node,
   results.node,
-  wordsSection(content.words),
+  descriptionSection(content.description),
 ];
 document.body.append(
   el("header", {}, el("p", { class: "brand" }, "gossamer watch"), el("h1", {}, content.title), contents(sections)),

@@ -1,7 +1,7 @@
 // The report: everything is in the page; a run's exact measurements are unpacked when they are first asked for.
 import { el } from "./elements.js";
 import { columns } from "./unpack.js";
-import { contents, curvesSection, networkSection, notes, resultsSection, runsSection, wordsSection } from "./sections.js";
+import { contents, curvesSection, networkSection, notes, resultsSection, runsSection, descriptionSection } from "./sections.js";
 
 const content = JSON.parse(document.getElementById("content").textContent);
 const unpacked = new Map();
@@ -20,7 +20,7 @@ function table(k) {
 const results = resultsSection();
 const curves = curvesSection();
 const network = networkSection(table);
-const sections = [wordsSection(content.words), results.node, curves.node, network.node, runsSection(content, table)];
+const sections = [descriptionSection(content.description), results.node, curves.node, network.node, runsSection(content, table)];
 document.body.append(
   el(
     "header",

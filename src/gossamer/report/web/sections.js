@@ -46,8 +46,8 @@ export function notes(list) {
 /** `names` in a sentence stand out. */
 const marked = (sentence) => sentence.split("`").map((part, k) => (k % 2 ? el("code", {}, part) : part));
 
-export function wordsSection(words) {
-  const entries = words.flatMap(({ term, lines }) => [
+export function descriptionSection(description) {
+  const entries = description.flatMap(({ term, lines }) => [
     el("dt", {}, term),
     ...lines.map(([text, meaning]) => el("dd", {}, text, meaning ? el("small", {}, ...marked(meaning)) : null)),
   ]);

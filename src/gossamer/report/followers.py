@@ -1,0 +1,225 @@
+"""Follow runs and fleets while they go, for the live page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gossamer.fleet.files import LOG
+from gossamer.fleet.settings import STUDY
+from gossamer.fleet.status import FleetStatus, Status
+from gossamer.network import Callback
+from gossamer.report import grouping
+from gossamer.report.page_tables import Table, cell, heading
+from gossamer.results.live import LineReader, RunFollower
+from gossamer.results.run import Progress, Run
+
+FloatArray = NDArray[np.float64]
+_ENDED = ("done", "stopped", "diverged")  # what a device does when it no longer takes part
+
+
+class Follower(Protocol):
+    """What the live page asks of a run or a fleet."""
+
+    def run(self) -> Run:
+        """Return the run as it stands now."""
+
+    def known_rounds(self, run: Run) -> int:
+        """Return the number of rounds whose links are known before they are run."""
+
+    def changed_rounds(self) -> set[int]:
+        """Return the rounds whose links have changed since the last call."""
+
+    def devices_table(self) -> Table | None:
+        """Return the state of every device; None if the run has no devices of its own."""
+
+
+class SimulatedRun:
+    """A run in one folder, followed with its study."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the run.
+
+        Args:
+            folder: The run folder.
+        """
+        self._follower = RunFollower(folder)
+        first = grouping.attach_study(self._follower.run())
+        self._study = first.study
+        self._method = first.method
+
+    def run(self) -> Run:
+        run = self._follower.run()
+        return replace(run, study=self._study, method=self._method or run.method)
+
+    def known_rounds(self, run: Run) -> int:
+        return run.rounds
+
+    def changed_rounds(self) -> set[int]:
+        return set()
+
+    def devices_table(self) -> Table | None:
+        return None
+
+
+class FleetRun:
+    """A fleet's folder with those of its devices in it, followed by the logs that they write."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the fleet.
+
+        Args:
+            folder: The folder that `gossamer fleet init` has made.
+        """
+        self._fleet = FleetStatus(folder)
+        self._devices = [device for _, device in sorted(self._fleet.devices.items())]
+        self._logs = [LineReader(device.folder / LOG) for device in self._devices]
+        self._links: dict[int, set[tuple[int, int]]] = {}
+        # Per device and round: accuracy and loss; messages and bytes sent so far.
+        self._scores: list[dict[int, tuple[float, float]]] = [{} for _ in self._devices]
+        self._sent: list[dict[int, tuple[int, int]]] = [{} for _ in self._devices]
+        self._changed: set[int] = set()
+        self._base = self._read_base(folder)
+
+    def _read_base(self, folder: Path) -> Run:
+        """Return the fleet's run without measurements; its network has the links that were used."""
+        base = grouping.attach_study(Run.read(folder, spec_name=STUDY))
+        if base.study is not None:
+            network = Callback(len(self._devices), lambda t: sorted(self._links.get(t + 1, ())))
+            base = replace(base, study=replace(base.study, network=network))
+        # The study of a fleet lets all devices meet.
+        spec = base.spec | {"network": f"{len(self._devices)} devices, linked as they met"}
+        return replace(base, spec=spec, summary={})
+
+    def run(self) -> Run:
+        for device, log in enumerate(self._logs):
+            with suppress(FileNotFoundError):  # the device has not begun
+                for line in log.new()[1]:
+                    self._take(device, line)
+        statuses = self._fleet.latest().values()
+        rounds = self._base.rounds
+        done = [status.round for status in statuses]
+        newest = max(done, default=0)
+        ended = bool(statuses) and all(status.doing in _ENDED for status in statuses)
+        progress = None
+        if not ended:
+            first = self._devices[0]
+            left = first.start_time() + rounds * first.fleet.slot - time.time()
+            progress = Progress(newest, max(0.0, left), silent=0.0)
+        summary = {"finished": ended and min(done) >= rounds, "rounds": newest}
+        return replace(self._base, metrics=self._metrics(), summary=summary, progress=progress)
+
+    def known_rounds(self, run: Run) -> int:
+        return 0  # devices meet as they can
+
+    def changed_rounds(self) -> set[int]:
+        changed = self._changed
+        self._changed = set()
+        return changed
+
+    def devices_table(self) -> Table | None:
+        columns = [
+            heading("device", number=False),
+            heading("doing", number=False),
+            heading("round"),
+            heading("accuracy", "%"),
+            heading("loss"),
+            heading("sees"),
+            heading("sent", "MB"),
+            heading("last word", "ago"),
+        ]
+        statuses = sorted(self._fleet.latest().items())
+        return {"columns": columns, "rows": [self._row(*status) for status in statuses]}
+
+    def _row(self, device: int, status: Status) -> list[dict[str, Any]]:
+        sent = self._sent[device]
+        megabytes = sent[max(sent)][1] * 1e-6 if sent else 0.0
+        ago = max(0.0, time.time() - status.time)
+        neighbours = len(status.near)
+        return [
+            cell(f"n{device}", device),
+            cell(status.doing, status.doing),
+            cell(str(status.round), status.round),
+            _score_cell(status.accuracy, 2, 100),
+            _score_cell(status.loss, 3),
+            cell(str(neighbours), neighbours),
+            cell(f"{megabytes:.1f}", megabytes),
+            cell(f"{ago:.0f} s", round(ago)),
+        ]
+
+    def _take(self, device: int, line: dict[str, Any]) -> None:
+        """Take in a line of a device's log."""
+        t = line.get("round")
+        if not isinstance(t, int):
+            return
+        for other in line.get("met", ()):
+            if isinstance(other, int) and 0 <= other < len(self._devices) and other != device:
+                pair = (min(device, other), max(device, other))
+                self._links.setdefault(t, set()).add(pair)
+                self._changed.add(t)
+        self._sent[device][t] = (int(line.get("messages", 0)), int(line.get("bytes", 0)))
+        if "loss" in line:
+            accuracy = float(line.get("accuracy", np.nan))
+            self._scores[device][t] = (accuracy, float(line["loss"]))
+
+    def _metrics(self) -> dict[str, Any]:
+        """Return a row per round that any device has measured, with each device's last values."""
+        rounds = sorted({t for scores in self._scores for t in scores})
+        if not rounds:
+            return {}
+        # [rounds, devices, 2]
+        scores = np.stack([_last_known(own, rounds) for own in self._scores], axis=1)
+        sent = np.stack([_last_known(own, rounds) for own in self._sent], axis=1)
+        accuracy = scores[..., 0]
+        loss = scores[..., 1]
+        return {
+            "round": np.array(rounds),
+            "accuracy": _over_devices(np.nanmean, accuracy),
+            "accuracy_worst": _over_devices(np.nanmin, accuracy),
+            "loss": _over_devices(np.nanmean, loss),
+            "loss_worst": _over_devices(np.nanmax, loss),
+            "messages": np.nansum(sent[..., 0], axis=1).astype(np.int64),
+            "bytes": np.nansum(sent[..., 1], axis=1).astype(np.int64),
+            "device_accuracy": accuracy,
+            "device_loss": loss,
+        }
+
+
+def is_fleet(folder: Path) -> bool:
+    """True if a folder is a fleet's.
+
+    Args:
+        folder: Any folder.
+    """
+    return (folder / STUDY).is_file() and any(folder.glob("n*.toml"))
+
+
+def _score_cell(value: float | None, digits: int, scale: float = 1.0) -> dict[str, Any]:
+    if value is None:
+        return cell("–")
+    return cell(f"{scale * value:.{digits}f}", value)
+
+
+def _last_known(known: dict[int, tuple[Any, Any]], rounds: Sequence[int]) -> FloatArray:
+    """Return the values known last at each of the rounds; NaN before the first."""
+    times = sorted(known)
+    values = np.array([known[t] for t in times], dtype=float).reshape(-1, 2)
+    before = np.searchsorted(times, rounds, side="right")
+    padded: FloatArray = np.vstack([np.full((1, 2), np.nan), values])
+    return padded[before]
+
+
+def _over_devices(reduce: Callable[..., Any], values: FloatArray) -> FloatArray:
+    """Reduce [rounds, devices] over the devices with a value; NaN where no device has one."""
+    known = np.isfinite(values).any(axis=1)
+    found = np.full(len(values), np.nan)
+    with np.errstate(all="ignore"):
+        found[known] = reduce(values[known], axis=1)
+    return found
