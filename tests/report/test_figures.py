@@ -310,7 +310,7 @@ def test_only_a_gif_can_be_written() -> None:
 
 def test_frames_and_devices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(animate, "FRAMES", 4)
-    monkeypatch.setattr(animate, "_DEVICES", 6)
+    monkeypatch.setattr(animate, "_MAX_DEVICES", 6)
     seen = []
     picture = animate._draw
     monkeypatch.setattr(
@@ -344,11 +344,11 @@ def test_devices_are_where_the_network_says() -> None:
 
 def test_those_that_are_away_are_hollow() -> None:
     away = gs.Random(8, 0.5) & gs.Churn(0.5, 0.5, seed=1)
-    frame = animate._look(away, 4)
+    frame = animate._frame(away, 4)
     links = away.links(4)
     assert links.active is not None
-    assert frame.here.tolist() == links.active.tolist()
-    assert not frame.here.all()
+    assert frame.active.tolist() == links.active.tolist()
+    assert not frame.active.all()
 
 
 # -- notebooks ---------------------------------------------------------------------------------------------------------

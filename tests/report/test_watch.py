@@ -413,7 +413,7 @@ def test_a_folder_that_breaks_meanwhile_is_said_and_mended(finished: Path) -> No
     with serving(finished) as server:
         kept = (finished / "metrics.parquet").read_bytes()
         (finished / "metrics.parquet").write_bytes(b"PAR1")
-        server.watch._when = 0.0
+        server.watch._read_at = 0.0
         status, _, body = ask(server, "/content.json")
         assert status == 503
         assert b"not a whole Parquet file" in body

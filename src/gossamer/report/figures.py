@@ -14,8 +14,9 @@ import numpy as np
 from matplotlib.collections import LineCollection
 from numpy.typing import NDArray
 
+from gossamer._core import checks
 from gossamer._core.files import write_atomically
-from gossamer.errors import DataError, InputError, nearest
+from gossamer.errors import DataError, InputError
 from gossamer.network import Network
 from gossamer.results.palette import COLOURS, MARKERS, line_style
 from gossamer.results.palette import DASHES as DASH_LENGTHS
@@ -108,9 +109,8 @@ def paper(
     Raises:
         InputError: An argument is not accepted, or the runs have not measured it.
     """
-    for name, value, known in (("x", x, X), ("y", y, Y)):
-        if value not in known:
-            raise InputError(name, value, f"one of {', '.join(known)}{nearest(value, known)}")
+    checks.one_of("x", x, X)
+    checks.one_of("y", y, Y)
     if not _all_have(metrics, Y[y][0]):
         raise InputError("y", y, "loss or distance: these runs have no accuracy")
     if not _all_have(metrics, X[x]):
