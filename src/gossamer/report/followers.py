@@ -79,12 +79,14 @@ class FleetRun:
             folder: The folder that `gossamer fleet init` has made.
         """
         self._fleet = FleetStatus(folder)
-        self._devices = [device for _, device in sorted(self._fleet.devices.items())]
-        self._logs = [LineReader(device.folder / LOG) for device in self._devices]
+        self._count = len(self._fleet.any_device.names)
+        self._logs: dict[int, LineReader] = {}
+        for number, device in self._fleet.devices.items():
+            self._logs[number] = LineReader(device.folder / LOG)
         self._links: dict[int, set[tuple[int, int]]] = {}
         # Per device and round: accuracy and loss; messages and bytes sent so far.
-        self._scores: list[dict[int, tuple[float, float]]] = [{} for _ in self._devices]
-        self._sent: list[dict[int, tuple[int, int]]] = [{} for _ in self._devices]
+        self._scores: list[dict[int, tuple[float, float]]] = [{} for _ in range(self._count)]
+        self._sent: list[dict[int, tuple[int, int]]] = [{} for _ in range(self._count)]
         self._changed: set[int] = set()
         self._base = self._read_base(folder)
 
@@ -92,14 +94,14 @@ class FleetRun:
         """Return the fleet's run without measurements; its network has the links that were used."""
         base = grouping.attach_study(Run.read(folder, spec_name=STUDY))
         if base.study is not None:
-            network = Callback(len(self._devices), lambda t: sorted(self._links.get(t + 1, ())))
+            network = Callback(self._count, lambda t: sorted(self._links.get(t + 1, ())))
             base = replace(base, study=replace(base.study, network=network))
         # The study of a fleet lets all devices meet.
-        spec = base.spec | {"network": f"{len(self._devices)} devices, linked as they met"}
+        spec = base.spec | {"network": f"{self._count} devices, linked as they met"}
         return replace(base, spec=spec, summary={})
 
     def run(self) -> Run:
-        for device, log in enumerate(self._logs):
+        for device, log in self._logs.items():
             with suppress(FileNotFoundError):  # the device has not begun
                 for line in log.new()[1]:
                     self._take(device, line)
@@ -110,7 +112,7 @@ class FleetRun:
         ended = bool(statuses) and all(status.doing in _ENDED for status in statuses)
         progress = None
         if not ended:
-            first = self._devices[0]
+            first = self._fleet.any_device
             left = first.start_time() + rounds * first.fleet.slot - time.time()
             progress = Progress(newest, max(0.0, left), silent=0.0)
         summary = {"finished": ended and min(done) >= rounds, "rounds": newest}
@@ -160,7 +162,7 @@ class FleetRun:
         if not isinstance(t, int):
             return
         for other in line.get("met", ()):
-            if isinstance(other, int) and 0 <= other < len(self._devices) and other != device:
+            if isinstance(other, int) and 0 <= other < self._count and other != device:
                 pair = (min(device, other), max(device, other))
                 self._links.setdefault(t, set()).add(pair)
                 self._changed.add(t)
