@@ -358,7 +358,7 @@ def main() -> None:
     ]
     show(rows)
     if given.json:
-        from gossamer.study.versions import versions
+        from gossamer.backend import versions
 
         given.json.write_text(json.dumps({"versions": versions(), "rows": rows}, indent=2) + "\n")
         given.json.with_suffix(".md").write_text(table(rows))

@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from gossamer import backend as kernels
+from gossamer.backend import compiled
 from gossamer.tasks.data import Cifar10, Data, Mnist
 from gossamer.tasks.download import ORIGINALS, cache_folder
 
@@ -53,7 +53,7 @@ def cifar10() -> Data:
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """A test that runs with the compiled kernels, and again with the plain functions that they stand in for."""
     if request.param == "plain":
-        monkeypatch.setattr(kernels, "library", None)
-    elif kernels.library is None:
+        monkeypatch.setattr(compiled, "library", None)
+    elif compiled.library is None:
         pytest.skip("there are no kernels here: no GCC when gossamer was installed, or no AVX2")
     return str(request.param)

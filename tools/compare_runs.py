@@ -13,12 +13,14 @@ Exit code 0: all runs are equal. 1: some differ; each is listed with its largest
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,9 @@ ROOT = Path(__file__).resolve().parents[1]
 ROUNDS = 20
 DEVICES = 12
 DTYPES = ("float32", "float64")
+
+# As in hatch_build.py.
+FLAGS = ["-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared"]
 
 # Names of version 0.1.0 that have changed since.
 RENAMED = {
@@ -64,22 +69,21 @@ def check_out(commit: str, folder: Path) -> Path:
         ["git", "-C", str(ROOT), "archive", commit], check=True, capture_output=True
     )
     subprocess.run(["tar", "-x", "-C", str(folder)], input=archive.stdout, check=True)
-    here = next(ROOT.glob("src/gossamer/*/kernels.so"), None)
-    source = next(folder.glob("src/gossamer/*/kernels.c"))
-    if here is not None and shutil.which("cc"):
-        flags = [
-            "-O3",
-            "-fno-math-errno",
-            "-fno-trapping-math",
-            "-ffp-contract=fast",
-            "-fPIC",
-            "-shared",
-        ]
-        target = source.with_suffix(".so")
-        subprocess.run(
-            ["cc", *flags, "-o", str(target), str(source), "-lm"], check=True, capture_output=True
-        )
+    if next(ROOT.glob("src/gossamer/*/kernels.so"), None) is not None:
+        build_kernels(ROOT)
+        build_kernels(folder)
     return folder
+
+
+def build_kernels(checkout: Path) -> None:
+    """Compile the kernels of a checkout, if they are older than their source."""
+    source = next(checkout.glob("src/gossamer/*/kernels.c"))
+    target = source.with_suffix(".so")
+    if target.exists() and target.stat().st_mtime > source.stat().st_mtime:
+        return
+    if shutil.which("cc"):
+        command = ["cc", *FLAGS, "-o", str(target), str(source), "-lm"]
+        subprocess.run(command, check=True, capture_output=True)
 
 
 def run_in(checkout: Path, target: Path, torch_only: bool) -> dict[str, np.ndarray[Any, Any]]:
@@ -118,18 +122,24 @@ def report(before: dict[str, Any], after: dict[str, Any]) -> int:
 
 def measure(target: Path) -> None:
     """Run every method with the package that is imported here, and write its results."""
-    import gossamer as gs
 
-    if os.environ.get("GOSSAMER_BACKEND") == "torch" and gs.__version__ == "0.1.0":
-        import gossamer.backend
-
-        gossamer.backend.library = None  # type: ignore[assignment]
+    if os.environ.get("GOSSAMER_BACKEND") == "torch":
+        switch_kernels_off()
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, study in studies().items():
         for dtype in DTYPES:
             for key, value in results(study, dtype).items():
                 arrays[f"{name} {dtype} {key}"] = value
     np.savez(target, **arrays)  # type: ignore[arg-type]
+
+
+def switch_kernels_off() -> None:
+    """Do for version 0.1.0 what GOSSAMER_BACKEND does since."""
+    for name in ("gossamer.kernels", "gossamer.backend"):
+        with suppress(ImportError):
+            module = importlib.import_module(name)
+            if hasattr(module, "library"):
+                module.library = None
 
 
 def studies() -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import subprocess
 import sys
@@ -16,15 +17,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import gossamer as gs
-from gossamer import backend as kernels
-from gossamer import draws
-from gossamer.backend import Rows
+from gossamer import backend, draws
+from gossamer.backend import Batches, Samples, Scratch, compiled, limits, plain
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.mirror import power_mean, root, signed_power
 from gossamer.tasks.data import scaled_bytes
 
 NONE = "there are no kernels here: no GCC when gossamer was installed, or no AVX2"
-pytestmark = pytest.mark.skipif(kernels.library is None, reason=NONE)
+pytestmark = pytest.mark.skipif(compiled.library is None, reason=NONE)
 
 WHOLE = st.sampled_from([2, 3, 4, 7, 15, 16, 31, 35, 36, 64, 101, 255])
 
@@ -36,6 +36,15 @@ def numbers(*shape: int, seed: int = 0, decades: float = 3.0) -> Tensor:
         draws.uniform(seed, "zero", n) > 0.02
     )
     return torch.from_numpy(size * np.sign(draws.normal(seed, "sign", n))).float().reshape(shape)
+
+
+def gradient(
+    w: Tensor, samples: Samples, y: Tensor, index: Tensor, classes: int, out: Tensor
+) -> None:
+    """Write the kernel's gradient to `out`, on any processor that has the kernel."""
+    compiled.softmax_gradient(
+        w, samples.x, samples.levels, samples.step, samples.zero, y, index, classes, out
+    )
 
 
 @given(
@@ -53,7 +62,7 @@ def test_power_mean(p: int, devices: int, columns: int, seed: int, decades: floa
         gs.Random(devices, density=0.5, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0)
     )
     weights = gs.Metropolis()(links, 0, 0)
-    result = kernels.power_mean([w], *weights.csr(), p, torch.empty_like(w))
+    result = compiled.power_mean([w], *weights.csr(), p, torch.empty_like(w))
     for row, a in zip(result, torch.from_numpy(weights.dense()), strict=True):
         scale = w[a != 0].double().abs().amax(0)
         scale = torch.where(scale == 0, 1.0, scale)
@@ -69,7 +78,7 @@ def test_of_equal_models_the_mean_is_what_they_are(
     """Bit for bit, so that models which agree do not drift in thousands of rounds."""
     w = numbers(1, 500, seed=seed, decades=decades).repeat(devices, 1)
     weights = gs.Metropolis()(gs.Random(devices, density=0.5, seed=seed).links(0), 0, 0)
-    assert torch.equal(kernels.power_mean([w], *weights.csr(), p, torch.empty_like(w)), w)
+    assert torch.equal(compiled.power_mean([w], *weights.csr(), p, torch.empty_like(w)), w)
 
 
 @given(WHOLE, st.integers(1, 300), st.integers(0, 99), st.sampled_from([0.1, 3.0, 60.0]))
@@ -82,7 +91,7 @@ def test_roots(p: int, count: int, seed: int, decades: float) -> None:
             torch.tensor([1e-40, -1e-45, 3e38, 0.0, -0.0, math.nan, math.inf]),
         ]
     )
-    found = kernels.roots(z, p)
+    found = compiled.roots(z, p)
     torch.testing.assert_close(
         found, root(z.double(), p).float(), rtol=3e-7, atol=0, equal_nan=True
     )
@@ -95,18 +104,18 @@ def test_a_result_does_not_depend_on_its_place(p: int, columns: int, shift: int)
     """The same numbers elsewhere in memory, in other company: bit for bit the same, as shards and devices need it."""
     w, d = numbers(3, shift + columns), numbers(3, shift + columns, seed=1)
     csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
-    whole = kernels.power_mean([w], *csr, p, torch.empty_like(w))
-    part = kernels.power_mean([w[:, shift:]], *csr, p, torch.empty_like(w[:, shift:]))
+    whole = compiled.power_mean([w], *csr, p, torch.empty_like(w))
+    part = compiled.power_mean([w[:, shift:]], *csr, p, torch.empty_like(w[:, shift:]))
     assert torch.equal(whole[:, shift:], part)
-    split = kernels.power_mean(
+    split = compiled.power_mean(
         [w[:1].clone(), w[1:].clone()], *csr, p, torch.empty_like(w)
     )  # as if others had sent some
     assert torch.equal(whole, split)
     for safe in (False, True):
-        stepped = kernels.matched_step(w, d, 0.01, p, 1e-2, safe)
+        stepped = compiled.matched_step(w, d, 0.01, p, 1e-2, safe)
         assert torch.equal(
             stepped[:, shift:],
-            kernels.matched_step(w[:, shift:], d[:, shift:], 0.01, p, 1e-2, safe),
+            compiled.matched_step(w[:, shift:], d[:, shift:], 0.01, p, 1e-2, safe),
         )
 
 
@@ -122,7 +131,7 @@ def test_weighted_sums(devices: int, columns: int, seed: int, more: bool) -> Non
     )
     wanted = torch.from_numpy(weights.dense()) @ x.double() + more * out.double()
     first, sender, value = (torch.from_numpy(part) for part in weights.csr())
-    found = kernels.weighted_sums(first, sender, value.float(), x, out, more)
+    found = compiled.weighted_sums(first, sender, value.float(), x, out, more)
     assert found is out
     torch.testing.assert_close(found, wanted.float(), rtol=1e-5, atol=1e-6)
 
@@ -133,7 +142,7 @@ def test_threads_share_out_the_work(threads: int) -> None:
     mix = StackedMix(gs.Metropolis()(gs.Ring(40).links(0), 0, 0), torch.arange(40), 4, Traffic())
 
     def results() -> tuple[Tensor, ...]:
-        gathered = kernels.gather(Rows(w), index, torch.empty_like(w))
+        gathered = backend.gather(Samples(w), index, torch.empty_like(w))
         return mix(w), mix.power_mean(w, 15), gs.Safe()(w, d, 0.01, 15, lambda: w), gathered
 
     alone = results()
@@ -156,12 +165,12 @@ def test_threads_share_out_the_work(threads: int) -> None:
 def test_gather(dtype: torch.dtype, columns: int, rows: int) -> None:
     x = (torch.arange(13 * columns) % 251).to(dtype).view(13, columns)
     index = torch.from_numpy(draws.below(13, 0, "rows", np.arange(rows)))
-    assert torch.equal(kernels.gather(Rows(x), index, x.new_empty(rows, columns)), x[index])
+    assert torch.equal(backend.gather(Samples(x), index, x.new_empty(rows, columns)), x[index])
 
 
 @pytest.fixture
 def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "_WORTH_LEVELS", 0)
+    monkeypatch.setattr(limits, "LEVEL_SAMPLES", 0)
 
 
 @pytest.mark.usefixtures("any_size")
@@ -178,17 +187,17 @@ def test_images_are_read_from_bytes(mean: float, std: float, columns: int) -> No
     )
     levels[:2, 0] = 0, 255
     x, y = scaled_bytes(levels, mean, std), torch.arange(300) % 7
-    rows = Rows.of(x)
+    rows = Samples.of(x)
     assert rows.levels is not None
     assert np.array_equal(rows.levels.numpy(), levels)
     index = torch.from_numpy(draws.below(300, 0, "rows", np.arange(60))).view(3, 20)
     assert torch.equal(
-        kernels.gather(rows, index.view(-1), torch.empty(60, columns)), x[index.view(-1)]
+        backend.gather(rows, index.view(-1), torch.empty(60, columns)), x[index.view(-1)]
     )
     w = numbers(3, 7 * (columns + 1))
     found, wanted = torch.empty_like(w), torch.empty_like(w)
-    for samples, out in ((rows, found), (Rows(x), wanted)):
-        assert kernels.softmax_gradient(w, samples, y, index, 7, out)
+    for samples, out in ((rows, found), (Samples(x), wanted)):
+        gradient(w, samples, y, index, 7, out)
     assert torch.equal(found, wanted)
 
 
@@ -198,7 +207,7 @@ def test_images_are_read_from_bytes(mean: float, std: float, columns: int) -> No
 )
 def test_what_is_no_levels_is_read_as_it_is(wrong: str) -> None:
     x = scaled_bytes(np.arange(256 * 20, dtype=np.uint8).reshape(-1, 20), 0.1307, 0.3081)
-    assert Rows.of(x).levels is not None
+    assert Samples.of(x).levels is not None
     value = {"nan": math.nan, "inf": math.inf, "beyond": 256 / 255, "between": 100.5 / 255}.get(
         wrong
     )
@@ -212,10 +221,10 @@ def test_what_is_no_levels_is_read_as_it_is(wrong: str) -> None:
         x = torch.ones_like(x)
     else:
         x = x.double()
-    rows, index = Rows.of(x), torch.arange(len(x)).flip(0)
+    rows, index = Samples.of(x), torch.arange(len(x)).flip(0)
     assert rows.levels is None
     torch.testing.assert_close(
-        kernels.gather(rows, index, torch.empty_like(x)), x.flip(0), equal_nan=True, rtol=0, atol=0
+        backend.gather(rows, index, torch.empty_like(x)), x.flip(0), equal_nan=True, rtol=0, atol=0
     )
 
 
@@ -228,9 +237,9 @@ def test_levels_lose_nothing(step: float, zero: float, levels: list[int]) -> Non
     """Whether or not they are found, what is read is x."""
     x = torch.tensor([step * level + zero for level in levels])[:, None]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kernels, "_WORTH_LEVELS", 0)
-        rows = Rows.of(x)
-    assert torch.equal(kernels.gather(rows, torch.arange(len(x)), torch.empty_like(x)), x)
+        patch.setattr(limits, "LEVEL_SAMPLES", 0)
+        rows = Samples.of(x)
+    assert torch.equal(backend.gather(rows, torch.arange(len(x)), torch.empty_like(x)), x)
 
 
 @pytest.mark.usefixtures("any_size")
@@ -247,13 +256,13 @@ def test_levels_lose_nothing(step: float, zero: float, levels: list[int]) -> Non
 )
 def test_odd_numbers_are_read_as_they_are(values: list[float]) -> None:
     x = torch.tensor(values).repeat(5, 1)
-    found = kernels.gather(Rows.of(x), torch.arange(5), torch.empty_like(x))
+    found = backend.gather(Samples.of(x), torch.arange(5), torch.empty_like(x))
     torch.testing.assert_close(found, x, equal_nan=True, rtol=0, atol=0)
 
 
 def test_few_samples_stay_as_they_are() -> None:
     """They stay in the processor's cache, where bytes gain nothing."""
-    assert Rows.of((torch.arange(1000) % 2).float().view(100, 10)).levels is None
+    assert Samples.of((torch.arange(1000) % 2).float().view(100, 10)).levels is None
 
 
 @given(
@@ -274,7 +283,7 @@ def test_softmax_gradient(
     )
     w = size * numbers(devices, classes * (features + 1), seed=1, decades=1)
     found = torch.full_like(w, math.nan)
-    assert kernels.softmax_gradient(w, Rows(x), y, index, classes, found)
+    gradient(w, Samples(x), y, index, classes, found)
     weight = w.double().view(devices, classes, features + 1)
     samples = torch.cat([x, torch.ones(30, 1)], 1).double()[index]
     share = torch.softmax(samples @ weight.mT, 2) - torch.nn.functional.one_hot(y[index], classes)
@@ -287,26 +296,46 @@ def test_softmax_gradient_of_what_is_not_finite(wrong: float) -> None:
     w, x, y = numbers(3, 44), numbers(9, 10), torch.arange(9) % 4
     w[1, 5] = wrong
     found = torch.empty_like(w)
-    assert kernels.softmax_gradient(
-        w, Rows(x), y, torch.arange(9).expand(3, 9).contiguous(), 4, found
-    )
+    gradient(w, Samples(x), y, torch.arange(9).expand(3, 9).contiguous(), 4, found)
     assert found.isfinite().all(1).tolist() == [True, False, True]
 
 
-def test_softmax_gradient_where_it_does_not_serve() -> None:
-    w, x, y, index = (
-        torch.ones(2, 8),
-        torch.ones(5, 3),
-        torch.zeros(5, dtype=torch.int64),
-        torch.zeros(2, 4, dtype=torch.int64),
-    )
-    assert not kernels.softmax_gradient(w.double(), Rows(x.double()), y, index, 2, w.double())
-    assert not kernels.softmax_gradient(
-        w.to("meta"), Rows(x.to("meta")), y.to("meta"), index.to("meta"), 2, w.to("meta")
-    )
-    assert not kernels.softmax_gradient(
-        w, Rows(torch.ones(3, 5).T), y, index, 2, torch.empty_like(w)
-    )
+def test_where_the_gradient_kernel_does_not_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    w = torch.ones(2, 8)
+    x = torch.ones(5, 3)
+    y = torch.zeros(5, dtype=torch.int64)
+    index = torch.zeros(2, 4, dtype=torch.int64)
+    serves = compiled.serves_gradient
+    assert serves(w, x, y, index, 2, w) == compiled.has_avx512()
+    monkeypatch.setattr(compiled, "has_avx512", lambda: True)
+    assert serves(w, x, y, index, 2, w)
+    assert not serves(w.double(), x.double(), y, index, 2, w.double())
+    meta = [tensor.to("meta") for tensor in (w, x, y, index)]
+    assert not serves(*meta, 2, meta[0])
+    assert not serves(w, torch.ones(3, 5).T, y, index, 2, w)
+    assert not serves(w, x, y.int(), index, 2, w)
+    large = torch.ones(5, limits.GRADIENT_WEIGHTS)
+    assert not serves(w, large, y, index, 2, w)
+    monkeypatch.setattr(compiled, "has_avx512", lambda: False)
+    assert not serves(w, x, y, index, 2, w)
+
+
+@pytest.mark.parametrize("avx512", [False, True])
+def test_the_gradient_is_computed_either_way(avx512: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "has_avx512", lambda: avx512)
+    x = numbers(30, 20, decades=1)
+    y = torch.arange(30) % 4
+    index = torch.from_numpy(draws.below(30, 0, "rows", np.arange(21))).view(3, 7)
+    w = numbers(3, 4 * 21, seed=1, decades=1)
+    batches = Batches(Samples(x), y, index, Scratch())
+    found = torch.empty_like(w)
+    backend.softmax_gradient(w, batches, 4, found)
+    wanted = torch.empty_like(w)
+    if avx512:
+        gradient(w, Samples(x), y, index, 4, wanted)
+    else:
+        plain.softmax_gradient(w, x[index], y[index], 4, wanted, Scratch())
+    assert torch.equal(found, wanted)
 
 
 @pytest.mark.parametrize("p", [3, 15, 101])
@@ -315,27 +344,25 @@ def test_what_is_not_finite_is_no_silent_number(p: int, wrong: float) -> None:
     w = numbers(3, 200).clamp_min(0.1)
     w[1, 7] = wrong
     csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
-    result = kernels.power_mean([w], *csr, p, torch.empty_like(w))
+    result = compiled.power_mean([w], *csr, p, torch.empty_like(w))
     assert (~result.isfinite()).nonzero().tolist() == [[0, 7], [1, 7], [2, 7]]
 
 
 def test_the_sizes_are_those_of_the_source() -> None:
     """What is given to work in is measured by them."""
-    source = Path(kernels.__file__).with_name("kernels.c").read_text()
+    source = Path(compiled.__file__).with_name("kernels.c").read_text()
     for name in ("LENGTH", "SAMPLES", "SIXTEEN"):
-        assert re.findall(rf"enum {{.*\b{name} = (\d+)", source) == [
-            str(getattr(kernels, f"_{name}"))
-        ]
+        assert re.findall(rf"enum {{.*\b{name} = (\d+)", source) == [str(getattr(compiled, name))]
 
 
 def test_where_they_do_not_serve() -> None:
     w = torch.ones(2, 3)
-    assert kernels.serve(15, w)
-    assert kernels.serve(15.0, w)
-    assert not kernels.serve(2.5, w)
-    assert not kernels.serve(512, w)
-    assert not kernels.serve(15, w, w.double())
-    assert not kernels.serve(15, w.to("meta"))
+    assert compiled.serves(w, p=15)
+    assert compiled.serves(w, p=15.0)
+    assert not compiled.serves(w, p=2.5)
+    assert not compiled.serves(w, p=512)
+    assert not compiled.serves(w, w.double(), p=15)
+    assert not compiled.serves(w.to("meta"), p=15)
 
 
 @pytest.mark.parametrize("p", [1, 3, 15, 101])
@@ -348,7 +375,7 @@ def test_a_run_with_and_without(p: int, monkeypatch: pytest.MonkeyPatch) -> None
         return simulator.models()
 
     with_them = models()
-    monkeypatch.setattr(kernels, "library", None)
+    monkeypatch.setattr(compiled, "library", None)
     # a root makes much of the last bit of a gradient where it is near zero
     torch.testing.assert_close(models(), with_them, rtol=1e-3, atol=1e-4)
 
@@ -360,11 +387,35 @@ import ctypes, torch
 def absent(*_): raise OSError
 ctypes.CDLL = absent
 import gossamer as gs
-from gossamer import backend as kernels
-assert kernels.library is None
+from gossamer.backend import compiled
+assert compiled.library is None
 print(gs.run(gs.Study(gs.WPM(15, eta=0.05), gs.Ring(4), rounds=3)).summary["loss"])
 """
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )
     assert 0 < float(done.stdout) < 10
+
+
+@pytest.mark.parametrize(
+    ("value", "kernels"), [("torch", "none: GOSSAMER_BACKEND = torch"), ("auto", "compiled, AVX")]
+)
+def test_the_environment_chooses(value: str, kernels: str) -> None:
+    code = "from gossamer.backend import versions; print(versions()['kernels'])"
+    done = in_environment(value, "-c", code)
+    assert done.stdout.startswith(kernels)
+
+
+def test_a_backend_that_does_not_exist_is_refused() -> None:
+    done = in_environment("fast", "-m", "gossamer", "bench", "--seconds", "0.1")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "gossamer: GOSSAMER_BACKEND = 'fast' is not accepted: give one of 'auto', 'torch'\n"
+    )
+
+
+def in_environment(value: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ, GOSSAMER_BACKEND=value)
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=120, env=environment
+    )

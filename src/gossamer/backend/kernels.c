@@ -11,18 +11,22 @@
 /* Each function once for every kind of processor, and the one that fits is taken when it is loaded. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define FOR_ALL_PROCESSORS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#define WIDE __builtin_cpu_supports("avx2")
+#define AVX2 __builtin_cpu_supports("avx2")
+#define AVX512                                                                                                      \
+    (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") && \
+     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
 #else
 #define FOR_ALL_PROCESSORS
-#define WIDE 0
+#define AVX2 0
+#define AVX512 0
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
 enum { LENGTH = 64, EIGHT = 8, AT_ONCE = 1024, SIXTEEN = 16 };
 typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
 
-/* Whether the registers are wide enough to gain by all this: elsewhere torch's own operations may well be faster. */
-int gains(void) { return WIDE != 0; }
+/* The instruction set that the functions below run with: 0 none (plain torch may well be faster), 1 AVX2, 2 AVX-512. */
+int instruction_set(void) { return AVX512 ? 2 : AVX2 ? 1 : 0; }
 
 /* The same bits, taken for another type. */
 INLINE double as_double(uint64_t bits) { return (union { uint64_t from; double to; }){bits}.to; }

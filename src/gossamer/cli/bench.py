@@ -9,10 +9,10 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from gossamer.backend import versions
 from gossamer.cli.progress import ShareBar
 from gossamer.cli.show import open_console, print_json
 from gossamer.study.bench import BATCH, NEIGHBOURS, PARTS, Bench, advice, gains_from, measure
-from gossamer.study.versions import versions
 
 # Load average per core above which the numbers are doubtful.
 _BUSY = 0.5

@@ -174,7 +174,7 @@ def _with_runs(
 
 def _origin(seeds: int, tiny: bool) -> dict[str, object]:
     """Return what made a result: the commit of the checkout, the options, and the versions."""
-    from gossamer.study.versions import versions
+    from gossamer.backend import versions
 
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty"],

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gossamer.backend import versions
 from gossamer.engines import Record
 from gossamer.errors import DataError
 from gossamer.fleet import files
@@ -22,7 +23,6 @@ from gossamer.results.folder import RunFolder, columns
 from gossamer.results.statistics import summarise
 from gossamer.study import spec
 from gossamer.study.study import Study
-from gossamer.study.versions import versions
 
 LINKS = "links.parquet"
 

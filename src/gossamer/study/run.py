@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gossamer.backend import versions
 from gossamer.engines import Engine, EngineSpec, Record, Simulation
 from gossamer.engines.observer import Observer, Row
 from gossamer.errors import DataError, Diverged, GossamerError
@@ -25,7 +26,6 @@ from gossamer.study import spec
 from gossamer.study.live import Live
 from gossamer.study.observers import ObserverGroup
 from gossamer.study.study import Study
-from gossamer.study.versions import versions
 from gossamer.tasks import Data
 
 # Seconds between two checkpoints, at least.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gossamer import draws
-from gossamer.backend import Rows
+from gossamer.backend import Batches
 from gossamer.errors import InputError
 
 Buffers = dict[str, Tensor]
@@ -65,11 +65,12 @@ class Learner(ABC):
         `keys` [devices] are 64 named random bits a device, for what is random in the model itself (dropout).
         """
 
-    def gradient_of_rows(
-        self, w: Tensor, rows: Rows, y: Tensor, index: Tensor, out: Tensor
-    ) -> bool:
-        """The same from all samples and targets y, of the rows index [devices, batch]; False: gather the batches first."""
-        return False
+    def batch_gradient(
+        self, w: Tensor, batches: Batches, buffers: Buffers, keys: Tensor, out: Tensor
+    ) -> None:
+        """Do the same for batches that are not gathered yet."""
+        x, y = batches.gather()
+        self.gradient(w, x, y, buffers, keys, out)
 
     @abstractmethod
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:

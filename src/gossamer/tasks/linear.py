@@ -6,7 +6,6 @@ A row is the weight matrix [outputs, features + 1], its last column the bias. A 
 from __future__ import annotations
 
 import math
-import threading
 from abc import abstractmethod
 from dataclasses import dataclass
 
@@ -14,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from gossamer import backend as kernels
+from gossamer import backend
 from gossamer._core.registry import register
-from gossamer.backend import Rows
+from gossamer.backend import Batches, Scratch
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores, uniform_start
@@ -34,7 +33,7 @@ class LinearLearner(Learner):
     def __init__(self, outputs: int, features: int, bias: bool, l2: float) -> None:
         self.outputs, self.columns, self.bias, self.l2 = outputs, features, bias, l2
         self.shapes = {"weight": (outputs, features + bias)}
-        self._own = threading.local()
+        self._scratch = Scratch()
 
     @abstractmethod
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
@@ -58,40 +57,15 @@ class LinearLearner(Learner):
             else {"weight": weight}
         )
 
-    def _out(self, name: str, like: Tensor, *shape: int) -> Tensor:
-        """A part of memory taken once and used in every round: fresh memory costs more than the arithmetic."""
-        room: Tensor | None = getattr(self._own, name, None)  # of this thread
-        size = math.prod(shape)
-        if (
-            room is None
-            or len(room) < size
-            or (room.dtype, room.device) != (like.dtype, like.device)
-        ):
-            room = like.new_empty(size)
-            setattr(self._own, name, room)
-        return room[:size].view(shape)
-
     def _outputs(self, w: Tensor, x: Tensor) -> Tensor:
-        """Each device's outputs on its batch: [devices, outputs, batch]."""
-        out, across = self._out("outputs", w, len(w), self.outputs, x.shape[1]), x.transpose(1, 2)
-        weight = w.view(len(w), self.outputs, -1)
-        if not self.bias:
-            return torch.bmm(weight, across, out=out)
-        return torch.baddbmm(weight[..., -1:], weight[..., :-1], across, out=out)
+        """Return each device's outputs on its batch: [devices, outputs, batch]."""
+        return backend.linear_outputs(w, x, self.outputs, self.bias, self._scratch)
 
     def gradient(
         self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor
     ) -> None:
         slope = self._slope(self._outputs(w, x), y).mul_(1 / x.shape[1])
-        gradient = out.view(len(w), self.outputs, -1)
-        if self.bias:  # by way of memory of its own: a product into a part of a row is five times slower with two threads
-            product = torch.bmm(
-                slope, x, out=self._out("product", w, len(w), self.outputs, self.columns)
-            )
-            gradient[..., :-1] = product
-            torch.sum(slope, 2, out=gradient[..., -1])
-        else:
-            torch.bmm(slope, x, out=gradient)
+        backend.linear_gradient(slope, x, self.bias, out, self._scratch)
         if self.l2:
             out.add_(w, alpha=self.l2)
 
@@ -104,7 +78,7 @@ class LinearLearner(Learner):
             k = len(some)
             weight, room = (
                 some.view(k * self.outputs, -1),
-                self._out("scores", w, k * self.outputs, len(x)),
+                self._scratch.get("scores", w, k * self.outputs, len(x)),
             )
             if self.bias:
                 torch.addmm(weight[:, -1:], weight[:, :-1], x.T, out=room)
@@ -125,22 +99,15 @@ class LinearLearner(Learner):
 
 
 class _SoftmaxLearner(LinearLearner):
-    def gradient_of_rows(
-        self, w: Tensor, rows: Rows, y: Tensor, index: Tensor, out: Tensor
-    ) -> bool:
-        if not kernels.softmax_gradient(w, rows, y, index, self.outputs, out):
-            return False
+    def batch_gradient(
+        self, w: Tensor, batches: Batches, buffers: Buffers, keys: Tensor, out: Tensor
+    ) -> None:
+        backend.softmax_gradient(w, batches, self.outputs, out)
         if self.l2:
             out.add_(w, alpha=self.l2)
-        return True
 
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
-        # A softmax that stops at e⁻⁷⁰: below, shares would be denormal numbers, which cost a product three times its time
-        share = torch.softmax(
-            torch.maximum(outputs, outputs.amax(1, keepdim=True).sub_(70), out=outputs), 1
-        )
-        minus_one = outputs.new_full((1, 1, 1), -1.0).expand(len(y), 1, y.shape[1])
-        return share.scatter_add_(1, y[:, None, :], minus_one)
+        return backend.softmax_slope(outputs, y)
 
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         return torch.logsumexp(outputs, 1) - outputs.gather(1, y[:, None, :]).squeeze(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -14,10 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gossamer import backend as kernels
 from gossamer import draws
 from gossamer._core.threads import available_threads, limit_torch_threads, run_in_threads
-from gossamer.backend import Rows
+from gossamer.backend import Batches, Samples, Scratch
 from gossamer.errors import InputError
 from gossamer.tasks import splits
 from gossamer.tasks.data import Data
@@ -137,7 +135,8 @@ class Worker:
         self.learner = task.learner
         self._split, self._batch, self._devices, self._seed = task.split, task.batch, devices, seed
         self._place, self._dtype = place, dtype
-        self._rows, self._y = Rows.of(self._inputs(task.data.x)), self._targets(task.data.y)
+        self._samples = Samples.of(self._inputs(task.data.x))
+        self._y = self._targets(task.data.y)
         x_test, y_test = task.data.x_test, task.data.y_test
         if 0 < test < len(x_test):  # else no copy
             chosen = test_subset(len(x_test), test)
@@ -149,7 +148,7 @@ class Worker:
             .contiguous()
             for name, b in self.learner.buffers().items()
         }
-        self._own = threading.local()
+        self._scratch = Scratch()
         self._gradient: Tensor | None = None
         self._whole: NDArray[np.int64] | None = (
             None  # all samples of all devices, where a batch is all of them
@@ -175,7 +174,7 @@ class Worker:
         devices = self._devices if rows is None else self._devices[rows.cpu().numpy()]
         index = torch.from_numpy(self._index(t, step, devices, ahead=rows is None)).to(self._place)
         keys = torch.from_numpy(self._keys(t, step, devices).view(np.int64)).to(self._place)
-        batch = index.shape[1] * self._rows.x[0].numel()
+        batch = index.shape[1] * self._samples.x[0].numel()
         turns = max(1, math.ceil(len(devices) * batch / self.learner.at_once))
         threads = available_threads()
         if (
@@ -192,14 +191,11 @@ class Worker:
         return draws.row(self._seed, f"module/{step}", t, self._split.devices)[devices]
 
     def _gathered(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """The batches x and y themselves."""
-        flat, x = index.reshape(-1), self._rows.x
-        room: Tensor | None = getattr(self._own, "room", None)  # of this thread
-        if room is None or len(room) < len(flat):
-            room = self._own.room = x.new_empty((len(flat), *x.shape[1:]))
-        batches = kernels.gather(self._rows, flat, room[: len(flat)])
-        y = torch.index_select(self._y, 0, flat)
-        return batches.view(*index.shape, *x.shape[1:]), y.view(index.shape + self._y.shape[1:])
+        """Return the batches x and y."""
+        return self._batches(index).gather()
+
+    def _batches(self, index: Tensor) -> Batches:
+        return Batches(self._samples, self._y, index, self._scratch)
 
     def _index(
         self, t: int, step: int, devices: NDArray[np.int64], ahead: bool
@@ -233,11 +229,9 @@ class Worker:
 
         def one(turn: _Turn) -> None:
             some, samples, keys = turn
-            if not self.learner.gradient_of_rows(
-                w[some], self._rows, self._y, samples, result[some]
-            ):
-                own = {name: b[some] for name, b in buffers.items()}
-                self.learner.gradient(w[some], *self._gathered(samples), own, keys, result[some])
+            own = {name: b[some] for name, b in buffers.items()}
+            batches = self._batches(samples)
+            self.learner.batch_gradient(w[some], batches, own, keys, result[some])
 
         self._for_each(one, self._turns(t, step, rows))
         if rows is not None:
@@ -252,7 +246,7 @@ class Worker:
             run_in_threads(jobs)
         else:
             for job, turn in zip(jobs, turns, strict=True):
-                with limit_torch_threads(turn.samples.numel() * self._rows.x[0].numel() // 2):
+                with limit_torch_threads(turn.samples.numel() * self._samples.x[0].numel() // 2):
                     job()
 
     def loss(self, w: Tensor, t: int, step: int = 0) -> Tensor:

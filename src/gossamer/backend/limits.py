@@ -1,0 +1,30 @@
+"""Sizes from which a way of computing pays, with the measurements that they come from.
+
+They were measured on two cores with AVX-512, with softmax regression on MNIST.
+"""
+
+from __future__ import annotations
+
+ELEMENTS_PER_THREAD = 50_000
+"""Elements of a kernel call below which a further thread costs more than it gains.
+
+Waking a thread takes about 0.1 ms.
+"""
+
+GRADIENT_WEIGHTS = 1 << 16
+"""Elements of one model above which matrix products are faster than the gradient kernel.
+
+The kernel reads all weights again for every eight samples, so they have to stay in cache: 256 KB.
+"""
+
+LEVEL_SAMPLES = 1 << 20
+"""Elements of the training samples from which they are also kept as bytes.
+
+Fewer (4 MB as float32) stay in the processor's cache, where reading bytes gains nothing.
+"""
+
+KERNEL_POWER = 256
+"""Largest p of the kernels. Above it, few elements are within reach of their column's largest."""
+
+BLOCK_ELEMENTS = 80_000
+"""Elements that plain torch works on at a time, so that float64 copies (640 KB) stay in cache."""
