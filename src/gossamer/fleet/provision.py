@@ -19,28 +19,15 @@ from pathlib import Path
 import torch
 
 from gossamer._core.files import write_atomically
-<<<<<<< HEAD
 from gossamer.engines import Plan
 from gossamer.errors import DataError, InputError
 from gossamer.fleet import keys
 from gossamer.fleet.files import SAMPLES
-=======
-from gossamer.backend import versions
-from gossamer.engines import Plan, Record
-from gossamer.errors import DataError, InputError, MissingExtra
-from gossamer.fleet import keys, node, settings
-from gossamer.fleet.access import STATUS_BYTES
->>>>>>> 5398bce (backend: kernels, plain torch and limits in modules of their own; GOSSAMER_BACKEND; plain torch computes the gradient without AVX-512)
 from gossamer.fleet.mix import check_runs_on_devices
 from gossamer.fleet.settings import STUDY, Device, Fleet, write_device
 from gossamer.network import Full
 from gossamer.study import spec
 from gossamer.study.study import Study
-<<<<<<< HEAD
-=======
-from gossamer.tasks import Arrays, Task
-from gossamer.tasks.splits import Split
->>>>>>> 5398bce (backend: kernels, plain torch and limits in modules of their own; GOSSAMER_BACKEND; plain torch computes the gradient without AVX-512)
 from gossamer.tasks.task import test_subset
 
 AUTHORITY = "authority"
