@@ -14,6 +14,17 @@ from scipy.sparse import csr_array
 from gossamer import draws
 from gossamer.errors import InputError
 from gossamer.network import Full, Links, Ring, matching, metropolis, one_pair
+from gossamer.network.weights import (
+    BestConstant,
+    Clients,
+    Laplacian,
+    Matching,
+    Metropolis,
+    OnePair,
+    PushSum,
+    RandomPeer,
+    WeightRule,
+)
 
 
 @st.composite
@@ -114,3 +125,52 @@ def test_directed_links_are_refused(scheme) -> None:  # type: ignore[no-untyped-
     with pytest.raises(InputError) as caught:
         scheme(Links.of(3, [(0, 1), (2, 1)], directed=True), 0, 0)
     assert caught.value.field == "network"
+
+
+@given(links=random_links())
+@settings(deadline=None, max_examples=50)
+def test_both_ends_of_a_link_compute_its_weight(links: Links) -> None:
+    for rule in (Metropolis(), Laplacian(0.2)):
+        matrix = rule(links).dense()
+        weight = rule.link_weight()
+        for a, b in links.pairs.tolist():
+            degrees = int(links.degrees[a]), int(links.degrees[b])
+            assert weight(*degrees) == weight(*reversed(degrees)) == matrix[a, b]
+
+
+@given(links=random_links(), t=st.integers(0, 1000), seed=st.integers(0, 1000))
+@settings(deadline=None, max_examples=50)
+def test_a_matching_has_the_pairs_that_propose_to_each_other(
+    links: Links, t: int, seed: int
+) -> None:
+    rule = Matching()
+    graph = links.to_networkx()
+    proposals = {}
+    for device in range(links.devices):
+        neighbours = list(graph.neighbors(device))
+        if neighbours:
+            proposals[device] = rule.proposal(device, neighbours, t, seed)
+    pairs = [(i, j) for i, j in sorted(proposals.items()) if i < j and proposals[j] == i]
+    weights = rule(links, t, seed)
+    assert pairs == list(zip(weights.a.tolist(), weights.b.tolist(), strict=True))
+    assert rule.link_weight()(3, 5) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        (OnePair(), "matching"),
+        (BestConstant(), "whole network"),
+        (Laplacian(), "whole network"),
+        (Clients(), "average over all devices"),
+        (PushSum(), "same for both ends"),
+        (RandomPeer(), "same for both ends"),
+    ],
+    ids=str,
+)
+def test_rules_that_two_devices_cannot_compute(rule: WeightRule, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        rule.link_weight()
+    assert not rule.paired
+    with pytest.raises(InputError, match="pairs devices"):
+        rule.proposal(0, [1], 0, 0)

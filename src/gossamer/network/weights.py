@@ -7,6 +7,7 @@ Every rule maps (links, t, seed) to `Weights`, which are symmetric and doubly st
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
@@ -20,7 +21,13 @@ from gossamer.network.base import BoolArray, IntArray, Links
 from gossamer.network.base import FloatArray as FloatArray
 
 Sums = Literal["both", "rows", "columns", "nothing"]
+LinkWeight = Callable[[int, int], float]  # from the numbers of neighbours of both ends of a link
 
+_MATCHING_DRAW = "weights/matching"
+_NOT_LOCAL = (
+    "weights that two devices can compute, such as Metropolis;"
+    " these need the links of the whole network"
+)
 _MAX_EIGENVALUES = 4000  # devices for which `BestConstant` computes all eigenvalues
 
 
@@ -124,8 +131,38 @@ class WeightRule(Protocol):
         devices is kept. "both": doubly stochastic. "nothing": there are no links.
         """
 
+    @property
+    def paired(self) -> bool:
+        """True if a device exchanges with at most one neighbour per round: see `proposal`."""
+        return False
+
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         """Return the weights of round t."""
+
+    def link_weight(self) -> LinkWeight:
+        """Return the weight of a link, which both of its ends compute from what they know.
+
+        Raises:
+            InputError: If they cannot.
+        """
+        accepted = "weights that are the same for both ends of a link, such as Metropolis"
+        raise InputError("weights", type(self).__name__, accepted)
+
+    def proposal(self, device: int, neighbours: Collection[int], t: int, seed: int) -> int:
+        """Return the neighbour that a device proposes to exchange with, if the rule is `paired`.
+
+        Two devices that propose to each other exchange.
+
+        Args:
+            device: Number of the device.
+            neighbours: Its neighbours in this round, at least one.
+            t: Number of the round.
+            seed: Seed of the draws.
+
+        Raises:
+            InputError: If the rule is not `paired`.
+        """
+        raise InputError("weights", type(self).__name__, "a rule that pairs devices")
 
 
 def metropolis(links: Links, t: int = 0, seed: int = 0) -> Weights:
@@ -197,7 +234,7 @@ def matching(links: Links, t: int, seed: int) -> Weights:
         InputError: If the links are directed.
     """
     _check_symmetric(links)
-    order = np.argsort(draws.bits(seed, "weights/matching", t, links.a, links.b), kind="stable")
+    order = np.argsort(draws.bits(seed, _MATCHING_DRAW, t, links.a, links.b), kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     lowest = np.full(links.devices, len(links))
@@ -227,7 +264,7 @@ def _check_symmetric(links: Links) -> None:
 
 @register("weights", "metropolis")
 @dataclass(frozen=True)
-class Metropolis:
+class Metropolis(WeightRule):
     """Metropolis weights: a_ij = min(1/(|N_i|+1), 1/(|N_j|+1)).
 
     A device needs to know only how many neighbours its neighbours have.
@@ -244,10 +281,13 @@ class Metropolis:
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         return metropolis(links)
 
+    def link_weight(self) -> LinkWeight:
+        return lambda own, other: 1.0 / (1 + max(own, other))
+
 
 @register("weights", "laplacian")
 @dataclass(frozen=True)
-class Laplacian:
+class Laplacian(WeightRule):
     """W = I − α·L: the same weight α on every link (Xiao and Boyd 2004).
 
     All devices must agree on α. Above 2/λ_max(L) averaging diverges.
@@ -273,10 +313,15 @@ class Laplacian:
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         return _laplacian(links, self.alpha or 1.0 / (1 + int(links.degrees.max(initial=0))))
 
+    def link_weight(self) -> LinkWeight:
+        if not self.alpha:
+            raise InputError("weights", "Laplacian", _NOT_LOCAL)
+        return lambda own, other: self.alpha
+
 
 @register("weights", "best-constant")
 @dataclass(frozen=True)
-class BestConstant:
+class BestConstant(WeightRule):
     """W = I − α·L with the α for which averaging is fastest.
 
     α = 2/(λ_max + λ_min) over the nonzero eigenvalues of the Laplacian. It needs the whole graph
@@ -307,10 +352,13 @@ class BestConstant:
         nonzero = eigenvalues[eigenvalues > 1e-9 * eigenvalues[-1]]
         return _laplacian(links, 2.0 / float(nonzero[0] + nonzero[-1]))
 
+    def link_weight(self) -> LinkWeight:
+        raise InputError("weights", "BestConstant", _NOT_LOCAL)
+
 
 @register("weights", "one-pair")
 @dataclass(frozen=True)
-class OnePair:
+class OnePair(WeightRule):
     """One random link of the round averages (SwarmSGD).
 
     All devices must agree on the link, so that it runs in simulations only.
@@ -327,10 +375,17 @@ class OnePair:
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         return one_pair(links, t, seed)
 
+    def link_weight(self) -> LinkWeight:
+        accepted = (
+            'pairs = "matching", which devices find among themselves;'
+            " one pair of all needs a clock that all share"
+        )
+        raise InputError("weights", "OnePair", accepted)
+
 
 @register("weights", "matching")
 @dataclass(frozen=True)
-class Matching:
+class Matching(WeightRule):
     """Pairs that form without a coordinator; see `matching`.
 
     Example:
@@ -341,14 +396,26 @@ class Matching:
     fixed: ClassVar[bool] = False
     one_way: ClassVar[bool] = False
     sums: ClassVar[Sums] = "both"
+    paired: ClassVar[bool] = True
 
     def __call__(self, links: Links, t: int, seed: int) -> Weights:
         return matching(links, t, seed)
 
+    def link_weight(self) -> LinkWeight:
+        return lambda own, other: 0.5
+
+    def proposal(self, device: int, neighbours: Collection[int], t: int, seed: int) -> int:
+        others = np.array(sorted(neighbours))
+        a = np.minimum(others, device)
+        b = np.maximum(others, device)
+        draw = draws.bits(seed, _MATCHING_DRAW, t, a, b)
+        # Sorted by neighbour, the links are sorted too: of equal draws the lower link is first.
+        return int(others[np.argmin(draw)])
+
 
 @register("weights", "random-peer")
 @dataclass(frozen=True)
-class RandomPeer:
+class RandomPeer(WeightRule):
     """Gossip learning: each device sends to one random neighbour.
 
     A device takes the mean of its own model and those that it received. Rows sum to 1, columns
@@ -382,7 +449,7 @@ class RandomPeer:
 
 
 @dataclass(frozen=True)
-class PushSum:
+class PushSum(WeightRule):
     """Each device splits its value equally among itself and those that it can send to.
 
     For directed links. Columns sum to 1, rows need not: the mean is kept, and a method divides by
@@ -400,7 +467,7 @@ class PushSum:
 
 
 @dataclass(frozen=True)
-class Clients:
+class Clients(WeightRule):
     """No links, and a random fraction of the devices in every round: the clients of a server.
 
     For methods that average all active devices. At least one device takes part; only the server
@@ -428,6 +495,13 @@ class Clients:
             active[present[order[:count]]] = True
         empty = np.empty(0, dtype=np.int64)
         return Weights(links.devices, empty, empty, np.empty(0), np.ones(links.devices), active)
+
+    def link_weight(self) -> LinkWeight:
+        accepted = (
+            "a method whose devices need only their neighbours;"
+            " this one needs an average over all devices"
+        )
+        raise InputError("weights", "Clients", accepted)
 
 
 def _laplacian(links: Links, alpha: float) -> Weights:
