@@ -1,7 +1,8 @@
-// A chart of curves with bands, as SVG that follows the width it is given.
+// A chart of curves with bands, as SVG that fits the width of its container.
 import { el, svg, whenSized } from "./elements.js";
-import { extent, logTicks, short, ticks } from "./numbers.js";
+import { extent, logTicks, formatNumber, ticks } from "./numbers.js";
 
+// One marker per colour of the palette, in its order.
 const MARKS = [
   "M-3 0a3 3 0 1 0 6 0a3 3 0 1 0 -6 0z",
   "M-2.7 -2.7h5.4v5.4h-5.4z",
@@ -14,11 +15,23 @@ const MARKS = [
 const TOP = 12;
 const BOTTOM = 45;
 const RIGHT = 14;
-let count = 0; // of charts, for the names of their clips
+let chartCount = 0; // makes the names of clip paths unique
 
 const stroke = (line) => ({ class: `line c${line.colour}`, "stroke-dasharray": line.dash || null });
 
-/** A sample of a line, for legends. */
+/** Return the path of a line through the points that `isDrawn`, with gaps at the others. */
+export function linePath(xs, ys, px, py, isDrawn) {
+  let d = "";
+  let connected = false;
+  xs.forEach((x, k) => {
+    const drawn = isDrawn(ys[k]);
+    if (drawn) d += `${connected ? "L" : "M"}${px(x).toFixed(1)} ${py(ys[k]).toFixed(1)}`;
+    connected = drawn;
+  });
+  return d;
+}
+
+/** Create a sample of a line for legends. */
 export function sample(line) {
   return svg(
     "svg",
@@ -29,14 +42,15 @@ export function sample(line) {
 }
 
 /**
- * A chart. `update({ lines, x, y, targets })` draws it: a line has colour, dash, label, x, mean, half (or null), ended (or "")
- * and early, lines that ended before the others; `y` has label, scale, and perhaps log, zero (the axis begins there), most.
+ * Create a chart. `update({ lines, x, y, targets })` draws it. A line has colour, dash, label, x, mean, half (or null), ended
+ * (or "") and early, a list of lines that ended before the others. `y` has label and scale, and perhaps log, zero (the axis
+ * begins at zero) and most (the largest value).
  */
 export function chart(title) {
   let content = null;
   let width = 0;
-  let at = null; // where the reader points to, in x
-  const clip = `clip-${++count}`;
+  let pointed = null; // the value of x that the reader points at
+  const clip = `clip-${++chartCount}`;
   const picture = el("div", { class: "picture", role: "img", tabindex: "0", "aria-label": title });
   const readout = el("div", { class: "readout", hidden: true });
   const node = el("figure", { class: "chart" }, el("figcaption", {}, title), el("div", { class: "frame" }, picture, readout));
@@ -51,7 +65,7 @@ export function chart(title) {
         : [mean],
     );
     let [low, high] = extent(y.log ? means.map((list) => list.filter((v) => v > 0)) : means) ?? [y.log ? 0.1 : 0, 1];
-    if (y.zero && !y.log) low = 0; // it cannot be less, though an interval may say so
+    if (y.zero && !y.log) low = 0; // values are not negative, though an interval may be
     if (y.most != null) [low, high] = [Math.max(0, low), Math.min(y.most, high)];
     if (low === high)
       [low, high] = y.log ? [low / 2, high * 2] : [low - (Math.abs(low) || 1) / 2, high + (Math.abs(high) || 1) / 2];
@@ -64,34 +78,26 @@ export function chart(title) {
     const height = Math.max(220, Math.min(300, Math.round(width * 0.62)));
     let { across, low, high } = scales();
     const inner = height - TOP - BOTTOM;
-    const of = y.log ? logTicks(low, high, inner / 40) : ticks(low * y.scale, high * y.scale, inner / 36);
-    let marks = of.values;
+    const axis = y.log ? logTicks(low, high, inner / 40) : ticks(low * y.scale, high * y.scale, inner / 36);
+    let marks = axis.values;
     if (!y.log) {
-      // out to the ticks around, so that the first and the last curve point have a number beside them
-      const from = Math.floor((low * y.scale) / of.step + 1e-9) * of.step;
-      const to = Math.min(Math.ceil((high * y.scale) / of.step - 1e-9) * of.step, (y.most ?? Infinity) * y.scale);
+      // Extend the axis to the next ticks, so that both of its ends have a number.
+      const from = Math.floor((low * y.scale) / axis.step + 1e-9) * axis.step;
+      const to = Math.min(Math.ceil((high * y.scale) / axis.step - 1e-9) * axis.step, (y.most ?? Infinity) * y.scale);
       [low, high] = [from / y.scale, to / y.scale];
-      marks = ticks(from, to, Math.round((to - from) / of.step)).values.filter((v) => v <= to * (1 + 1e-9) || v === 0);
+      marks = ticks(from, to, Math.round((to - from) / axis.step)).values.filter((v) => v <= to * (1 + 1e-9) || v === 0);
     }
-    const texts = marks.map(of.text);
+    const texts = marks.map(axis.text);
     const left = 12 + 7 * Math.max(2, ...texts.map((text) => text.length));
     const right = width - RIGHT;
-    const f = y.log ? Math.log10 : (v) => v;
-    const py = (v) => TOP + inner * (1 - (f(v) - f(low)) / (f(high) - f(low)));
+    const project = y.log ? Math.log10 : (v) => v;
+    const py = (v) => TOP + inner * (1 - (project(v) - project(low)) / (project(high) - project(low)));
     const px = (v) => left + ((v - across[0]) / (across[1] - across[0] || 1)) * (right - left);
-    const inside = (v) => v != null && (!y.log || v > 0);
+    const isDrawn = (v) => v != null && (!y.log || v > 0);
 
-    const path = (xs, ys) => {
-      let d = "";
-      let open = false;
-      xs.forEach((v, k) => {
-        if (inside(ys[k])) d += `${open ? "L" : "M"}${px(v).toFixed(1)} ${py(ys[k]).toFixed(1)}`;
-        open = inside(ys[k]);
-      });
-      return d;
-    };
+    const path = (xs, ys) => linePath(xs, ys, px, py, isDrawn);
     const band = ({ x: xs, mean, half }) => {
-      const known = xs.map((_, k) => k).filter((k) => inside(mean[k]) && half[k] != null);
+      const known = xs.map((_, k) => k).filter((k) => isDrawn(mean[k]) && half[k] != null);
       const edge = (k, sign) =>
         `${px(xs[k]).toFixed(1)} ${py(Math.max(mean[k] + sign * half[k], y.log ? low / 10 : -Infinity)).toFixed(1)}`;
       return known.length
@@ -103,8 +109,8 @@ export function chart(title) {
     };
     const marksOn = (line, k) => {
       const step = Math.max(1, Math.floor(line.x.length / 6));
-      const first = Math.floor((step * ((k % lines.length) + 0.5)) / lines.length); // each line its own, so that they do not hide one another
-      const places = line.x.map((_, i) => i).filter((i) => i % step === first && inside(line.mean[i]));
+      const first = Math.floor((step * ((k % lines.length) + 0.5)) / lines.length); // lines have their markers at different places
+      const places = line.x.map((_, i) => i).filter((i) => i % step === first && isDrawn(line.mean[i]));
       return places.map((i) =>
         svg("path", {
           d: MARKS[line.colour],
@@ -114,7 +120,7 @@ export function chart(title) {
       );
     };
     const end = (line) => {
-      const last = line.mean.findLastIndex(inside);
+      const last = line.mean.findLastIndex(isDrawn);
       if (last < 0 || !line.ended) return null;
       const place = Math.min(Math.max(py(line.mean[last]), TOP), TOP + inner);
       return svg(
@@ -155,7 +161,7 @@ export function chart(title) {
         svg(
           "path",
           { d: `M${left} ${py(t).toFixed(1)}H${right}`, class: "target" },
-          svg("title", {}, `target ${short(t * y.scale)}`),
+          svg("title", {}, `target ${formatNumber(t * y.scale)}`),
         ),
       );
     picture.replaceChildren(
@@ -179,57 +185,57 @@ export function chart(title) {
           ...lines.flatMap(marksOn),
         ),
         ...lines.flatMap((line) => [line, ...line.early]).map(end),
-        svg("path", { class: "cross", d: at == null ? "" : `M${px(at).toFixed(1)} ${TOP}V${TOP + inner}` }),
+        svg("path", { class: "cross", d: pointed == null ? "" : `M${px(pointed).toFixed(1)} ${TOP}V${TOP + inner}` }),
       ),
     );
     picture.toValue = (pixel) => across[0] + ((pixel - left) / (right - left)) * (across[1] - across[0]);
     picture.toPixel = px;
     picture.range = across;
-    read();
+    updateReadout();
   }
 
-  function read() {
+  function updateReadout() {
     const cross = picture.querySelector(".cross");
-    readout.hidden = at == null;
-    if (at == null) return cross?.setAttribute("d", "");
+    readout.hidden = pointed == null;
+    if (pointed == null) return cross?.setAttribute("d", "");
     const { lines, x, y } = content;
     const found = lines
       .filter((line) => line.x.length)
-      .map((line) => [line, line.x.reduce((best, v, k) => (Math.abs(v - at) < Math.abs(line.x[best] - at) ? k : best), 0)])
+      .map((line) => [line, line.x.reduce((best, v, k) => (Math.abs(v - pointed) < Math.abs(line.x[best] - pointed) ? k : best), 0)])
       .sort(([a, i], [b, j]) => (b.mean[j] ?? -Infinity) - (a.mean[i] ?? -Infinity));
-    const value = (line, k) =>
-      `${short(line.mean[k] == null ? null : line.mean[k] * y.scale)}${line.half?.[k] != null ? ` ± ${short(line.half[k] * y.scale, 2)}` : ""}`;
+    const valueText = (line, k) =>
+      `${formatNumber(line.mean[k] == null ? null : line.mean[k] * y.scale)}${line.half?.[k] != null ? ` ± ${formatNumber(line.half[k] * y.scale, 2)}` : ""}`;
     readout.replaceChildren(
-      el("div", {}, `${x.label}: ${short(at)}`),
+      el("div", {}, `${x.label}: ${formatNumber(pointed)}`),
       ...found
         .slice(0, 10)
         .map(([line, k]) =>
-          el("div", { class: "value" }, sample(line), el("span", {}, line.label), el("b", {}, value(line, k))),
+          el("div", { class: "value" }, sample(line), el("span", {}, line.label), el("b", {}, valueText(line, k))),
         ),
     );
-    const pixel = picture.toPixel(at);
+    const pixel = picture.toPixel(pointed);
     cross.setAttribute("d", `M${pixel.toFixed(1)} ${TOP}V${picture.firstChild.viewBox.baseVal.height - BOTTOM}`);
-    const beside = pixel > width / 2;
-    readout.style.left = beside ? "auto" : `${pixel + 12}px`;
-    readout.style.right = beside ? `${width - pixel + 12}px` : "auto";
+    const isLeftOfPointer = pixel > width / 2;
+    readout.style.left = isLeftOfPointer ? "auto" : `${pixel + 12}px`;
+    readout.style.right = isLeftOfPointer ? `${width - pixel + 12}px` : "auto";
   }
 
-  function point(value) {
+  function pointAt(value) {
     const [low, high] = picture.range;
-    at = value == null ? null : Math.min(Math.max(value, low), high);
-    read();
+    pointed = value == null ? null : Math.min(Math.max(value, low), high);
+    updateReadout();
   }
 
-  picture.addEventListener("pointermove", (event) => content && point(picture.toValue(event.offsetX)));
-  picture.addEventListener("pointerleave", () => content && point(null));
-  picture.addEventListener("blur", () => content && point(null));
+  picture.addEventListener("pointermove", (event) => content && pointAt(picture.toValue(event.offsetX)));
+  picture.addEventListener("pointerleave", () => content && pointAt(null));
+  picture.addEventListener("blur", () => content && pointAt(null));
   picture.addEventListener("keydown", (event) => {
     const step = { ArrowLeft: -1, ArrowRight: 1, Home: -Infinity, End: Infinity }[event.key];
-    if (event.key === "Escape") return point(null);
+    if (event.key === "Escape") return pointAt(null);
     if (!step || !content) return;
     event.preventDefault();
     const [low, high] = picture.range;
-    point((at ?? (step > 0 ? low : high)) + (step * (high - low)) / 40);
+    pointAt((pointed ?? (step > 0 ? low : high)) + (step * (high - low)) / 40);
   });
   whenSized(picture, (now) => {
     width = now;
@@ -247,7 +253,7 @@ export function chart(title) {
     const { lines, x, y } = content;
     const last = lines
       .filter((l) => l.mean.length)
-      .map((l) => `${l.label} ends at ${short(l.mean.at(-1) == null ? null : l.mean.at(-1) * y.scale)}`);
+      .map((l) => `${l.label} ends at ${formatNumber(l.mean.at(-1) == null ? null : l.mean.at(-1) * y.scale)}`);
     return `${y.label}, by ${x.label}. ${last.join("; ")}. The arrow keys read values.`;
   }
   return { node, update };

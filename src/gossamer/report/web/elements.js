@@ -1,4 +1,4 @@
-// Elements of the page. Text always goes in as text, never as markup: whatever a label holds, it is only shown.
+// Create elements of the page. Text is inserted as text, never as markup, so that a label cannot inject HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -12,17 +12,17 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** An HTML element: attributes by name, listeners where the value is a function. */
+/** Create an HTML element. An attribute whose value is a function is an event listener. */
 export function el(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same in SVG. */
+/** Create an SVG element, as `el` does for HTML. */
 export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** A group of radio buttons; `choose` is told the value that was chosen. */
+/** Create a group of radio buttons; `choose` is called with the chosen value. */
 export function choices(legend, name, options, chosen, choose) {
   const buttons = options.map(([value, text]) => {
     const input = el("input", { type: "radio", name, value, change: () => choose(value) });
@@ -32,7 +32,7 @@ export function choices(legend, name, options, chosen, choose) {
   return el("fieldset", { class: "choices" }, el("legend", {}, legend), ...buttons);
 }
 
-/** A labelled menu. */
+/** Create a labelled menu; `choose` is called with the chosen value. */
 export function menu(label, options, chosen, choose) {
   const select = el(
     "select",
@@ -43,16 +43,18 @@ export function menu(label, options, chosen, choose) {
   return el("label", { class: "field" }, el("span", {}, label), select);
 }
 
-/** Call `draw(width)` now and whenever the element's width changes. */
+/** Call `draw(width)` now and whenever the width of the element changes. */
 export function whenSized(element, draw) {
   let width = 0;
   new ResizeObserver(([entry]) => {
-    const now = Math.round(entry.contentRect.width);
-    if (now && now !== width) draw((width = now));
+    const measured = Math.round(entry.contentRect.width);
+    if (!measured || measured === width) return;
+    width = measured;
+    draw(width);
   }).observe(element);
 }
 
-/** Offer a file for download. */
+/** Offer a file for download; `parts` are its texts. */
 export function download(name, type, parts) {
   const url = URL.createObjectURL(new Blob(parts, { type }));
   el("a", { href: url, download: name }).click();

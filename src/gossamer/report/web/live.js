@@ -1,19 +1,19 @@
-// The live page: asks the watcher for what is new, once a second, and shows it in the same sections as the report.
+// The live page: fetches new content once per second, and shows it in the sections of the report.
 import { el } from "./elements.js";
-import { duration, short } from "./numbers.js";
+import { duration, formatNumber } from "./numbers.js";
 import { columns } from "./unpack.js";
 import { contents, curvesSection, networkSection, notes, resultsSection, section, descriptionSection } from "./sections.js";
 import { sortable } from "./table.js";
 
 let content = JSON.parse(document.getElementById("content").textContent);
 let tag = "";
-const unpacked = new Map(); // by run: how many rows, and their columns
+const unpacked = new Map(); // by run: the number of rows, and the columns
 
 async function table(k) {
   const rows = content.runs[k].rows;
   if (unpacked.get(k)?.rows !== rows || content.runs[k].progress.going) {
     const answer = await (await fetch(`data/${k}.json`)).json();
-    content.runs[k].rows = answer.rows; // it may have gone on meanwhile
+    content.runs[k].rows = answer.rows; // the run may have continued meanwhile
     unpacked.set(k, {
       rows: answer.rows,
       table: answer.rows ? await columns(answer.columns, answer.rows, answer.block) : new Map(),
@@ -22,15 +22,15 @@ async function table(k) {
   return unpacked.get(k).table;
 }
 
-const said = el("p", { class: "about", role: "status" });
+const statusText = el("p", { class: "about", role: "status" });
 const progress = el("ul", { class: "progress" });
-const progressPart = section("progress", "Progress", said, progress);
+const progressPart = section("progress", "Progress", statusText, progress);
 const devices = sortable("Devices of the fleet");
 const devicesPart = section("fleet", "Devices", devices.node);
 const results = resultsSection();
 const curves = curvesSection();
 const network = networkSection(table, true);
-const noted = el("div");
+const notesPart = el("div");
 const sections = [
   progressPart,
   ...(content.fleet ? [devicesPart] : []),
@@ -41,7 +41,7 @@ const sections = [
 ];
 document.body.append(
   el("header", {}, el("p", { class: "brand" }, "gossamer watch"), el("h1", {}, content.title), contents(sections)),
-  el("main", {}, noted, ...sections),
+  el("main", {}, notesPart, ...sections),
   el(
     "footer",
     {},
@@ -51,12 +51,12 @@ document.body.append(
   ),
 );
 
-/** One run's line: a bar, how far it is, how it does, and how long it will take. */
-function line({ label, seed, state, finished, progress: p }) {
-  const parts = [finished ? `finished, ${p.of} rounds` : p.going ? `round ${short(p.done)} of ${short(p.of)}` : state];
-  if (p.accuracy != null) parts.push(`accuracy ${short(100 * p.accuracy, 3)} %`);
-  else if (p.loss != null) parts.push(`loss ${short(p.loss, 3)}`);
-  if (p.distance != null) parts.push(`distance ${short(p.distance, 3)}`);
+/** Create the line of a run: a progress bar, its newest values, and the time left. */
+function progressLine({ label, seed, state, finished, progress: p }) {
+  const parts = [finished ? `finished, ${p.of} rounds` : p.going ? `round ${formatNumber(p.done)} of ${formatNumber(p.of)}` : state];
+  if (p.accuracy != null) parts.push(`accuracy ${formatNumber(100 * p.accuracy, 3)} %`);
+  else if (p.loss != null) parts.push(`loss ${formatNumber(p.loss, 3)}`);
+  if (p.distance != null) parts.push(`distance ${formatNumber(p.distance, 3)}`);
   if (p.left != null) parts.push(`about ${duration(p.left)} left`);
   if (p.silent != null) parts.push(`no news for ${duration(p.silent)}`);
   const name = `${label}, seed ${seed}`;
@@ -77,9 +77,9 @@ async function show() {
     : finished === content.runs.length
       ? "All that is here is finished."
       : `Nothing is running; ${finished} of ${content.runs.length} finished.`;
-  if (said.textContent !== text) said.textContent = text;
-  progress.replaceChildren(...content.runs.map(line));
-  noted.replaceChildren(...[notes(content.notes)].filter(Boolean));
+  if (statusText.textContent !== text) statusText.textContent = text;
+  progress.replaceChildren(...content.runs.map(progressLine));
+  notesPart.replaceChildren(...[notes(content.notes)].filter(Boolean));
   if (content.fleet) devices.update(content.fleet);
   results.update(content);
   curves.update(content);
@@ -87,21 +87,21 @@ async function show() {
   document.documentElement.dataset.state = going ? "running" : "over";
 }
 
-async function ask() {
+async function poll() {
   try {
     const answer = await fetch("content.json", { headers: tag ? { "If-None-Match": tag } : {} });
     if (answer.status === 200) {
       tag = answer.headers.get("ETag") ?? "";
       content = await answer.json();
       await show();
-    } else if (answer.status !== 304) said.textContent = await answer.text();
+    } else if (answer.status !== 304) statusText.textContent = await answer.text();
   } catch {
-    said.textContent = "The watcher does not answer: this is what it said last.";
+    statusText.textContent = "The watcher does not answer: this is what it sent last.";
     document.documentElement.dataset.state = "lost";
   }
-  setTimeout(ask, document.documentElement.dataset.state === "running" ? 1000 : 3000);
+  setTimeout(poll, document.documentElement.dataset.state === "running" ? 1000 : 3000);
 }
 
 await show();
 document.documentElement.dataset.ready = "yes";
-setTimeout(ask, 1000);
+setTimeout(poll, 1000);

@@ -1,24 +1,24 @@
-// The network over time: who is linked to whom, each device coloured by how it does.
+// The network over time: its links, and each device in the colour of its value.
 import { el, svg } from "./elements.js";
-import { extent, short, ticks } from "./numbers.js";
+import { extent, formatNumber, ticks } from "./numbers.js";
 import { unpack } from "./unpack.js";
 
 const VIRIDIS = ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725"].map(
   (hex) => [0, 2, 4].map((k) => parseInt(hex.slice(k, k + 2), 16)),
 );
 const AWAY = 65535;
-const SIZE = 1000; // of the picture, in its own units
+const SIZE = 1000; // width and height of the picture, in its own units
 const EDGE = 50;
 
-/** The colour of a share from 0 to 1, and the ink that can be read on it. */
+/** Return the colour of a share from 0 to 1, and a text colour that can be read on it. */
 function colour(share) {
-  const at = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
-  const k = Math.min(Math.floor(at), VIRIDIS.length - 2);
-  const [r, g, b] = VIRIDIS[k].map((v, i) => Math.round(v + (at - k) * (VIRIDIS[k + 1][i] - v)));
+  const position = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
+  const k = Math.min(Math.floor(position), VIRIDIS.length - 2);
+  const [r, g, b] = VIRIDIS[k].map((v, i) => Math.round(v + (position - k) * (VIRIDIS[k + 1][i] - v)));
   return { fill: `rgb(${r} ${g} ${b})`, ink: 0.3 * r + 0.59 * g + 0.11 * b > 120 ? "#000" : "#fff" };
 }
 
-/** A packed network, ready to be drawn: `links(frame)` is a list of pairs, `place(frame, i)` where device i of those shown is. */
+/** Unpack a network: `links(frame)` is a list of pairs, `place(frame, i)` the place of the i-th device that is shown. */
 export async function unpackNetwork(network) {
   const shown = network.shown ?? Array.from({ length: network.devices }, (_, i) => i);
   const n = shown.length;
@@ -28,24 +28,24 @@ export async function unpackNetwork(network) {
   const xy = new Uint16Array(places.buffer);
   const pairs = [];
   for (let a = 0; a < n; a++) for (let b = network.directed ? 0 : a + 1; b < n; b++) pairs.push([a, b]);
-  const bytes = Math.ceil(pairs.length / 8);
-  const everybody = Math.ceil(n / 8);
+  const pairBytes = Math.ceil(pairs.length / 8);
+  const deviceBytes = Math.ceil(n / 8);
   const bit = (list, begin, k) => (list[begin + (k >> 3)] >> (k & 7)) & 1;
   return {
     ...network,
     shown,
-    links: (frame) => pairs.filter((_, k) => bit(flags, frame * bytes, k)),
+    links: (frame) => pairs.filter((_, k) => bit(flags, frame * pairBytes, k)),
     place: (frame, i) => {
       const k = 2 * ((network.moving ? frame : 0) * n + i);
       return xy[k] === AWAY
         ? null
         : [EDGE + (xy[k] / 65534) * (SIZE - 2 * EDGE), SIZE - EDGE - (xy[k + 1] / 65534) * (SIZE - 2 * EDGE)];
     },
-    isHere: (frame, i) => !here || bit(here, frame * everybody, i) === 1,
+    isHere: (frame, i) => !here || bit(here, frame * deviceBytes, i) === 1,
   };
 }
 
-/** A legend of the colours: from low to high, with numbers and the quantity's name. */
+/** Create the legend of the colours, from low to high. */
 function colourBar({ label, scale }, [low, high]) {
   const id = "colours";
   const stops = VIRIDIS.map((_, k) =>
@@ -59,7 +59,7 @@ function colourBar({ label, scale }, [low, high]) {
       class: "bar",
       viewBox: "0 0 300 54",
       role: "img",
-      "aria-label": `colours: ${label} from ${short(low * scale)} to ${short(high * scale)}`,
+      "aria-label": `colours: ${label} from ${formatNumber(low * scale)} to ${formatNumber(high * scale)}`,
     },
     svg("defs", {}, svg("linearGradient", { id }, ...stops)),
     svg("text", { x: 0, y: 13, class: "title" }, label),
@@ -76,48 +76,50 @@ function colourBar({ label, scale }, [low, high]) {
 }
 
 /**
- * The picture. `show({ network, values, quantity, range })` gives it a network (unpacked), `values(round, device)`, what they
- * are and `range(round)`, between which values the colours go; `frame(k)` goes to one of its rounds, `select(device)` points at one; `chosen` is told.
+ * Create the picture of a network. `show({ network, values, quantity, range })` takes an unpacked network, the value of a
+ * device as `values(round, device)`, its quantity, and the smallest and largest value of the colours as `range(round)`.
+ * `frame(k)` shows one of its rounds, `select(device)` highlights a device. `onSelect` is called with the device that the
+ * reader clicks.
  */
-export function networkPicture(chosen) {
+export function networkPicture(onSelect) {
   let content = null;
-  let now = 0;
+  let shownFrame = 0;
   let selected = null;
   let nodes = [];
   const lines = svg("path", { class: "links" });
-  const own = svg("path", { class: "links own" });
+  const selectedLines = svg("path", { class: "links own" });
   const group = svg("g");
-  const picture = svg("svg", { class: "network", viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img" }, lines, own, group);
+  const picture = svg("svg", { class: "network", viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img" }, lines, selectedLines, group);
   const bar = el("div");
   const facts = el("p", { class: "facts" });
   const node = el("div", { class: "network-view" }, picture, el("div", {}, bar, facts));
 
   function show(next) {
-    const fresh = !content || content.network !== next.network;
+    const isNew = !content || content.network !== next.network;
     content = next;
-    if (fresh) {
+    if (isNew) {
       const n = content.network.shown.length;
       const radius = Math.max(7, Math.min(30, 260 / Math.sqrt(n) / 2.6));
       nodes = content.network.shown.map((device) => {
         const disc = svg("circle", { r: radius });
         const text = n <= 60 ? svg("text", { "text-anchor": "middle", "dominant-baseline": "central" }, String(device)) : null;
         if (text) text.style.fontSize = `${radius * (device > 99 ? 0.7 : 0.95)}px`;
-        return svg("g", { class: "device", click: () => chosen(device) }, svg("title"), disc, text);
+        return svg("g", { class: "device", click: () => onSelect(device) }, svg("title"), disc, text);
       });
       group.replaceChildren(...nodes);
     }
-    frame(Math.min(now, content.network.rounds.length - 1));
+    frame(Math.min(shownFrame, content.network.rounds.length - 1));
   }
 
   function frame(k) {
-    now = k;
+    shownFrame = k;
     const { network, values, quantity } = content;
     const round = network.rounds[k];
     const range = content.range(round);
     bar.replaceChildren(colourBar(quantity, range));
     const pairs = network.links(k);
     const places = network.shown.map((_, i) => network.place(k, i));
-    const d = ([a, b]) => {
+    const linkPath = ([a, b]) => {
       if (!places[a] || !places[b]) return "";
       const [from, to] = [places[a], places[b]];
       const line = `M${from.map(Math.round)}L${to.map(Math.round)}`;
@@ -128,10 +130,10 @@ export function networkPicture(chosen) {
         `M${tip.map(Math.round)}l${Math.round(-16 * Math.cos(turn + side))} ${Math.round(-16 * Math.sin(turn + side))}`;
       return line + barb(0.45) + barb(-0.45);
     };
-    const chosenOnes = pairs.filter(([a, b]) => network.shown[a] === selected || network.shown[b] === selected);
-    lines.setAttribute("d", pairs.map(d).join(""));
-    lines.style.strokeWidth = Math.max(0.7, 2.5 - pairs.length / 400); // many links are drawn finer
-    own.setAttribute("d", chosenOnes.map(d).join(""));
+    const selectedPairs = pairs.filter(([a, b]) => network.shown[a] === selected || network.shown[b] === selected);
+    lines.setAttribute("d", pairs.map(linkPath).join(""));
+    lines.style.strokeWidth = Math.max(0.7, 2.5 - pairs.length / 400); // many links are drawn thinner
+    selectedLines.setAttribute("d", selectedPairs.map(linkPath).join(""));
     const degree = new Array(places.length).fill(0);
     for (const [a, b] of pairs) {
       degree[a]++;
@@ -141,36 +143,36 @@ export function networkPicture(chosen) {
       const device = network.shown[i];
       const value = values(round, device);
       const away = !network.isHere(k, i) || !places[i];
-      const look = value == null ? null : colour((value - range[0]) / (range[1] - range[0] || 1));
+      const shade = value == null ? null : colour((value - range[0]) / (range[1] - range[0] || 1));
       shape.setAttribute("class", `device${away ? " away" : ""}${device === selected ? " selected" : ""}`);
       shape.setAttribute("transform", `translate(${(places[i] ?? [EDGE, SIZE - EDGE]).map((v) => v.toFixed(1))})`);
       shape.setAttribute("visibility", places[i] ? "visible" : "hidden");
       const [title, disc, text] = shape.children;
-      if (look) disc.setAttribute("fill", look.fill);
+      if (shade) disc.setAttribute("fill", shade.fill);
       else disc.removeAttribute("fill");
-      text?.setAttribute("fill", look ? look.ink : "currentColor");
-      title.textContent = `device ${device}: ${value == null ? "not measured" : `${short(value * quantity.scale)}${quantity.unit}`}${away ? ", away" : ""}`;
+      text?.setAttribute("fill", shade ? shade.ink : "currentColor");
+      title.textContent = `device ${device}: ${value == null ? "not measured" : `${formatNumber(value * quantity.scale)}${quantity.unit}`}${away ? ", away" : ""}`;
     });
-    say(round, pairs, degree, chosenOnes);
+    describeRound(round, pairs, degree, selectedPairs);
   }
 
-  function say(round, pairs, degree, chosenOnes) {
+  function describeRound(round, pairs, degree, selectedPairs) {
     const { network, values, quantity } = content;
     const measured = network.shown
       .map((device) => [values(round, device), device])
       .filter(([v]) => v != null)
       .sort(([a], [b]) => a - b);
-    const text = ([v, device]) => `device ${device} (${short(v * quantity.scale)}${quantity.unit})`;
+    const text = ([v, device]) => `device ${device} (${formatNumber(v * quantity.scale)}${quantity.unit})`;
     const alone = degree.filter((count) => count === 0).length;
     const parts = [
       `${pairs.length.toLocaleString("en-GB")} ${pairs.length === 1 ? "link" : "links"}, ${alone} of ${degree.length} devices alone.`,
     ];
     if (measured.length) parts.push(`Lowest: ${text(measured[0])}; highest: ${text(measured.at(-1))}.`);
     if (selected != null && network.shown.includes(selected)) {
-      const others = chosenOnes.map(([a, b]) => network.shown[network.shown[a] === selected ? b : a]);
+      const others = selectedPairs.map(([a, b]) => network.shown[network.shown[a] === selected ? b : a]);
       const value = values(round, selected);
       parts.push(
-        `Device ${selected}: ${value == null ? "not measured" : short(value * quantity.scale) + quantity.unit}, linked to ${others.length ? [...new Set(others)].join(", ") : "nobody"}.`,
+        `Device ${selected}: ${value == null ? "not measured" : formatNumber(value * quantity.scale) + quantity.unit}, linked to ${others.length ? [...new Set(others)].join(", ") : "nobody"}.`,
       );
     }
     facts.textContent = parts.join(" ");
@@ -179,12 +181,12 @@ export function networkPicture(chosen) {
 
   function select(device) {
     selected = device;
-    if (content) frame(now);
+    if (content) frame(shownFrame);
   }
   return { node, show, frame, select };
 }
 
-/** Between which values of a quantity the colours go: all that is drawn, so that rounds can be compared. */
+/** Return the smallest and the largest value of the colours, which all drawn rounds share so that they can be compared. */
 export function colourRange(lists, zero) {
   const found = extent(lists) ?? [0, 1];
   const low = zero ? 0 : found[0];

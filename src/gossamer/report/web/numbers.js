@@ -1,29 +1,29 @@
-// Numbers as they are read, and the ticks of axes.
+// Format numbers, and choose the ticks of axes.
 
-/** At most so many significant digits, thousands apart: 12,345.6 → "12,350". */
-export function short(value, digits = 4) {
+/** Format a number with at most so many significant digits: 12345.6 → "12,350". */
+export function formatNumber(value, digits = 4) {
   if (value == null || Number.isNaN(value)) return "–";
-  if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-3)) return power(value, digits);
+  if (value !== 0 && (Math.abs(value) >= 1e6 || Math.abs(value) < 1e-3)) return scientific(value, digits);
   return Number(value.toPrecision(digits)).toLocaleString("en-GB", { maximumFractionDigits: 9 });
 }
 
-/** 1.2·10⁻⁵, in signs that every font has. */
-function power(value, digits) {
+/** Format a number as 1.2·10⁻⁵. */
+function scientific(value, digits) {
   const [mantissa, exponent] = value.toExponential().split("e");
-  const raised = [...String(Number(exponent))].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join("");
+  const superscript = [...String(Number(exponent))].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c])).join("");
   const factor = Number(Number(mantissa).toPrecision(digits));
-  return factor === 1 ? `10${raised}` : `${factor}·10${raised}`;
+  return factor === 1 ? `10${superscript}` : `${factor}·10${superscript}`;
 }
 
-/** Seconds as people say them. */
+/** Format seconds in seconds, minutes or hours. */
 export function duration(seconds) {
   if (seconds == null) return "–";
-  if (seconds < 90) return `${short(seconds, seconds < 10 ? 2 : 3)} s`;
+  if (seconds < 90) return `${formatNumber(seconds, seconds < 10 ? 2 : 3)} s`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
-  return `${short(seconds / 3600, 2)} h`;
+  return `${formatNumber(seconds / 3600, 2)} h`;
 }
 
-/** Round numbers from low to high, about so many, and the texts for them. */
+/** Return about `count` round numbers from low to high, their step, and a function that formats them. */
 export function ticks(low, high, count) {
   const span = high - low || Math.abs(high) || 1;
   const rough = span / Math.max(1, count);
@@ -36,7 +36,7 @@ export function ticks(low, high, count) {
     Math.max(Math.abs(low), Math.abs(high)) >= 1e6 || decimals > 5
       ? v === 0
         ? "0"
-        : power(v, 4)
+        : scientific(v, 4)
       : v.toLocaleString("en-GB", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
   return { step, values, text };
 }
@@ -54,10 +54,10 @@ export function logTicks(low, high, count) {
       if (value >= low * 0.999 && value <= high * 1.001) values.push(value);
     }
   }
-  return { values: values.length > 2 * count ? values.filter((_, k) => k % 2 === 0) : values, text: (v) => short(v, 2) };
+  return { values: values.length > 2 * count ? values.filter((_, k) => k % 2 === 0) : values, text: (v) => formatNumber(v, 2) };
 }
 
-/** The range of numbers in lists, gaps left out; null if there are none. */
+/** Return the smallest and the largest number in some lists without gaps; null if there is none. */
 export function extent(lists) {
   let low = Infinity;
   let high = -Infinity;

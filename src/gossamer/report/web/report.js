@@ -1,4 +1,4 @@
-// The report: everything is in the page; a run's exact measurements are unpacked when they are first asked for.
+// The report: all data is in the page; the exact measurements of a run are unpacked when they are first needed.
 import { el } from "./elements.js";
 import { columns } from "./unpack.js";
 import { contents, curvesSection, networkSection, notes, resultsSection, runsSection, descriptionSection } from "./sections.js";

@@ -1,4 +1,4 @@
-// The sections of a page. Each is built once and can be shown other content: a page that is live has new content every second.
+// The sections of a page. Each is built once and can be updated: a live page has new content every second.
 import { choices, download, el, menu } from "./elements.js";
 import { duration } from "./numbers.js";
 import { csvLines } from "./unpack.js";
@@ -14,7 +14,7 @@ const QUANTITIES = {
   loss_worst: { label: "worst device’s test loss", scale: 1, log: true },
   distance: { label: "consensus distance ‖w − mean of all w‖, mean of devices", scale: 1, log: true, zero: true },
 };
-const OF_DEVICES = {
+const DEVICE_QUANTITIES = {
   device_accuracy: { label: "test accuracy, %", short: "accuracy", scale: 100, unit: " %", rising: true },
   device_distance: {
     label: "distance from the mean model",
@@ -26,34 +26,37 @@ const OF_DEVICES = {
   },
   device_loss: { label: "test loss", short: "loss", scale: 1, unit: "", rising: false },
 };
-const ACROSS = { round: "round", bytes: "sent by all devices, MB", simulated_seconds: "simulated time, s" };
+const AXES = { round: "round", bytes: "sent by all devices, MB", simulated_seconds: "simulated time, s" };
 
-/** A section with its heading, which the list of contents leads to. */
+/** Create a section with a heading that the list of contents links to. */
 export function section(id, title, ...children) {
   return el("section", { id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), ...children);
 }
 
+/** Create the list of contents. */
 export function contents(sections) {
   const links = sections.map((s) => el("li", {}, el("a", { href: `#${s.id}` }, s.querySelector("h2").textContent)));
   return el("nav", { "aria-label": "contents" }, el("ul", {}, ...links));
 }
 
-/** What is to be known before the numbers are read. */
+/** Create the notes above the sections; null if there are none. */
 export function notes(list) {
   return list.length ? el("ul", { class: "notes" }, ...list.map((text) => el("li", {}, text))) : null;
 }
 
-/** `names` in a sentence stand out. */
-const marked = (sentence) => sentence.split("`").map((part, k) => (k % 2 ? el("code", {}, part) : part));
+/** Split a sentence into text and code, which is between backquotes. */
+const withCode = (sentence) => sentence.split("`").map((part, k) => (k % 2 ? el("code", {}, part) : part));
 
+/** Create the section that says what was run. */
 export function descriptionSection(description) {
   const entries = description.flatMap(({ term, lines }) => [
     el("dt", {}, term),
-    ...lines.map(([text, meaning]) => el("dd", {}, text, meaning ? el("small", {}, ...marked(meaning)) : null)),
+    ...lines.map(([text, meaning]) => el("dd", {}, text, meaning ? el("small", {}, ...withCode(meaning)) : null)),
   ]);
   return section("run", "What was run", el("dl", {}, ...entries));
 }
 
+/** Create the section with the tables of results and targets. */
 export function resultsSection() {
   const results = sortable("Result of each method");
   const targets = sortable("What each target took");
@@ -83,6 +86,7 @@ export function resultsSection() {
   return { node, update };
 }
 
+/** Create the section with the curves. */
 export function curvesSection() {
   const state = { across: "round", log: false, hidden: new Set() };
   let content = null;
@@ -92,7 +96,7 @@ export function curvesSection() {
   const charts = {};
   const about = el("p", { class: "about" });
   const node = section("curves", "Curves", about, controls, legend, grid);
-  let offered = ""; // the axes and charts that are there
+  let shownParts = ""; // the axes and charts that are shown
 
   const lineOf = (line, name) => {
     const y = line.y[name] ?? { mean: [], half: null };
@@ -110,7 +114,7 @@ export function curvesSection() {
       const quantity = QUANTITIES[name];
       const lines = shown.map((line) => ({ ...lineOf(line, name), early: line.early.map((l) => lineOf(l, name)) }));
       const targets = name === "accuracy" ? content.accuracy_targets : name === "loss" ? content.loss_targets : [];
-      drawn.update({ lines, x: { label: ACROSS[state.across] }, y: { ...quantity, log: quantity.log && state.log }, targets });
+      drawn.update({ lines, x: { label: AXES[state.across] }, y: { ...quantity, log: quantity.log && state.log }, targets });
     }
   }
 
@@ -118,22 +122,22 @@ export function curvesSection() {
     content = next;
     const all = content.curves.flatMap((line) => [line, ...line.early]);
     const has = (part, name) => all.some((line) => name in line[part]);
-    const axes = Object.keys(ACROSS).filter((name) => has("x", name));
+    const axes = Object.keys(AXES).filter((name) => has("x", name));
     const classifies = has("y", "accuracy");
     const panels = Object.keys(QUANTITIES).filter((name) => has("y", name) && !(classifies && name === "loss_worst"));
-    const seeded = content.curves.some((line) => Object.values(line.y).some((y) => y.half));
+    const hasBands = content.curves.some((line) => Object.values(line.y).some((y) => y.half));
     const early = all.some((line) => line.ended);
-    const wanted = content.accuracy_targets.length + content.loss_targets.length > 0;
+    const hasTargets = content.accuracy_targets.length + content.loss_targets.length > 0;
     about.textContent = [
-      seeded
+      hasBands
         ? "Lines are means over the seeds, bands their 95 % intervals at each round."
         : "One seed each: there are no bands.",
-      wanted ? "Dotted: the targets." : "",
+      hasTargets ? "Dotted: the targets." : "",
       early ? "A cross: here a run ended before its time." : "",
     ].join(" ");
     const key = JSON.stringify([axes, panels]);
-    if (key !== offered) {
-      offered = key;
+    if (key !== shownParts) {
+      shownParts = key;
       const log = el("input", { type: "checkbox", change: () => ((state.log = log.checked), draw()) });
       log.checked = state.log;
       controls.replaceChildren(
@@ -151,7 +155,7 @@ export function curvesSection() {
       for (const name of panels) charts[name] ??= chart(QUANTITIES[name].label);
       grid.replaceChildren(...panels.map((name) => charts[name].node));
     }
-    renew(
+    replaceIfChanged(
       legend,
       content.curves.map((line) => line.label),
       () => el("div", { class: "part" }, ...content.curves.map(legendButton)),
@@ -177,23 +181,23 @@ export function curvesSection() {
   return { node, update };
 }
 
-/** Fill an element anew, but only where what it is made of has changed: else the focus stays where it is. */
-function renew(element, made_of, make) {
-  const key = JSON.stringify(made_of);
-  if (element.madeOf === key) return;
-  element.madeOf = key;
+/** Replace what is in an element if its source has changed; otherwise the focus stays where it is. */
+function replaceIfChanged(element, source, make) {
+  const key = JSON.stringify(source);
+  if (element.sourceKey === key) return;
+  element.sourceKey = key;
   element.replaceChildren(make());
 }
 
 /**
- * The network over time and every device's curve, of one run at a time. `table(k)` is a promise of run k's columns.
- * `follow`: stay at the newest round while the reader has not moved away from it.
+ * Create the section with the network over time and the curve of every device, for one run at a time. `table(k)` is a promise
+ * of the columns of run k. With `follow` the newest round is shown until the reader moves to another one.
  */
 export function networkSection(table, follow = false) {
   const state = { run: 0, quantity: null, frame: Infinity, device: null, order: "worst", scale: "all", playing: null };
   let content = null;
-  let shown = null; // what is drawn now: the run's columns and its network, unpacked
-  const calm = matchMedia("(prefers-reduced-motion: reduce)");
+  let shown = null; // what is drawn: a column of the run, its frames and its range
+  const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
   const runMenu = el("div", { class: "part" });
   const quantityMenu = el("div", { class: "part" });
   const scaleMenu = menu(
@@ -205,25 +209,25 @@ export function networkSection(table, follow = false) {
     state.scale,
     (scale) => ((state.scale = scale), draw()),
   );
-  const slider = el("input", { type: "range", min: 0, step: 1, value: 0, input: () => (stop(), go(Number(slider.value))) });
-  const said = el("output", { "aria-live": "off" }); // the slider says it already
+  const slider = el("input", { type: "range", min: 0, step: 1, value: 0, input: () => (stop(), showFrame(Number(slider.value))) });
+  const roundText = el("output", { "aria-live": "off" }); // a screen reader reads the slider's own text
   const play = el("button", { type: "button", class: "play", click: () => (state.playing ? stop() : start()) }, "Play");
   const timeline = el(
     "div",
     { class: "timeline" },
     play,
     el("label", { class: "field wide" }, el("span", {}, "Round"), slider),
-    said,
+    roundText,
   );
-  const picture = networkPicture(pick);
-  const multiples = smallMultiples(pick);
+  const picture = networkPicture(selectDevice);
+  const multiples = smallMultiples(selectDevice);
   const about = el("p", { class: "about" });
-  const which = el("input", {
+  const deviceInput = el("input", {
     type: "number",
     min: 0,
     step: 1,
     placeholder: "none",
-    input: () => pick(which.value === "" ? null : Number(which.value)),
+    input: () => selectDevice(deviceInput.value === "" ? null : Number(deviceInput.value)),
   });
   const controls = el(
     "div",
@@ -231,7 +235,7 @@ export function networkSection(table, follow = false) {
     runMenu,
     quantityMenu,
     scaleMenu,
-    el("label", { class: "field" }, el("span", {}, "Device"), which),
+    el("label", { class: "field" }, el("span", {}, "Device"), deviceInput),
   );
   const drawing = el("div", {}, timeline, picture.node);
   const missing = el("p", { class: "about" });
@@ -248,10 +252,10 @@ export function networkSection(table, follow = false) {
   const node = section("network", "The network and its devices", about, controls, drawing, missing, devicesPart);
 
   function start() {
-    if (Number(slider.value) >= Number(slider.max)) go(0);
+    if (Number(slider.value) >= Number(slider.max)) showFrame(0);
     state.playing = setInterval(
-      () => (Number(slider.value) < Number(slider.max) ? go(Number(slider.value) + 1) : stop()),
-      calm.matches ? 1000 : 125,
+      () => (Number(slider.value) < Number(slider.max) ? showFrame(Number(slider.value) + 1) : stop()),
+      reducedMotion.matches ? 1000 : 125,
     );
     play.textContent = "Pause";
   }
@@ -261,19 +265,19 @@ export function networkSection(table, follow = false) {
     play.textContent = "Play";
   }
 
-  function go(frame) {
+  function showFrame(frame) {
     state.frame = frame;
     slider.value = frame;
     const round = shown.frames[frame].round;
     const text = `after round ${round} of ${content.runs[state.run].rounds}`;
     slider.setAttribute("aria-valuetext", text);
-    said.textContent = text;
+    roundText.textContent = text;
     picture.frame(shown.frames[frame].place);
   }
 
-  function pick(device) {
+  function selectDevice(device) {
     state.device = device;
-    which.value = device ?? "";
+    deviceInput.value = device ?? "";
     picture.select(device);
     drawMultiples();
   }
@@ -311,15 +315,15 @@ export function networkSection(table, follow = false) {
 
   async function draw() {
     const run = content.runs[state.run];
-    const own = await table(state.run);
+    const runColumns = await table(state.run);
     const rows = run.rows;
-    const offered = Object.keys(OF_DEVICES).filter((name) => own.has(name) && own.get(name).values.some(Number.isFinite));
+    const offered = Object.keys(DEVICE_QUANTITIES).filter((name) => runColumns.has(name) && runColumns.get(name).values.some(Number.isFinite));
     if (!offered.includes(state.quantity)) state.quantity = offered[0] ?? null;
     const network = run.network == null ? null : await unpackNetwork(content.networks[run.network]);
-    if (run !== content.runs[state.run]) return; // the reader was quicker
-    const column = own.get(state.quantity);
-    const quantity = OF_DEVICES[state.quantity];
-    const rounds = rows ? Array.from(own.get("round").values, Number) : [];
+    if (run !== content.runs[state.run]) return; // the reader has selected another run meanwhile
+    const column = runColumns.get(state.quantity);
+    const quantity = DEVICE_QUANTITIES[state.quantity];
+    const rounds = rows ? Array.from(runColumns.get("round").values, Number) : [];
     const range = column ? colourRange([Array.from(column.values).filter(Number.isFinite)], quantity.zero) : [0, 1];
     const rowOf = new Map(rounds.map((round, row) => [round, row]));
     const frames = network
@@ -341,21 +345,21 @@ export function networkSection(table, follow = false) {
       k,
       `${r.label}, seed ${r.seed}${r.finished || r.state.startsWith("running") ? "" : ` (${r.state})`}`,
     ]);
-    renew(runMenu, options, () => menu("Run", options, state.run, (k) => (stop(), (state.run = Number(k)), draw())));
-    renew(quantityMenu, offered, () => {
-      const named = offered.map((name) => [name, OF_DEVICES[name].short]);
+    replaceIfChanged(runMenu, options, () => menu("Run", options, state.run, (k) => (stop(), (state.run = Number(k)), draw())));
+    replaceIfChanged(quantityMenu, offered, () => {
+      const named = offered.map((name) => [name, DEVICE_QUANTITIES[name].short]);
       return named.length > 1
         ? choices("Colour by", "quantity", named, state.quantity, (name) => ((state.quantity = name), draw()))
         : "";
     });
-    which.max = (column?.devices ?? 1) - 1;
+    deviceInput.max = (column?.devices ?? 1) - 1;
     if (!drawing.hidden) {
       const values = (round, device) => value(column, rowOf.get(round), device);
       const ofRound = (round) => colourRange([network.shown.map((device) => values(round, device))], false);
       picture.show({ network, values, quantity, range: state.scale === "one" ? ofRound : () => range });
       picture.select(state.device);
       slider.max = frames.length - 1;
-      go(atEnd ? frames.length - 1 : Math.min(state.frame, frames.length - 1));
+      showFrame(atEnd ? frames.length - 1 : Math.min(state.frame, frames.length - 1));
     }
     drawMultiples();
   }
@@ -374,29 +378,29 @@ export function networkSection(table, follow = false) {
     return parts.join(" ");
   }
 
-  let known = "";
-  /** New content; the network is only drawn anew where there is more of it. */
+  let drawnKey = "";
+  /** Take new content; the network is drawn again only if there is more of it. */
   async function update(next) {
     content = next;
     state.run = Math.min(state.run, content.runs.length - 1);
     const run = content.runs[state.run];
     const key = JSON.stringify([state.run, run.rows, run.network, run.state]);
-    if (key === known) return;
-    known = key;
+    if (key === drawnKey) return;
+    drawnKey = key;
     await draw();
   }
   return { node, update };
 }
 
-/** Each run: its state, its exact data, and how to repeat it. */
+/** Create the section with each run's state, its exact data, and how to repeat it. */
 export function runsSection(content, table) {
   const file = (run) => `${run.name.replaceAll(/[^\w.-]+/g, "-")}`;
   async function save(list, name) {
     const parts = [];
     for (const [position, k] of list.entries()) {
       const run = content.runs[k];
-      const before = list.length > 1 ? { run: run.name, method: run.label, seed: run.seed } : {};
-      parts.push(...csvLines(await table(k), run.rows, before, position === 0 || !sameColumns(content.runs[list[0]], run)));
+      const constants = list.length > 1 ? { run: run.name, method: run.label, seed: run.seed } : {};
+      parts.push(...csvLines(await table(k), run.rows, constants, position === 0 || !sameColumns(content.runs[list[0]], run)));
     }
     download(name, "text/csv", parts);
   }
@@ -432,7 +436,7 @@ export function runsSection(content, table) {
       },
     ]),
   });
-  const groups = content.runs.some((run) => !sameColumns(run, content.runs[0]));
+  const columnsDiffer = content.runs.some((run) => !sameColumns(run, content.runs[0]));
   const everything = el(
     "button",
     {
@@ -482,7 +486,7 @@ export function runsSection(content, table) {
     el(
       "p",
       { class: "about" },
-      `The CSV files hold every measurement to the last digit.${groups ? " Runs with other columns begin with a heading line of their own." : ""}`,
+      `The CSV files hold every measurement to the last digit.${columnsDiffer ? " Runs with other columns begin with a heading line of their own." : ""}`,
     ),
     all.node,
     content.runs.length > 1 ? el("p", {}, everything) : null,

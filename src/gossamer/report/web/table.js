@@ -1,11 +1,14 @@
 // Tables that sort by any column.
 import { el } from "./elements.js";
 
-/** A table with a caption. `update({columns, rows})` shows other rows in the same order. A cell may bring its own element. */
+/**
+ * Create a table with a caption. `update({ columns, rows })` replaces the rows and keeps the reader's order. A cell has a
+ * text or a node, a value to sort by, and perhaps a note.
+ */
 export function sortable(caption) {
   let content = { columns: [], rows: [] };
-  let by = -1;
-  let rising = true;
+  let sortColumn = -1;
+  let ascending = true;
   const head = el("thead");
   const body = el("tbody");
   const node = el(
@@ -15,14 +18,15 @@ export function sortable(caption) {
   );
 
   function compare(a, b) {
-    const [x, y] = [a[by].value, b[by].value];
-    if (x == null || y == null) return (x == null) - (y == null); // what has no value comes last, whichever the order
-    return (typeof x === "string" ? x.localeCompare(y, "en", { numeric: true }) : x - y) * (rising ? 1 : -1);
+    const x = a[sortColumn].value;
+    const y = b[sortColumn].value;
+    if (x == null || y == null) return (x == null) - (y == null); // cells without a value come last in both orders
+    return (typeof x === "string" ? x.localeCompare(y, "en", { numeric: true }) : x - y) * (ascending ? 1 : -1);
   }
 
   function sort(k) {
-    rising = by === k ? !rising : true;
-    by = k;
+    ascending = sortColumn === k ? !ascending : true;
+    sortColumn = k;
     show();
     head.querySelectorAll("button")[k].focus();
   }
@@ -34,23 +38,23 @@ export function sortable(caption) {
       el("span", {}, label),
       unit ? el("small", {}, unit) : null,
     );
-    const order = by !== k ? "none" : rising ? "ascending" : "descending";
+    const order = sortColumn !== k ? "none" : ascending ? "ascending" : "descending";
     return el("th", { scope: "col", class: number ? "number" : null, "aria-sort": order }, button);
   }
 
-  function cell({ text, note, node: own }, k) {
-    const inside = [own ?? text, note ? el("small", {}, note) : null];
+  function cell({ text, note, node: element }, k) {
+    const inside = [element ?? text, note ? el("small", {}, note) : null];
     return k === 0
       ? el("th", { scope: "row" }, ...inside)
       : el("td", { class: content.columns[k].number ? "number" : null }, ...inside);
   }
 
-  let headed = "";
+  let shownHeading = "";
   function show() {
-    const wanted = JSON.stringify([content.columns, by, rising]);
-    if (wanted !== headed) head.replaceChildren(el("tr", {}, ...content.columns.map(heading))); // else the focus stays where it is
-    headed = wanted;
-    const rows = by < 0 ? content.rows : [...content.rows].sort(compare);
+    const wanted = JSON.stringify([content.columns, sortColumn, ascending]);
+    if (wanted !== shownHeading) head.replaceChildren(el("tr", {}, ...content.columns.map(heading))); // otherwise keep the focus
+    shownHeading = wanted;
+    const rows = sortColumn < 0 ? content.rows : [...content.rows].sort(compare);
     body.replaceChildren(...rows.map((row) => el("tr", {}, ...row.map(cell))));
   }
 
