@@ -33,6 +33,7 @@ from gossamer.tasks import (
     linear,
     modules,
 )
+from gossamer.tasks.perceptron import Perceptron
 
 NO_KEYS = torch.zeros(0, dtype=torch.int64)
 
@@ -538,7 +539,7 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
         else:
             assert scores.accuracy[i].isnan()
     monkeypatch.setattr(
-        modules, "_NUMBERS_AT_ONCE", 3 * 3 * 4 * math.prod(shape)
+        modules, "_EVALUATION_ELEMENTS", 3 * 3 * 4 * math.prod(shape)
     )  # three samples at a time
     if kind != "branches":  # whose answer depends on the whole batch
         again = learner.scores(w, source.x_test.double(), _typed(source.y_test), buffers)
@@ -814,8 +815,8 @@ def test_a_perceptron_equals_itself_under_torch_func(kind: str, loss: modules.Lo
     fast, slow = Module(module, loss).learner(source), Module(module, loss).learner(source)
     assert isinstance(fast, modules.ModuleLearner)
     assert isinstance(slow, modules.ModuleLearner)
-    assert fast._layers
-    slow._layers = []
+    assert fast._perceptron is not None
+    slow._perceptron = None
     stack = Batch.of(fast, source, devices=6)
     torch.testing.assert_close(stack.gradient(fast), stack.gradient(slow), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(stack.loss(fast, {}), stack.loss(slow, {}), rtol=1e-10, atol=1e-12)
@@ -857,7 +858,7 @@ def changed(change: Callable[[nn.Module], object]) -> nn.Module:
     ],
 )
 def test_what_is_not_just_a_perceptron_is_left_to_torch_func(module: nn.Module) -> None:
-    assert not modules._perceptron(module, data(3, (2, 3)))
+    assert Perceptron.find(module, data(3, (2, 3))) is None
 
 
 class Viewed(nn.Module):

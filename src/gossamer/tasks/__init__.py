@@ -13,7 +13,7 @@ from gossamer.tasks.data import (
 )
 from gossamer.tasks.learner import Learner, Scores
 from gossamer.tasks.linear import LinearRegression, LogisticRegression, Softmax, Svm
-from gossamer.tasks.modules import Cnn, Mlp, Module
+from gossamer.tasks.models import Cnn, Mlp, Module
 from gossamer.tasks.splits import (
     Dirichlet,
     Drawn,

@@ -1,0 +1,162 @@
+"""Models of torch modules: the user's own, a multi-layer perceptron, a small convolutional network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from gossamer import draws
+from gossamer._core import checks
+from gossamer._core.registry import register
+from gossamer.errors import InputError
+from gossamer.tasks.data import Data
+from gossamer.tasks.learner import Learner
+from gossamer.tasks.modules import Loss, ModuleLearner
+
+_SMALLEST_IMAGE = 4  # pixels: two poolings halve an image twice
+
+
+@dataclass(frozen=True)
+class Module:
+    """A model that is any `torch.nn.Module`.
+
+    The module gets a batch [batch, …] and returns outputs [batch, classes], or as many values as a
+    target has. Its trained parameters are mixed; its buffers stay with their device; frozen
+    parameters are constants. Buffers and frozen parameters start as in the module that is given, or
+    made first, whatever the seed.
+
+    Args:
+        module: A module, whose present parameters are the start of every seed; or a function
+            without arguments that makes one, which is called once per seed.
+        loss: Function of (outputs, targets) that returns one value per sample. Default: the
+            cross-entropy for classes, else half the squared error.
+
+    Raises:
+        InputError: If it is neither a module nor a function.
+
+    Example:
+        >>> Module(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))  # doctest: +ELLIPSIS
+        Module(module=<function ...>, loss=None)
+    """
+
+    module: nn.Module | Callable[[], nn.Module]
+    loss: Loss | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.module):
+            raise InputError(
+                "module", self.module, "a torch.nn.Module, or a function that makes one"
+            )
+
+    def learner(self, data: Data) -> Learner:
+        if isinstance(self.module, nn.Module):
+            return ModuleLearner(self.module, self.loss, data)
+        make = self.module
+        return ModuleLearner(
+            _make_seeded(make, 0), self.loss, data, lambda seed: _make_seeded(make, seed)
+        )
+
+
+def _make_seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
+    """Make a module with torch's generator at a named seed, and restore the generator."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(draws.subseed(seed, "start"))
+        made = make()
+    if not isinstance(made, nn.Module):
+        raise InputError("module", made, "a function that makes a torch.nn.Module")
+    return made
+
+
+@register("model", "mlp")
+@dataclass(frozen=True)
+class Mlp:
+    """A multi-layer perceptron with ReLU.
+
+    Args:
+        hidden: Units of each hidden layer.
+        dropout: Probability of dropout after each hidden layer.
+
+    Raises:
+        InputError: If a layer has no units, or dropout is not from 0 to below 1.
+
+    Example:
+        >>> from gossamer import Digits
+        >>> Mlp((32,)).learner(Digits().load()).parameters
+        2410
+    """
+
+    hidden: tuple[int, ...] = (64,)
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not self.hidden or min(self.hidden) < 1:
+            raise InputError("hidden", self.hidden, "a list of whole numbers of at least 1")
+        checks.number("dropout", self.dropout, least=0, below=1)
+
+    def learner(self, data: Data) -> Learner:
+        def make() -> nn.Module:
+            layers: list[nn.Module] = [nn.Flatten()]
+            width = torch.Size(data.shape).numel()
+            for units in self.hidden:
+                layers += [nn.Linear(width, units), nn.ReLU()]
+                if self.dropout:
+                    layers.append(nn.Dropout(self.dropout))
+                width = units
+            return nn.Sequential(*layers, nn.Linear(width, data.classes or 1))
+
+        return Module(make).learner(data)
+
+
+@register("model", "cnn")
+@dataclass(frozen=True)
+class Cnn:
+    """A small convolutional network for images [channels, height, width].
+
+    Two 3×3 convolutions with ReLU, each followed by pooling that halves the image.
+
+    Args:
+        channels: Channels of the two convolutions.
+        norm: Batch normalisation after each convolution. Its running statistics stay with their
+            device.
+
+    Raises:
+        InputError: If there are not two numbers of channels.
+
+    Example:
+        >>> from gossamer import Digits
+        >>> Cnn((4, 8)).learner(Digits().load()).parameters
+        666
+    """
+
+    channels: tuple[int, int] = (16, 32)
+    norm: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.channels) != 2 or min(self.channels) < 1:
+            raise InputError("channels", self.channels, "two whole numbers of at least 1")
+
+    def learner(self, data: Data) -> Learner:
+        if len(data.shape) != 3 or min(data.shape[1:]) < _SMALLEST_IMAGE:
+            accepted = (
+                f"images of at least {_SMALLEST_IMAGE} × {_SMALLEST_IMAGE} pixels; "
+                f"these samples have shape {list(data.shape)}"
+            )
+            raise InputError("model", "cnn", accepted)
+
+        def make() -> nn.Module:
+            layers: list[nn.Module] = []
+            width = data.shape[0]
+            for channels in self.channels:
+                layers.append(nn.Conv2d(width, channels, 3, padding=1))
+                if self.norm:
+                    layers.append(nn.BatchNorm2d(channels))
+                layers += [nn.ReLU(), nn.MaxPool2d(2)]
+                width = channels
+            pixels = (data.shape[1] // 4) * (data.shape[2] // 4)
+            outputs = nn.Linear(width * pixels, data.classes or 1)
+            return nn.Sequential(*layers, nn.Flatten(), outputs)
+
+        return Module(make).learner(data)
