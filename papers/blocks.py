@@ -1,13 +1,14 @@
-"""Tables in Markdown that are made from results, so that no number is copied by hand.
+"""Generate Markdown tables from results.
 
 A block begins with a line like
 
-    <!-- csv results/fair.csv split=noniid target=0.88; method, ours ± ours_95 as rounds, eta as η -->
+    <!-- csv results/fair.csv split=noniid target=0.88; method, ours ± ours_95 as rounds -->
 
-and ends with `<!-- end -->`. What stands between is the table: the rows of that file (beside the Markdown file) for which the
-conditions hold, the columns named. `<!-- include results/methods.md -->` stands for a whole file.
+and ends with `<!-- end -->`; in between is the table: the named columns of the rows that satisfy
+the conditions. Paths are relative to the Markdown file. `<!-- include results/methods.md -->`
+includes a whole file.
 
-`python -m papers.blocks FILE…` fills the blocks; with --check it only says what is stale.
+`python -m papers.blocks FILE…` fills the blocks; with --check it only lists the stale files.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BLOCK = re.compile(
 
 
 def filled(path: Path) -> str:
-    """The text of a Markdown file with every block made anew."""
+    """Return the text of a Markdown file with every block generated anew."""
     whole = _INCLUDED.sub(
         lambda block: f"{block['head']}{(path.parent / block['path']).read_text()}<!-- end -->",
         path.read_text(),
@@ -55,7 +56,7 @@ def _block(block: re.Match[str], folder: Path) -> str:
 
 
 def _cell(row: dict[str, str], expression: str) -> str:
-    """A column, or two of them as "mean ± half"; a dash where there is nothing."""
+    """Return a column, or two of them as "mean ± half"; a dash if empty."""
     mean, _, half = (part.strip() for part in expression.partition("±"))
     if not half or not row[half]:
         return _short(row[mean]) or "–"

@@ -1,4 +1,4 @@
-"""Every method of the catalogue on the same links. `gossamer reproduce field --list` lists the parts."""
+"""Every method on the same links. `gossamer reproduce field --list` lists the parts."""
 
 from papers.field import broken, composition, methods
 

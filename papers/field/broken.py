@@ -1,4 +1,4 @@
-"""One broken device among ten: what it does to the others at p = 1, 3 and 15, and what each guard restores."""
+"""One faulty device among ten at p = 1, 3 and 15, with each guard."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from gossamer.report.figures import STYLE
 from gossamer.study import Study
 from papers.wpm.paper import SPLIT_NAMES, SPLITS, Key, Results, Scale, number, studies, write_csv
 
-TITLE = "one broken device among ten x p in 1, 3, 15: the harm, and what clipping, trimming and checking restore"
+TITLE = "one faulty device among ten, p in 1, 3, 15, with clipping, trimming and checking"
 
 POWERS = (1, 3, 15)
-BROKEN = 0  # which one; with one label a device, nobody else has its label
+BROKEN = 0  # the faulty device; with one label per device, no other has its label
 FAULTS: dict[str, dict[str, Any]] = {
     "one sends ten times its model": {
         "sends": "large",
         "size": 10.0,
-    },  # anchored: ten times its distance from the start
+    },  # anchored: ten times its distance from the initial model
     "one sends noise": {"sends": "noise", "size": 0.3},
 }
 GUARDS: dict[str, Any] = {
     "no guard": None,
     "clip 0.3": gs.Clip(0.3),
     "clip 1": gs.Clip(1.0),
-    "trimmed mean": gs.TrimmedMean(0.34),  # on a ring: the one in the middle of three
+    "trimmed mean": gs.TrimmedMean(0.34),  # on a ring: the middle value of three
     "checked": gs.Checked(2.0),
 }
 SEEDS = 3
@@ -39,7 +39,7 @@ SEEDS = 3
 def algorithm(
     scale: Scale, p: float, fault: str | None = None, guard: str = "no guard"
 ) -> gs.Algorithm:
-    """WPM as we recommend it; with p = 1 it is D-PSGD."""
+    """Return the robust WPM; with p = 1 it is D-PSGD."""
     method: gs.Algorithm = gs.WPM.robust(p, scale.eta)
     if GUARDS[guard] is not None:
         method = gs.Guarded(method, GUARDS[guard])
@@ -66,7 +66,7 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def sound(cell: gs.Run) -> float:
-    """The mean accuracy at the end of the devices that are not broken."""
+    """Return the mean final accuracy of the devices that are not faulty."""
     return float(np.delete(cell.metrics["device_accuracy"][-1], BROKEN).mean())
 
 
@@ -84,7 +84,7 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
 
 
 def _picture(scale: Scale, results: Results, out: Path) -> Path:
-    """A heat map a split and fault: the accuracy that the sound devices end with, by guard and p."""
+    """Draw one heat map per split and fault: final accuracy of the others by guard and p."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 

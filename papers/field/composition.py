@@ -1,7 +1,8 @@
-"""The map of the composition: mirror map x direction x gain, one label a device, by network and number of devices.
+"""The map of the composition: mirror map x direction x gain by network and number of devices.
 
-Each method has its own best rate of a grid, tuned on another seed and on samples held out from the training data. The control
-with a gain and no power mean stands beside every power mean.
+One label per device. Each method has its own best rate of a grid, tuned on another seed and on
+samples held out from the training data. Every power mean has a control: a gain without a power
+mean.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from papers.field.paper import Results, Scale, megabytes_to_target, on_held_out
 from papers.wpm.paper import Density, number, random_ring, rounds_to_target, studies, write_csv
 from papers.wpm.tuning import Method, Tuned, grid, tuned
 
-TITLE = "the composition space: rounds to the target by method, network and number of devices; one label a device"
+TITLE = "the composition: rounds to the target by method, network and devices; one label per device"
 
 SPLIT = "noniid"
 NETWORKS = {
@@ -87,7 +88,7 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
-    """What is reported, once the rates are known."""
+    """Return the runs to report, with the tuned rates."""
     return [
         study
         for devices, _, here, method, best in chosen(scale, results)
@@ -122,7 +123,7 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
 
 
 def _map(scale: Scale, rows: list[dict[str, object]], out: Path) -> Path:
-    """A panel a number of devices: rounds to the target, and by colour how they compare with D-PSGD's."""
+    """Draw one panel per number of devices: rounds to the target, coloured against D-PSGD."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 

@@ -1,7 +1,7 @@
-"""The table of methods: rounds and megabytes to the target on three networks, one label a device, 10 devices.
+"""The table of methods: rounds and megabytes to the target on three networks, 10 devices.
 
-Every rate is the best of a grid, on a seed that is not reported and on samples held out from the training data. A method that
-refuses a network says so.
+One label per device. Every rate is the best of a grid, on a seed that is not reported and on samples
+held out from the training data. A method that refuses a network is marked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from papers.field.paper import NETWORKS, megabytes_to_target, on_held_out
 from papers.wpm.paper import Results, Scale, number, rounds_to_target, studies, study, write_csv
 from papers.wpm.tuning import Method, grid, tuned
 
-TITLE = "every method of the catalogue: rounds and megabytes to the target on three networks; one label a device"
+TITLE = "every method: rounds and megabytes to the target on three networks; one label per device"
 
 SPLIT = "noniid"
 
@@ -33,7 +33,7 @@ def setting(scale: Scale, network: str) -> Scale:
         seeds=min(3, scale.seeds),
         tuning_seeds=scale.tuning_seeds[:1],
         grid=scale.grid if tiny else (0.005, 0.01, 0.02, 0.04, 0.08, 0.16),
-        # Most methods end a round with the mix, and are measured there; the others after it too.
+        # Most methods end a round with mixing and are measured there; the others as well.
         measure_at="after_mix",
     )
 
@@ -43,7 +43,7 @@ def method(name: str) -> Method:
 
 
 def refusal(scale: Scale, entry: Entry, devices: int) -> str | None:
-    """Why a method does not run on a network, found by running one round."""
+    """Return why a method does not run on a network, found by running one round."""
     try:
         one = replace(study(scale, entry.make(), devices, SPLIT, 0), data=gs.Digits(), rounds=2)
         Simulator(one.plan()).advance(1)
@@ -53,7 +53,7 @@ def refusal(scale: Scale, entry: Entry, devices: int) -> str | None:
 
 
 def runs(scale: Scale) -> Iterator[tuple[str, str, Scale]]:
-    """The methods that run on each network."""
+    """Return the methods that run on each network."""
     for network in NETWORKS:
         here = setting(scale, network)
         for name, entry in CATALOGUE.items():
@@ -70,7 +70,7 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
-    """What is reported, once the rates are known."""
+    """Return the runs to report, with the tuned rates."""
     devices = scale.table_devices[0]
     found = []
     for _, name, here in runs(scale):
@@ -122,7 +122,7 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
 
 
 def _table(scale: Scale, rows: list[dict[str, object]]) -> str:
-    """The same as Markdown, a line a method."""
+    """Return the table as Markdown, one line per method."""
     lines = [
         f"| method | file | paper | needs | {' | '.join(NETWORKS)} |",
         "|---|---|---|---|" + "---|" * len(NETWORKS),
@@ -136,7 +136,7 @@ def _table(scale: Scale, rows: list[dict[str, object]]) -> str:
 
 
 def _shown(row: dict[str, object]) -> str:
-    """Rounds and megabytes to the target, or how far it came."""
+    """Return rounds and megabytes to the target, or the final accuracy."""
     if row["rounds"] == "refuses":
         return "refuses"
     if row["megabytes"] != "":

@@ -1,4 +1,4 @@
-"""The whole field on the same links: the source paper's setting, one label a device, every method with its own best rate."""
+"""The setting of the field study: that of the WPM paper with one label per device."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ HERE = Path(__file__).parent
 
 
 def fixed_ring(devices: int, seed: int) -> gs.Network:
-    """A ring that never changes: some methods need links that stay."""
+    """Return a static ring, which some methods need."""
     return gs.Ring(devices)
 
 
 def on_held_out(scale: Scale) -> Scale:
-    """The same, measured on a tenth of the training samples that nobody trains on: what tuning looks at."""
+    """Return the study measured on a tenth of the training samples, held out for tuning."""
     return replace(scale, data=gs.Validation(scale.data, 0.1))
 
 
 def megabytes_to_target(scale: Scale) -> Callable[[gs.Run], float | None]:
-    """What all devices together have sent when the target is reached."""
+    """Return the bytes sent by all devices when the target is reached."""
 
     def sent(cell: gs.Run) -> float | None:
         t = wpm.rounds_to_target(scale)(cell)

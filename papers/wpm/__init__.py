@@ -1,4 +1,7 @@
-"""The source paper, reproduced: one module a table or figure, named after it. `gossamer reproduce wpm --list` lists them."""
+"""Reproduction of the WPM paper: one module per table or figure, with the same name.
+
+`gossamer reproduce wpm --list` lists the parts.
+"""
 
 from papers.wpm import (
     ablation,
@@ -25,7 +28,7 @@ from papers.wpm import (
     theorem1,
 )
 
-# A part has a TITLE, its cells(scale), perhaps what is run then(scale, results), and make(scale, results, folder).
+# A part has a TITLE, cells(scale), optionally then(scale, results), and make(scale, results, out).
 TABLES_AND_FIGURES = (
     table1,
     table2,

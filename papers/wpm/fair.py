@@ -1,4 +1,4 @@
-"""The fair comparison: every method with its own best rate, chosen on other seeds than those reported."""
+"""The fair comparison: every method at its own best rate, tuned on seeds that are not reported."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ METHODS = (
 
 
 def setting(scale: Scale) -> Scale:
-    """Measured on a part of the test samples, the same for all."""
+    """Return the setting with fewer test samples, the same for all methods."""
     return replace(scale, test=0 if scale.name == "tiny" else 1000)
 
 
@@ -60,7 +60,7 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
-    """What is reported, once the rates are known."""
+    """Return the runs to report, with the tuned rates."""
     keys = {
         (method.at(best.eta), scale.table_devices[0], split): None
         for split, method, _, best in chosen(scale, results)
@@ -69,7 +69,9 @@ def then(scale: Scale, results: Results) -> list[Study]:
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
-    reported, base, rows = results.under(setting(scale)), {}, []
+    reported = results.under(setting(scale))
+    base = {}
+    rows = []
     for split, method, target, best in chosen(scale, results):
         key = (method.at(best.eta), scale.table_devices[0], split)
         base.setdefault((split, target), key)  # the first method is the baseline

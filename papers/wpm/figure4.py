@@ -1,4 +1,4 @@
-"""Figure 4: mean test loss, one label a device, for different p and on 10, 20 and 100 devices."""
+"""Figure 4: mean test loss, one label per device, by p and on 10, 20 and 100 devices."""
 
 from pathlib import Path
 

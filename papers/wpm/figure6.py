@@ -1,4 +1,4 @@
-"""Figure 6: rounds to the target, one label a device, for different p and on 10, 20 and 100 devices."""
+"""Figure 6: rounds to the target, one label per device, by p and on 10, 20 and 100 devices."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What Figures 1 to 6 share: four panels, one for different p and three for different numbers of devices."""
+"""Common code of Figures 1 to 6: one panel for different p, three for numbers of devices."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from papers.wpm.table2 import POWERS
 
 Panel = tuple[str, list[Key]]
 
-# A method looks the same in every panel.
+# A method has the same style in every panel.
 _LABELS = (*(f"WPM p={p}" for p in reversed(POWERS)), "SwarmSGD")
 _STYLES = dict(zip(_LABELS, zip(COLOURS, DASHES, strict=True), strict=False))
 
 
 def panels(scale: Scale, split: str) -> list[Panel]:
-    """The paper's four panels: every p on the fewest devices, then four methods on each number of devices."""
+    """Return the paper's panels: every p on the fewest devices, then four methods per size."""
     methods: list[gs.Algorithm] = [wpm(scale, 15), wpm(scale, 3), wpm(scale, 1), swarm(scale)]
     fewest = scale.figure_devices[0]
     return [
@@ -63,7 +63,7 @@ def curves(
     label: str,
     unit: float,
 ) -> list[Path]:
-    """A curve a method with its 95 % band over the seeds; the points at some rounds as a table too."""
+    """Draw one curve per method with its 95 % band over the seeds; write some rounds as CSV."""
     lines = {}
     for key in dict.fromkeys(key for _, several in panels(scale, split) for key in several):
         runs = [cell.metrics for cell in results.cells(key) if not cell.diverged]
@@ -102,7 +102,7 @@ def curves(
 
 
 def speeds(scale: Scale, results: Results, out: Path, name: str, split: str) -> list[Path]:
-    """Rounds to the target, a bar a method; no bar where a seed did not reach it."""
+    """Draw one bar per method: rounds to the target, if all seeds reached it."""
 
     def draw(axis: Any, keys: Sequence[Key]) -> None:
         for place, key in enumerate(keys):

@@ -40,7 +40,7 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
-    """Return what is reported, once the rates are known."""
+    """Return the runs to report, with the tuned rates."""
     found = []
     for _, setting in settings(scale):
         devices = setting.table_devices[0]

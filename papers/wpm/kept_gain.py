@@ -1,4 +1,4 @@
-"""A gain that is kept for longer, against a power mean: sparse links and one label per device."""
+"""A gain kept for more rounds against a power mean: sparse links and one label per device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPLIT = "noniid"
 
 
 def setting(scale: Scale) -> Scale:
-    """Return the setting of the regime map at this density, where two devices per label exist."""
+    """Return the setting of the regime map at this density."""
     return regimes.setting(scale, DENSITY, scale.map_devices[0])
 
 
@@ -37,7 +37,7 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
-    """Return what is reported, once the rates are known."""
+    """Return the runs to report, with the tuned rates."""
     here = results.under(setting(scale))
     devices = scale.map_devices[0]
     target = scale.targets[regimes.TARGET]

@@ -1,9 +1,10 @@
-"""Lemma 1 as a picture: how far the devices are from consensus in real runs, and how far the bound lets them be.
+"""Lemma 1: measured distance to consensus against the bound.
 
-The problem is convex and every constant is known. Device i holds 50 samples X_i of a logistic regression in 20 dimensions
-and uses all of them in every round, so f_i does not change. Its gradient is X_iᵀ·s/50 with every |s_k| < 1, so its 2-norm
-is below ‖X_i‖₂/√50, and G is the largest of these. The step is constant, since the analysis covers no other, and the order
-is the analysis's own, Y⁺ = P·(Y - η·g): the models after a round are the y at which the next gradient is taken.
+The problem is convex and every constant is known. Device i has 50 samples X_i of a logistic
+regression in 20 dimensions and uses all of them in every round, so f_i does not change. Its
+gradient is X_iᵀ·s/50 with every |s_k| < 1, so its 2-norm is below ‖X_i‖₂/√50, and G is the largest
+of these. The step is constant, since the analysis covers no other, and the order is that of the
+analysis, Y⁺ = P·(Y - η·g): the next gradient is taken at the models after the round.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NETWORK = gs.RandomRing(DEVICES)
 
 FloatArray = NDArray[np.float64]
 
-# What a line is, in lemma1.png and theorem1.png: its label, colour and dash.
+# Label, colour and dash of the lines in lemma1.png and theorem1.png.
 LINES: dict[str, dict[str, Any]] = {
     name: {"label": label, "color": COLOURS[k], "linestyle": DASHES[k]}
     for k, (name, label) in enumerate(
@@ -48,7 +49,7 @@ LINES: dict[str, dict[str, Any]] = {
 
 
 def cells(scale: Scale) -> list[Study]:
-    return []  # the runs are small, and are made here
+    return []  # the runs are short; `make` executes them
 
 
 def make(scale: Scale, results: object, out: Path) -> list[Path]:
@@ -77,7 +78,7 @@ def make(scale: Scale, results: object, out: Path) -> list[Path]:
 
 
 def rounded(value: object) -> str:
-    """Two digits, written out: 80,000."""
+    """Return a number with two significant digits, as in 80,000."""
     return f"{float(f'{float(str(value)):.2g}'):,.{1 if float(str(value)) < 10 else 0}f}"
 
 
@@ -107,14 +108,15 @@ def _draw(rows: list[dict[str, object]], path: Path) -> None:
             *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8
         )
         figure.suptitle(
-            f"Lemma 1: distance to consensus. Logistic regression, {DEVICES} devices, random ring, constant η = {ETA}",
+            f"Lemma 1: distance to consensus. Logistic regression, {DEVICES} devices, "
+            f"random ring, constant η = {ETA}",
             fontsize=10,
         )
         figure.savefig(path, dpi=110)
         plt.close(figure)
 
 
-# The problem, its constants and its runs: theorem1.py has the same ---------------------------------------------------------
+# -- the problem, its constants and its runs, shared with theorem1.py --
 
 
 def run(p: float, eta: float, rounds: int) -> tuple[FloatArray, FloatArray]:
@@ -126,14 +128,14 @@ def run(p: float, eta: float, rounds: int) -> tuple[FloatArray, FloatArray]:
     for t in range(1, rounds + 1):
         simulator.advance(t)
         models.append(simulator.models().clone())
-    y = torch.stack(models, dim=1)  # the devices first, as power_mean has them
+    y = torch.stack(models, dim=1)  # devices first, as power_mean expects
     mean = gs.power_mean(y, torch.full((DEVICES,), 1 / DEVICES, dtype=torch.float64), p)
     return y.transpose(0, 1).numpy(), mean.numpy()
 
 
 @cache
 def lipschitz() -> float:
-    """G: no f_i has a gradient with a 2-norm above it, anywhere."""
+    """Return G, an upper bound of the 2-norm of the gradient of every f_i."""
     by_device = PROBLEM.load().x.double().numpy().reshape(DEVICES, SAMPLES, -1)
     return float(max(np.linalg.norm(x, ord=2) for x in by_device) / SAMPLES**0.5)
 
@@ -149,7 +151,7 @@ def assumed_mixing(rounds: int) -> Mixing:
 
 @cache
 def spectral_mixing(rounds: int) -> Mixing:
-    """The same from the weights themselves: ‖P(t)…P(s) - 1/m‖₂ is at most the product of the factors' ‖P - 1/m‖₂."""
+    """Return the constants from the weights: ‖P(t)…P(s) - 1/m‖₂ ≤ the product of ‖P - 1/m‖₂."""
     kappa = max(
         np.linalg.norm(gs.metropolis(NETWORK.links(t)).dense() - 1 / DEVICES, ord=2)
         for t in range(rounds)

@@ -1,4 +1,4 @@
-"""The paper's setting. What it leaves open is a named constant here; assumptions.md says why it is as it is."""
+"""The paper's setting. assumptions.md gives the reasons for what the paper leaves open."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ SPLIT_NAMES = {
     "iid": "IID",
     "dirichlet1": "Dirichlet 1",
     "dirichlet0.1": "Dirichlet 0.1",
-    "noniid": "one label a device",
+    "noniid": "one label per device",
 }
 _ALL_SPLITS = SPLITS | {"dirichlet1": gs.Dirichlet(1.0), "dirichlet0.1": gs.Dirichlet(0.1)}
 
 
 def random_ring(devices: int, seed: int) -> gs.Network:
-    """A ring in a new random order every round: the paper's sparsest topology, drawn anew."""
+    """Return a ring in a new random order every round, the paper's sparsest topology."""
     return gs.RandomRing(devices, seed=seed)
 
 
 @dataclass(frozen=True)
 class Density:
-    """Every round a new random share of all links: the paper's density."""
+    """A random share of all links per round, the paper's density."""
 
     share: float
 
@@ -41,14 +41,14 @@ class Density:
 
 @dataclass(frozen=True)
 class Scale:
-    """How large a reproduction is, and how it reads what the paper leaves open (assumptions.md says why)."""
+    """The size of a reproduction, and the choices where the paper is open (assumptions.md)."""
 
     name: str = "paper"
     data: object = field(default_factory=gs.Mnist)
     model: object = field(default_factory=gs.Softmax)
     rounds: int = 500
     every: int = 5
-    test: int = 0  # test samples measured on; 0: all
+    test: int = 0  # number of test samples; 0: all
     batch: int = 128
     eta: float = 0.01
     target: float = 0.88
@@ -57,7 +57,7 @@ class Scale:
     table_devices: tuple[int, ...] = (10, 15, 20)
     figure_devices: tuple[int, ...] = (10, 20, 100)
 
-    # readings
+    # choices where the paper is open
     step: gs.StepRule = field(
         default_factory=lambda: gs.Matched(floor=0.01)
     )  # "a scaling factor to keep the learning rate …"
@@ -66,7 +66,7 @@ class Scale:
     measure_at: str = "after_step"
     network: Callable[[int, int], gs.Network] = random_ring
 
-    # what the studies add
+    # the longer studies
     grid: tuple[float, ...] = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
     targets: tuple[float, ...] = (0.8, 0.85, 0.88)
     tuning_seeds: tuple[int, ...] = (100, 101, 102)
@@ -78,13 +78,30 @@ class Scale:
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
-        """The rounds of Table 4: a fifth of the run each."""
+        """Return the rounds of Table 4, every fifth of the run."""
         return tuple(self.rounds * k // 5 for k in range(1, 6))
 
 
-TINY = Scale("tiny", gs.Digits(), rounds=50, every=5, batch=32, eta=0.1, target=0.6, seeds=2,
-             table_devices=(10, 12, 14), figure_devices=(10, 12, 20), grid=(0.05, 0.2), targets=(0.5, 0.6), tuning_seeds=(100,),
-             study_powers=(1, 15), map_devices=(10,), map_densities=(0.2, 1.0), map_rounds=30, map_seeds=1)  # fmt: skip
+TINY = Scale(
+    "tiny",
+    gs.Digits(),
+    rounds=50,
+    every=5,
+    batch=32,
+    eta=0.1,
+    target=0.6,
+    seeds=2,
+    table_devices=(10, 12, 14),
+    figure_devices=(10, 12, 20),
+    grid=(0.05, 0.2),
+    targets=(0.5, 0.6),
+    tuning_seeds=(100,),
+    study_powers=(1, 15),
+    map_devices=(10,),
+    map_densities=(0.2, 1.0),
+    map_rounds=30,
+    map_seeds=1,
+)
 
 
 def wpm(scale: Scale, p: float) -> gs.WPM:
@@ -96,7 +113,7 @@ def swarm(scale: Scale) -> gs.SwarmSGD:
 
 
 def study(scale: Scale, algorithm: gs.Algorithm, devices: int, split: str, seed: int) -> Study:
-    """One run of the paper's experiments: links and batches depend on the seed alone, never on the method."""
+    """Return one run of the paper; links and batches depend on the seed, not on the method."""
     return Study(
         algorithm,
         scale.network(devices, seed),
@@ -120,35 +137,35 @@ Key = tuple[gs.Algorithm, int, str]  # method, devices, split
 
 
 def studies(scale: Scale, keys: Iterable[Key]) -> list[Study]:
-    """Every key on every seed."""
+    """Return the runs of every key on every seed."""
     seeds = range(scale.first_seed, scale.first_seed + scale.seeds)
     return [study(scale, *key, seed) for key in keys for seed in seeds]
 
 
 @dataclass(frozen=True)
 class Results:
-    """The cells of a sweep, looked up by what they are of on a scale's seeds."""
+    """The results of a sweep, looked up by method, devices and split on the seeds of a scale."""
 
     scale: Scale
     by_study: Mapping[Study, gs.Run]
 
     def under(self, scale: Scale) -> Results:
-        """The same cells, looked up as another scale or reading has them."""
+        """Return the same results, looked up with another scale."""
         return Results(scale, self.by_study)
 
     def cells(self, key: Key) -> list[gs.Run]:
-        """A key's cells in the order of their seeds."""
+        """Return the runs of a key in the order of their seeds."""
         return [self.by_study[study] for study in studies(self.scale, [key])]
 
     def over_seeds(self, key: Key, number: Callable[[gs.Run], float | None]) -> Interval | None:
-        """The mean of a number over the seeds; None if it is missing for one (a target not reached, a run diverged)."""
+        """Return the mean over the seeds; None if a run diverged or missed its target."""
         values = [None if cell.diverged else number(cell) for cell in self.cells(key)]
         return None if None in values else interval([v for v in values if v is not None])
 
     def saved(
         self, base: Key, other: Key, number: Callable[[gs.Run], float | None]
     ) -> Interval | None:
-        """The share of `base` that `other` saves, paired seed by seed: both met the same links and batches."""
+        """Return the share of `base` that `other` saves, paired by seed."""
         pairs = [
             (number(a), number(b)) for a, b in zip(self.cells(base), self.cells(other), strict=True)
         ]
@@ -167,13 +184,13 @@ def at_round(name: str, t: int) -> Callable[[gs.Run], float]:
 
 
 def expected(name: str) -> list[dict[str, str]]:
-    """The paper's own numbers."""
+    """Return the rows of a table of the paper."""
     with (HERE / "expected" / f"{name}.csv").open() as file:
         return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
 def printed(name: str, scale: Scale) -> list[dict[str, str]]:
-    """What the paper prints for a scale: its tables are all of MNIST (a tiny scale is shown beside them, to try the code)."""
+    """Return the rows that the paper prints; it has none for CIFAR-10."""
     return [] if isinstance(scale.data, gs.Cifar10) else expected(name)
 
 
@@ -186,7 +203,7 @@ def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> None:
 
 
 def number(value: Interval | None, digits: int = 1, scale: float = 1.0) -> dict[str, object]:
-    """A mean and the half of its 95 % interval, as two cells of a table; empty where there is none."""
+    """Return mean and half of the 95 % interval as two cells of a table; empty if None."""
     if value is None:
         return {"ours": "", "ours_95": ""}
     half = "" if value.half is None else round(value.half * scale, digits or None)

@@ -1,4 +1,4 @@
-"""Readings x tables: what the paper leaves open, read in several ways, and which way comes closest to its numbers."""
+"""Alternative readings of what the paper leaves open, compared with its tables."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SEEDS = 2
 
 
 def fixed_ring(devices: int, seed: int) -> gs.Network:
-    """A ring that never changes."""
+    """Return a static ring."""
     return gs.Ring(devices)
 
 
 def readings(scale: Scale) -> dict[str, Scale]:
-    """Our reading, and others that each differ from it in what their name says."""
+    """Return our reading, and others that differ from it as their name says."""
     base = replace(scale, seeds=min(SEEDS, scale.seeds), every=2 * scale.every)
     readings = {
         "ours": base,
@@ -80,7 +80,7 @@ def cells(scale: Scale) -> list[Study]:
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     rows: list[dict[str, object]] = []
     for name, reading in readings(scale).items():
-        # another target needs no other runs
+        # Another target needs no other runs.
         for target in (scale.target, *((0.87, 0.89) if name == "ours" else ())):
             label = name if target == scale.target else f"{name}, target {target:.0%}"
             rows.append({"reading": label} | _row(reading, results.under(reading), target))
@@ -89,7 +89,7 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
 
 
 def _row(scale: Scale, results: Results, target: float) -> dict[str, object]:
-    """How far a reading is from each table: a typical factor (1 is a perfect fit), for Table 1 a typical distance in points."""
+    """Return the distance of a reading to each table: a factor; for Table 1, points."""
     ten = scale.table_devices[0]
 
     def rounds(key: Key) -> float:

@@ -1,4 +1,4 @@
-"""The regime map: the rounds that a method saves against D-PSGD, both with their own best rates, by density and split."""
+"""The regime map: rounds saved against D-PSGD by density and split, each at its best rate."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ METHODS = (
     ROBUST_15,
     Method("p = 1 with gain 1.05", lambda eta: gain_control(eta, 1.05, 20)),
 )
-AT_MOST = 20  # devices on which every method is run; on more, two of them
-TARGET = -2  # which of the scale's targets: the middle one
+AT_MOST = 20  # devices; with more, only two of the methods are run
+TARGET = -2  # index in the scale's targets: the middle one
 
 
 def methods(devices: int) -> Sequence[Method]:
@@ -73,7 +73,7 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
-    """What is reported, once the rates are known."""
+    """Return the runs to report, with the tuned rates."""
     found = []
     for devices, density, split in places(scale):
         here = setting(scale, density, devices)
@@ -125,7 +125,7 @@ Shown = dict[tuple[int, str, float, str], tuple[Interval | None, Interval | None
 
 
 def _map(scale: Scale, devices: int, shown: Shown, out: Path) -> Path:
-    """A panel a method; blue: fewer rounds than tuned D-PSGD, red: more; words: who did not get there in the rounds given."""
+    """Draw one panel per method; blue: fewer rounds than tuned D-PSGD, red: more."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
@@ -178,7 +178,10 @@ def _map(scale: Scale, devices: int, shown: Shown, out: Path) -> Path:
             axis.set_xlabel("density")
             axis.grid(visible=False)
         figure.colorbar(image, ax=axes[0], label="rounds saved", format=lambda x, _: f"{x:+.0%}")
-        title = f"Rounds to {scale.targets[TARGET]:.0%} saved against tuned D-PSGD, {devices} devices; in brackets: not sure"
+        title = (
+            f"Rounds to {scale.targets[TARGET]:.0%} saved against tuned D-PSGD, {devices} devices; "
+            "in brackets: not significant"
+        )
         figure.suptitle(title, fontsize=10)
         out.mkdir(parents=True, exist_ok=True)
         path = out / f"regimes_{devices}.png"

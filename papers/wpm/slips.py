@@ -1,7 +1,7 @@
-"""The slips of the paper's analysis that a number can show: each by a case in which the printed form fails.
+"""Errors of the paper's analysis, each with a case in which the printed form fails.
 
-Signed powers x^[p] throughout. In the dual every run is linear, Y⁺ = P·(Y - η·g), so the runs here are a line each.
-The formulas, and the slips of notation that no number shows, are in `gossamer.theory` and theory.md.
+Signed powers x^[p] throughout. In the dual every run is linear, Y⁺ = P·(Y - η·g). The formulas, and
+errors of notation without numerical effect, are in `gossamer.theory` and theory.md.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ TITLE = (
 
 @dataclass(frozen=True)
 class Slip:
-    """A case: what was found, the side of the bound that it must be on, and the two forms of the bound.
+    """A case: the measured value, the side of the bound it must be on, and both forms of it.
 
-    `corrected_measured` is given where the correction is of the left side too.
+    `corrected_measured` is given if the correction also changes the left side.
     """
 
     slip: str
@@ -75,7 +75,7 @@ def make(scale: Scale, results: object, out: Path) -> list[Path]:
 
 
 def even_powers() -> Slip:
-    """Claim 1 says "x, y real" and nothing of p; its proof needs an odd one."""
+    """Claim 1 does not restrict p; its proof needs an odd p."""
     x, y, p = 1.0, -1.0, 2
     bound = abs(x - y) ** p / 2 ** (p - 1)
     signed = bound + float(claim1_gap(x, y, p))
@@ -100,7 +100,8 @@ def lemma1_in_the_2_norm() -> Slip:
     away, bound = _two_that_disagree(1000)
     return Slip(
         "Lemma 1 read in the 2-norm, the norm of its assumptions",
-        "m = 2, P = [[.9 .1] [.1 .9]], f = ±⟨g x⟩, g = 1/√n, η = 0.01, p = 3, y_0 = 0, n = 1000, round 40",
+        "m = 2, P = [[.9 .1] [.1 .9]], f = ±⟨g x⟩, g = 1/√n, η = 0.01, p = 3, y_0 = 0, n = 1000, "
+        "round 40",
         float(np.linalg.norm(away)), "at most", bound(printed=True), bound(euclidean=True),
     )  # fmt: skip
 
@@ -115,7 +116,7 @@ def lemma1_in_the_p_norm() -> Slip:
 
 
 def theorem1() -> Slip:
-    """One device, so that all are in consensus: what fails is the step's own term. It starts so that every step flips it."""
+    """One device, so consensus is trivial: the term of the step fails. Every step flips signs."""
     n, p, eta, rounds = 10_000, 3, 0.01, 300
     slope = n**-0.5
     start = np.full((1, n), (eta * slope / 2) ** (1 / p))
@@ -137,13 +138,14 @@ def theorem1() -> Slip:
     )
     return Slip(
         "Theorem 1: G bounds a 2-norm where one dual to the (p+1)-norm is due",
-        "m = 1, f = ‖x‖₁/√n, η = 0.01, p = 3, y_0 = (η/2√n)^(1/p), n = 10000, T = 300: average regret",
+        "m = 1, f = ‖x‖₁/√n, η = 0.01, p = 3, y_0 = (η/2√n)^(1/p), n = 10000, T = 300: "
+        "average regret",
         regret, "at most", printed, corrected,
     )  # fmt: skip
 
 
 def _two_that_disagree(n: int, rounds: int = 40) -> tuple[FloatArray, Any]:
-    """Two devices that pull apart and hold fast to their own: y_1 - ȳ after some rounds, and Lemma 1's bound on it."""
+    """Return y_1 - ȳ after some rounds of two opposed devices, and the bound of Lemma 1."""
     p, eta = 3, 0.01
     weights, gradients = (
         np.array([[0.9, 0.1], [0.1, 0.9]]),

@@ -1,4 +1,4 @@
-"""The step-rule study: what the paper's "found lessons" are about. What breaks as p grows, why, and what mends it."""
+"""Step rules: which ones fail as p grows, why, and which ones do not."""
 
 from __future__ import annotations
 
@@ -27,9 +27,7 @@ from papers.wpm.paper import (
 
 TITLE = "step rules x p in 1 … 101: rounds to the target, accuracy, the effective step"
 
-RULES: dict[
-    str, tuple[gs.StepRule, bool]
-] = {  # the rule, and whether the power mean is anchored at the start
+RULES: dict[str, tuple[gs.StepRule, bool]] = {  # rule, and whether the power mean is anchored
     "constant": (gs.Constant(), False),
     "power": (gs.Power(), False),
     "matched 1e-3": (gs.Matched(1e-3), False),
@@ -84,7 +82,7 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
 
 
 def _accuracy(scale: Scale, results: Results, out: Path) -> Path:
-    """A heat map a split: the accuracy that every rule ends with, by p."""
+    """Draw one heat map per split: the final accuracy of every rule by p."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
@@ -132,7 +130,7 @@ SHOWN = ("constant", "power", "matched 1e-2", "safe", "ratio, as printed")
 
 
 def _effective(out: Path, eta: float = 0.01, d: float = 0.1, loss: float = 2.0) -> Path:
-    """How far one step really moves a weight of size w̄, against η·d, the step of p = 1: the reason for what breaks."""
+    """Draw the change of a weight of size w̄ in one step, relative to η·d, the step of p = 1."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 

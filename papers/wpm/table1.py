@@ -1,4 +1,4 @@
-"""Table 1: accuracy at the last round, at its best, and on average, for p = 1 and 15 on 10, 15 and 20 devices."""
+"""Table 1: final, best and average accuracy for p = 1 and 15 on 10, 15 and 20 devices."""
 
 from collections.abc import Iterator
 from pathlib import Path

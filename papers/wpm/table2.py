@@ -1,4 +1,4 @@
-"""Table 2: rounds to the target by p on 10 devices, and what each p saves against p = 1."""
+"""Table 2: rounds to the target by p on 10 devices, and the saving against p = 1."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,6 +1,7 @@
 """Table 3: rounds to the target by the number of devices, p = 1 and 15.
 
-The printed table has two blocks swapped; expected/table3_convergence_by_devices.csv gives both readings, and why.
+Two blocks of the printed table are swapped; expected/table3_convergence_by_devices.csv has both
+readings and the reason.
 """
 
 from pathlib import Path

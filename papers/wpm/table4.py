@@ -1,4 +1,4 @@
-"""Table 4: consensus distance by p at five points of the run. The paper has no row for p = 1; we add it."""
+"""Table 4: consensus distance by p at five rounds; the row for p = 1 is not in the paper."""
 
 from pathlib import Path
 

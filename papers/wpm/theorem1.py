@@ -1,8 +1,8 @@
-"""Theorem 1 as a picture: the regret of real runs under its bound, and the rate that it guarantees.
+"""Theorem 1: measured regret against the bound, and the rate that it guarantees.
 
-The problem is that of lemma1.py. The regret is the mean over rounds 0…T-1 of F(ȳ_t) - F(x*), where F is the mean of the
-devices' losses. For every p and T the run takes the η at which the corrected bound is smallest. Beside it stands the best
-that any of a row of constant η would have reached in hindsight: without it the picture would compare bounds, not p.
+The problem is that of lemma1.py. The regret is the mean over rounds 0…T-1 of F(ȳ_t) - F(x*), where
+F is the mean of the devices' losses. For every p and T the run uses the η that minimises the
+corrected bound. For comparison: the best of several constant η in hindsight.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from papers.wpm.paper import Scale, write_csv
 TITLE = "theory: average regret under Theorem 1's bound and its guaranteed rate, p in 1, 3, 5, 15"
 FACTORS = 10.0 ** np.arange(
     0, 5.1, 0.5
-)  # the η of hindsight, times the theorem's for the longest run
+)  # η in hindsight, relative to that of the theorem for the longest run
 
 
 def cells(scale: Scale) -> list[Study]:
-    return []  # the runs are small, and are made here
+    return []  # the runs are short; `make` executes them
 
 
 def make(scale: Scale, results: object, out: Path) -> list[Path]:
@@ -59,7 +59,7 @@ def _rows(p: float, times: Sequence[int]) -> Iterator[dict[str, object]]:
         )
 
     def regrets(eta: float, rounds: int) -> FloatArray:
-        """The average regret of a run after each of its rounds."""
+        """Return the average regret of a run after each of its rounds."""
         return np.cumsum(losses(run(p, eta, rounds)[1][:-1]) - least) / np.arange(1, rounds + 1)
 
     def best_eta(T: int) -> float:
@@ -86,7 +86,7 @@ def _rows(p: float, times: Sequence[int]) -> Iterator[dict[str, object]]:
 
 
 def losses(models: FloatArray) -> FloatArray:
-    """F, the mean of all devices' losses, at every row."""
+    """Return F, the mean of the losses of all devices, for every row."""
     data = PROBLEM.load()
     signed = data.x.double().numpy() * (2 * data.y.numpy() - 1)[:, None]
     return np.asarray(np.logaddexp(0.0, -(models @ signed.T)).mean(axis=1))
@@ -140,7 +140,8 @@ def _draw(rows: list[dict[str, object]], path: Path) -> None:
             *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8
         )
         figure.suptitle(
-            f"Theorem 1: average regret. Logistic regression, {DEVICES} devices, random ring, η by the bound for each T",
+            f"Theorem 1: average regret. Logistic regression, {DEVICES} devices, random ring, "
+            "η by the bound for each T",
             fontsize=10,
         )
         figure.savefig(path, dpi=110)
@@ -148,7 +149,7 @@ def _draw(rows: list[dict[str, object]], path: Path) -> None:
 
 
 def _draw_rates(axis: Any) -> None:
-    """The guaranteed rates, from 1 at T = 1."""
+    """Draw the guaranteed rates, relative to T = 1."""
     times = np.array([1.0, 1e6])
     for p, dash in zip(POWERS, DASHES, strict=False):
         axis.loglog(times, times ** best_rate(p), color="black", linestyle=dash, linewidth=1.4)

@@ -1,4 +1,4 @@
-"""Every method with its own best rate: tuned on seeds that nothing is reported on."""
+"""Tuning: every method with its own best rate, on seeds that are not reported."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from papers.wpm.paper import Results, Scale, rounds_to_target, studies
 
 @dataclass(frozen=True)
 class Method:
-    """A method but for its rate."""
+    """A method as a function of its rate."""
 
     name: str
     at: Callable[[float], gs.Algorithm]
@@ -21,7 +21,7 @@ class Method:
 
 @dataclass(frozen=True)
 class Tuned:
-    """The rate that reached the target soonest on the tuning seeds. `edge`: it is the grid's last, a better may lie beyond."""
+    """The best rate on the tuning seeds. `edge`: it is at the edge of the grid."""
 
     eta: float
     edge: bool
@@ -32,7 +32,7 @@ def on_tuning_seeds(scale: Scale) -> Scale:
 
 
 def grid(scale: Scale, methods: Iterable[Method], devices: int, split: str) -> list[Study]:
-    """What tuning has to run."""
+    """Return the runs that tuning needs."""
     return studies(
         on_tuning_seeds(scale),
         [(method.at(eta), devices, split) for method in methods for eta in scale.grid],
@@ -40,9 +40,13 @@ def grid(scale: Scale, methods: Iterable[Method], devices: int, split: str) -> l
 
 
 def tuned(results: Results, method: Method, devices: int, split: str, target: float) -> Tuned:
-    """The best rate of the grid: by rounds to the target, a run that does not get there counting as twice its length."""
+    """Return the rate with the fewest rounds to the target.
+
+    A run that does not reach the target counts as twice its length.
+    """
     scale = results.scale
-    count, tuning = rounds_to_target(scale, target), results.under(on_tuning_seeds(scale))
+    count = rounds_to_target(scale, target)
+    tuning = results.under(on_tuning_seeds(scale))
 
     def cost(eta: float) -> tuple[float, float]:
         cells = tuning.cells((method.at(eta), devices, split))
