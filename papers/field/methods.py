@@ -1,7 +1,7 @@
 """The table of methods: rounds and megabytes to the target on three networks, 10 devices.
 
-One label per device. Every rate is the best of a grid, on a seed that is not reported and on samples
-held out from the training data. A method that refuses a network is marked.
+One label per device. Every rate is the best of a grid, on a seed that is not reported and on
+samples held out from the training data. A method that refuses a network is marked.
 """
 
 from __future__ import annotations
