@@ -1,4 +1,4 @@
-"""`gossamer bench`: what it measures hangs together, and what it advises follows from the numbers."""
+"""`gossamer bench`: its measurements are consistent, and its advice follows from them."""
 
 from __future__ import annotations
 
@@ -64,11 +64,14 @@ def advised(measured: Bench, key: str) -> list[tuple[int | str, str]]:
     return [(one.value, one.sentence) for one in advice(measured) if one.key == key]
 
 
-# -- what it advises ---------------------------------------------------------------------------------------------------
+# -- what it advises -----------------------------------------------------------------------------
 
 
-def test_threads_are_left_alone_where_the_choice_is_right() -> None:
-    sentence = "4 threads gain from 100 devices on, where they are 2.0 times as fast as one: leave threads = 0."
+def test_threads_are_kept_where_the_choice_is_right() -> None:
+    sentence = (
+        "4 threads gain from 100 devices on, where they are 2.0 times as fast as one: "
+        "leave threads = 0."
+    )
     assert advised(made_up(), "threads") == [(0, sentence)]
 
 
@@ -128,7 +131,7 @@ def test_dtype() -> None:
 
 
 @pytest.mark.parametrize("rounds", [0.01, 0.111, 0.9, 1.0, 8.0, 37.123, 1e4])
-def test_measuring_costs_below_a_tenth_from_there_on_and_not_before(rounds: float) -> None:
+def test_measuring_costs_less_than_a_tenth_from_the_advised_interval_on(rounds: float) -> None:
     every = Evaluation(100, 1000, rounds).every
     assert rounds / (every + rounds) < 0.1
     assert every == 1 or rounds / (every - 1 + rounds) >= 0.1 * (1 - 1e-12)
@@ -139,16 +142,17 @@ def test_measuring() -> None:
     assert advised(made_up(), "measure.test") == [
         (
             1000,
-            "With measure.test = 1000 it takes as long as 0.9 rounds: below 10 % from measure.every = 9 on.",
+            "With measure.test = 1000 it takes as long as 0.9 rounds: "
+            "below 10 % from measure.every = 9 on.",
         )
     ]
 
 
-# -- what it measures --------------------------------------------------------------------------------------------------
+# -- what it measures ----------------------------------------------------------------------------
 
 
 def check(document: dict[str, Any], sizes: tuple[int, ...]) -> None:
-    """All numbers are there and agree with each other."""
+    """Check that all measurements exist and agree with each other."""
     several = document["cores"] > 1
     assert document["versions"].keys() >= {"gossamer", "torch", "numpy"}
     rows = [(row["devices"], row["model"], row["p"]) for row in document["speeds"]]
@@ -190,7 +194,7 @@ def check(document: dict[str, Any], sizes: tuple[int, ...]) -> None:
     assert test["value"] == document["evaluations"][1]["test"]
 
 
-def test_all_numbers_are_there_and_agree() -> None:
+def test_all_measurements_exist_and_agree() -> None:
     shares: list[float] = []
     before = torch.get_num_threads()
     measured = bench.measure(0.01, SMALL, samples=300, tests=60, progress=shares.append)
@@ -232,7 +236,7 @@ def test_each_moment_belongs_to_one_part(monkeypatch: pytest.MonkeyPatch) -> Non
     }
 
 
-def test_an_interrupt_leaves_the_threads_as_they_were() -> None:
+def test_an_interrupt_restores_the_number_of_threads() -> None:
     def stop(share: float) -> None:
         raise KeyboardInterrupt
 
@@ -242,12 +246,12 @@ def test_an_interrupt_leaves_the_threads_as_they_were() -> None:
     assert torch.get_num_threads() == before
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# -- the command ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command in this process, with few devices and samples."""
+    """Run the command in this process, with few devices and samples."""
 
     def measure(seconds: float, **options: Any) -> Bench:
         return bench.measure(seconds, SMALL, samples=300, tests=60, **options)
@@ -261,7 +265,7 @@ def done(*words: object) -> Result:
     return result
 
 
-def test_what_is_printed_fits_a_terminal(small: None) -> None:
+def test_the_output_fits_80_columns(small: None) -> None:
     result = done("-q")
     assert result.err == ""
     assert max(map(len, result.out.splitlines())) <= 80

@@ -1,4 +1,4 @@
-"""The command as people use it: every subcommand, its output, and that it is light."""
+"""Every subcommand and its output; imports of the command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def done(*words: object) -> str:
-    """What a command prints that succeeds and says nothing else."""
+    """Run a command that must succeed without messages. Return what it prints."""
     result = gossamer(*words)
     assert (result.code, result.err) == (0, "")
     return result.out
@@ -42,7 +42,7 @@ def spec_of(folder: str) -> dict:
     return tomllib.loads((Path(folder) / "spec.toml").read_text())
 
 
-# -- run ---------------------------------------------------------------------------------------------------------------
+# -- run -----------------------------------------------------------------------------------------
 
 
 def test_run_without_a_spec_is_the_demo_with_its_first_method() -> None:
@@ -74,7 +74,7 @@ def test_run_a_spec_with_changes() -> None:
     assert table["seed"] == table["network"]["seed"] == 3
 
 
-def test_run_says_what_it_measured() -> None:
+def test_run_prints_what_it_measured() -> None:
     out = done("run", "a.toml", "-q", "--out", "out", "--set", "measure.accuracy_targets=[0.05]")
     summary = json.loads(Path("out/summary.json").read_text())
     row = next(line for line in out.splitlines() if line.strip().startswith("WPM")).split()
@@ -88,7 +88,7 @@ def test_run_says_what_it_measured() -> None:
     ]
 
 
-def test_run_without_accuracy_says_nothing_of_it() -> None:
+def test_run_of_a_regression_prints_no_accuracy() -> None:
     Path("a.toml").write_text(
         'rounds = 5\ndata = "least-squares"\nmeasure = { loss_targets = [50.0] }\n'
     )
@@ -112,11 +112,11 @@ def test_a_run_folders_spec_is_a_spec() -> None:
     )
 
 
-# -- compare -----------------------------------------------------------------------------------------------------------
+# -- compare -------------------------------------------------------------------------------------
 
 
 def rows(out: str) -> dict[str, str]:
-    """The rows of a comparison by their methods."""
+    """Return the rows of a comparison by method."""
     lines = [line.strip() for line in out.split("─\n")[-1].splitlines()] if "─" in out else []
     found = {}
     for line in lines:
@@ -155,7 +155,7 @@ def test_compare_two_files() -> None:
     assert spec_of("both/wpm-p-3-seed0")["network"] == spec_of("both/wpm-p-15-seed0")["network"]
 
 
-def test_compare_the_same_method_twice_tells_them_apart() -> None:
+def test_compare_gives_equal_methods_distinct_labels() -> None:
     Path("b.toml").write_text(SPEC.replace("eta = 0.05", "eta = 0.01"))
     assert rows(done("compare", "a.toml", "b.toml", "-q")).keys() == {
         "WPM p=3 (eta=0.05)",
@@ -191,7 +191,7 @@ def test_compare_over_seeds_and_again() -> None:
 
 
 @pytest.mark.slow
-def test_compare_that_is_stopped_goes_on_by_the_same_command(
+def test_an_interrupted_compare_is_resumed_by_the_same_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     running = importlib.import_module("gossamer.study.run")
@@ -202,8 +202,8 @@ def test_compare_that_is_stopped_goes_on_by_the_same_command(
             running, "_stop_on_signal", lambda: nullcontext(lambda: next(asked, None) is None)
         )
         stopped = gossamer("compare", "b.toml", "-q")
-    kept = r"D-PSGD, seed 0: stopped after round \d+ of 12; runs/b/d-psgd-seed0 is kept and the same command continues it"
-    assert re.search(kept, stopped.err)
+    kept = "runs/b/d-psgd-seed0 is kept and the same command continues it"
+    assert re.search(rf"D-PSGD, seed 0: stopped after round \d+ of 12; {kept}", stopped.err)
     assert_refused(stopped, code=130)
     first = Path("runs/b/wpm-p-3-seed0/summary.json").stat().st_mtime_ns
     assert (
@@ -213,7 +213,7 @@ def test_compare_that_is_stopped_goes_on_by_the_same_command(
     assert Path("runs/b/wpm-p-3-seed0/summary.json").stat().st_mtime_ns == first
 
 
-def test_compare_refuses_what_another_spec_left_in_the_folder() -> None:
+def test_compare_refuses_a_folder_of_another_spec() -> None:
     done("compare", "a.toml", "-q")
     before = files("runs")
     result = gossamer("compare", "a.toml", "-q", "--set", "algorithm.eta=0.1")
@@ -226,10 +226,10 @@ def test_compare_refuses_what_another_spec_left_in_the_folder() -> None:
 
 
 @pytest.mark.slow
-def test_compare_without_a_spec_is_the_demo_and_says_what_to_try_next(
+def test_compare_without_a_spec_is_the_demo_and_suggests_commands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Every command that it suggests works, right after it."""
+    """Every suggested command works."""
     out = done("compare", "-q", "--set", "rounds=3")
     assert rows(out).keys() == {"WPM p=15", "WPM p=3", "WPM p=1", "SwarmSGD"}
     suggested = [line.split("  ")[1] for line in out.split("Next:\n")[1].splitlines()]
@@ -241,7 +241,7 @@ def test_compare_without_a_spec_is_the_demo_and_says_what_to_try_next(
         assert gossamer(*words, *quick).code == 0, command
 
 
-# -- network -----------------------------------------------------------------------------------------------------------
+# -- network -------------------------------------------------------------------------------------
 
 NETWORKS = {
     "random": "{kind='random',devices=10,density=0.5}",
@@ -286,7 +286,7 @@ def test_network_show(name: str) -> None:
     assert Path("net.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_network_show_says_the_truth() -> None:
+def test_network_show_prints_correct_values() -> None:
     ring = done("network", "show", "a.toml", "--set", "network.kind=ring")
     assert re.search(r"density +│ 0\.2222 ", ring)
     assert re.search(r"links per round +│ 10 \(10 to 10\)", ring)
@@ -322,12 +322,12 @@ def test_saved_links_are_the_network_bit_for_bit() -> None:
     assert "deep: 10 devices, 12 rounds" in shown
 
 
-# -- data --------------------------------------------------------------------------------------------------------------
+# -- data ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def small_mnist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes]:
-    """A data set of two small files in the place of MNIST, and an empty cache."""
+    """Replace MNIST by a data set of two small files, with an empty cache."""
     contents = {"train": b"images" * 1000, "test": b"labels" * 100}
     packed = {f"{name}.gz": gzip.compress(content) for name, content in contents.items()}
 
@@ -376,11 +376,11 @@ def test_data_get_shows_what_it_downloads(
     assert gossamer("data", "get", "mnist", "--quiet").err == ""
 
 
-# -- new ---------------------------------------------------------------------------------------------------------------
+# -- new -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_new_then_run_and_compare_what_it_wrote() -> None:
+def test_the_spec_of_new_can_be_run_and_compared() -> None:
     assert done("new", "fleet.toml") == "fleet.toml is written; `gossamer run fleet.toml` runs it\n"
     assert Path("fleet.toml").read_text() == TEMPLATE
     settings = (
@@ -405,7 +405,7 @@ SECTIONS = ("data", "split", "model", "network", "faults")
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_every_kind_in_the_comments_of_the_template_is_one(section: str) -> None:
+def test_every_kind_in_the_comments_of_the_template_exists(section: str) -> None:
     start = TEMPLATE.index("[[network.faults]]" if section == "faults" else f"[{section}]")
     block = re.split(r"\n\n", TEMPLATE[start:])[0]
     comments = [line.split("# ", 1)[1] for line in block.splitlines() if "# " in line]
@@ -431,8 +431,8 @@ def test_every_kind_in_the_comments_of_the_template_is_one(section: str) -> None
             assert key in kinds[kind].__dataclass_fields__, (kind, key)
 
 
-def test_what_the_template_has_in_comments_works() -> None:
-    """Every commented-out key, uncommented."""
+def test_commented_out_keys_of_the_template_work() -> None:
+    """Uncomment every key."""
     text = re.sub(
         r"(?m)^# (?=(dtype|threads|\[\[network|kind = .gilb|fail|recover|step))", "", TEMPLATE
     )
@@ -449,7 +449,7 @@ def test_what_the_template_has_in_comments_works() -> None:
     done("compare", "fleet.toml", "-q")
 
 
-# -- the command itself ------------------------------------------------------------------------------------------------
+# -- the command itself --------------------------------------------------------------------------
 
 
 def test_version() -> None:
@@ -478,7 +478,7 @@ def test_help(words: list[str], option: str) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["network"], ["data"]])
-def test_no_words_at_all_is_a_question_for_help(words: list[str]) -> None:
+def test_no_arguments_print_the_help(words: list[str]) -> None:
     result = gossamer(*words)
     assert "Usage: gossamer" in result.out + result.err
     assert result.code in (0, 2)  # versions of click differ
@@ -504,7 +504,7 @@ def test_help_lists_every_command() -> None:
     ]
 
 
-def test_progress_elsewhere_than_in_a_terminal_is_plain_lines() -> None:
+def test_progress_without_a_terminal_is_plain_lines() -> None:
     result = gossamer("run", "a.toml")
     assert re.fullmatch(r"WPM p=3  round 12/12  \d+\.\d%  distance \d+\.\d+\n", result.err)
     assert not ANSI.search(result.out + result.err)
@@ -520,12 +520,13 @@ def test_progress_elsewhere_than_in_a_terminal_is_plain_lines() -> None:
 
 
 @pytest.mark.slow
-def test_help_is_light() -> None:
-    """No torch, no NumPy, nothing of the kind before a command needs it."""
+def test_help_imports_nothing_heavy() -> None:
+    """Heavy packages are imported only when a command needs them."""
     script = (
         "import sys\nfrom gossamer.cli import main\n"
         "try:\n    main()\nexcept SystemExit: pass\n"
-        "heavy = {'torch', 'numpy', 'scipy', 'pyarrow', 'matplotlib', 'sklearn', 'networkx', 'pydantic_core', 'pooch'}\n"
+        "heavy = {'torch', 'numpy', 'scipy', 'pyarrow', 'matplotlib', 'sklearn', 'networkx', "
+        "'pydantic_core', 'pooch'}\n"
         "print('loaded:', sorted(heavy & set(sys.modules)))"
     )
     for words in (["--help"], ["run", "--help"], ["--version"]):

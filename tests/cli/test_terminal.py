@@ -1,4 +1,4 @@
-"""The terminal: progress, plain lines, JSON alone on standard output, completion by the shell, and the list of runs."""
+"""Progress bars and lines, JSON output, shell completion, and the list of runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def document(result: Result) -> Any:
-    """The one JSON document that a command has printed, in which nothing is infinite or not a number."""
+    """Return the JSON document that a command printed; it must hold finite numbers only."""
     assert result.code == 0, result.err
 
     def refuse(name: str) -> None:
@@ -39,7 +39,7 @@ def document(result: Result) -> Any:
     return json.loads(result.out, parse_constant=refuse)
 
 
-# -- JSON --------------------------------------------------------------------------------------------------------------
+# -- JSON ----------------------------------------------------------------------------------------
 
 
 def test_run_as_json_is_the_summary_and_its_folder() -> None:
@@ -51,7 +51,7 @@ def test_run_as_json_is_the_summary_and_its_folder() -> None:
     assert gossamer("run", "a.toml", "--json", "--quiet", "--out", "b").err == ""
 
 
-def test_compare_as_json_says_what_the_table_says() -> None:
+def test_compare_as_json_has_the_values_of_the_table() -> None:
     result = gossamer("compare", "b.toml", "--json", "-q", "--seeds", "2")
     facts = document(result)
     assert result.err == ""
@@ -106,7 +106,7 @@ def test_json_without_an_accuracy_has_null() -> None:
     assert method["loss"]["half"] is None
 
 
-def test_a_refusal_prints_no_json() -> None:
+def test_an_error_prints_no_json() -> None:
     assert_refused(
         gossamer("run", "a.toml", "--json", "--set", "network.density=2"), "network.density"
     )
@@ -114,14 +114,14 @@ def test_a_refusal_prints_no_json() -> None:
 
 @pytest.mark.slow
 def test_json_of_the_real_command_in_a_terminal() -> None:
-    """Bars go to standard error: what is piped is the document."""
+    """Bars go to standard error, so that a pipe receives the document only."""
     script = f"{' '.join(REAL)} run a.toml --json > out.json"
     process = processes.run(["bash", "-c", script])
     assert process.returncode == 0
     assert json.loads(Path("out.json").read_text())["finished"]
 
 
-# -- progress ----------------------------------------------------------------------------------------------------------
+# -- progress ------------------------------------------------------------------------------------
 
 
 def test_a_line_has_the_time_left(
@@ -173,7 +173,7 @@ def test_bars_have_accuracy_distance_and_time_left() -> None:
 
 
 @pytest.mark.slow
-def test_a_long_name_has_a_short_bar_not_a_broken_line() -> None:
+def test_a_long_label_shortens_the_bar() -> None:
     Path("c.toml").write_text(SPEC.replace("eta = 0.05", "eta = 0.0123456"))
     written = in_a_terminal("compare", "a.toml", "c.toml", "--set", "rounds=800", NO_COLOR="1")
     plain = ANSI.sub("", written).replace("\r", "\n")
@@ -186,7 +186,7 @@ def test_a_long_name_has_a_short_bar_not_a_broken_line() -> None:
     assert not COLOUR.search(written)
 
 
-# -- completion --------------------------------------------------------------------------------------------------------
+# -- completion ----------------------------------------------------------------------------------
 
 
 def completed(shell: str, line: str) -> str:
@@ -201,7 +201,7 @@ def completed(shell: str, line: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_commands_options_and_their_words(shell: str) -> None:
+def test_shells_complete_commands_options_and_values(shell: str) -> None:
     commands = completed(shell, "gossamer r")
     assert all(word in commands for word in ("run", "runs", "reproduce"))
     assert "compare" not in commands
@@ -243,10 +243,10 @@ def test_completion_is_installed_where_the_shell_looks(shell: str, place: str) -
         assert str(found[0]) in Path(place).read_text()
 
 
-# -- the list of runs --------------------------------------------------------------------------------------------------
+# -- the list of runs ----------------------------------------------------------------------------
 
 
-def test_runs_of_all_kinds() -> None:
+def test_runs_lists_runs_of_every_status() -> None:
     assert gossamer("compare", "b.toml", "-q", "--seeds", "2").code == 0
     assert gossamer("run", "a.toml", "-q", "--out", "runs/c").code == 0
     with pytest.raises(gs.Diverged):
@@ -315,7 +315,7 @@ def test_runs_of_all_kinds() -> None:
     assert not ANSI.search(out)
 
 
-def test_runs_where_there_are_none() -> None:
+def test_runs_of_an_empty_folder() -> None:
     Path("runs").mkdir()
     assert gossamer("runs").out == "no runs in runs\n"
     assert document(gossamer("runs", "--json")) == {"folder": "runs", "runs": []}
@@ -329,7 +329,7 @@ def test_runs_of_a_run_folder_itself() -> None:
     assert re.search(r"one +WPM p=3", gossamer("runs", "one").out)
 
 
-def test_a_loss_has_its_own_line() -> None:
+def test_a_regression_has_a_spark_line_of_its_loss() -> None:
     Path("a.toml").write_text('rounds = 30\ndata = "least-squares"\n')
     assert gossamer("run", "a.toml", "-q", "--out", "runs/a").code == 0
     row = Row.read(Path("runs/a"))
@@ -338,7 +338,7 @@ def test_a_loss_has_its_own_line() -> None:
     assert f"loss {row.newest('loss'):.3g}" in gossamer("runs").out
 
 
-def test_folders_are_sorted_by_number_and_not_searched_without_end() -> None:
+def test_folders_are_sorted_by_number_and_searched_to_a_limited_depth() -> None:
     for name in ("x-seed10", "x-seed9", "x-seed1", "1/2/3/4/5/6/deep", "1/2/3/4/5/6/7/8/too-deep"):
         Path(f"all/{name}").mkdir(parents=True)
         Path(f"all/{name}/spec.toml").write_text("")
@@ -347,7 +347,7 @@ def test_folders_are_sorted_by_number_and_not_searched_without_end() -> None:
     assert [path.name for path in find_runs(Path("all"))] == ["x-seed1", "x-seed9", "x-seed10"]
 
 
-def test_a_spark_line_is_of_few_letters_and_true() -> None:
+def test_a_spark_line_shows_the_values() -> None:
     values = [k / 999 for k in range(1000)]
     for ascii_only, letters in ((False, BLOCKS), (True, LETTERS)):
         line = spark(values, width=16, ascii_only=ascii_only)
@@ -372,8 +372,8 @@ def test_runs_in_a_terminal_of_80_columns() -> None:
 
 
 @pytest.mark.slow
-def test_runs_is_light() -> None:
-    """It lists; it loads no torch for that."""
+def test_runs_imports_no_torch() -> None:
+    """Listing runs needs no torch."""
     assert gossamer("compare", "b.toml", "-q").code == 0
     script = (
         "import sys\nfrom gossamer.cli import main\nsys.argv = ['gossamer', 'runs']\n"

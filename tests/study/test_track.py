@@ -1,4 +1,4 @@
-"""Observers: told of a run as it goes, never in its way; the live file; TensorBoard, read back by its own reader."""
+"""Observers of a run; the live file; TensorBoard files, read by TensorBoard."""
 
 from __future__ import annotations
 
@@ -22,40 +22,39 @@ from gossamer.errors import Diverged, InputError, MissingExtra
 from gossamer.study import Interrupted, Run, live
 from gossamer.study.track import TensorBoard, trackers
 
-running = importlib.import_module(
-    "gossamer.study.run"
-)  # by name: the package has a function of this name
+# The package has a function of the same name, which hides the module.
+running = importlib.import_module("gossamer.study.run")
 
 STUDY = gs.Study(gs.DPSGD(eta=0.1), gs.Ring(5), rounds=12, measure=gs.Measure(every=5))
 
 
-class Diary(Observer):
-    """Writes down all that it is told."""
+class Recorder(Observer):
+    """Keep every event."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
+        self.events: list[tuple[Any, ...]] = []
 
     def started(
         self, study: gs.Study, folder: Path | None, rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        self.told.append(("started", study, folder, [row["round"] for row in rows]))
+        self.events.append(("started", study, folder, [row["round"] for row in rows]))
 
     def advanced(self, round: int) -> None:
-        self.told.append(("advanced", round))
+        self.events.append(("advanced", round))
 
     def measured(self, row: Mapping[str, Any]) -> None:
-        self.told.append(("measured", row))
+        self.events.append(("measured", row))
 
     def ended(self, summary: Mapping[str, Any]) -> None:
-        self.told.append(("ended", summary))
+        self.events.append(("ended", summary))
 
-    def all(self, what: str) -> list[Any]:
-        return [facts[-1] for facts in self.told if facts[0] == what]
+    def all(self, name: str) -> list[Any]:
+        return [event[-1] for event in self.events if event[0] == name]
 
 
 @contextmanager
 def stopped_after(calls: int) -> Iterator[Callable[[], bool]]:
-    """As if Ctrl-C had come when the run asks for it the n-th time."""
+    """Simulate Ctrl-C at the n-th check."""
     left = iter(range(calls))
     yield lambda: next(left, None) is None
 
@@ -69,81 +68,85 @@ def stop(
             gs.run(study, folder, resume=True, observers=observers)
 
 
-# -- observers ---------------------------------------------------------------------------------------------------------
+# -- observers -----------------------------------------------------------------------------------
 
 
-def test_a_callback_is_told_everything_in_order(tmp_path: Path) -> None:
-    diary = Diary()
-    done = gs.run(STUDY, tmp_path / "a", observers=[diary])
-    assert diary.told[0] == ("started", STUDY, tmp_path / "a", [])
-    assert diary.told[-1] == ("ended", done.summary)
-    assert [row["round"] for row in diary.all("measured")] == [0, 5, 10, 12]
+def test_an_observer_receives_every_event_in_order(tmp_path: Path) -> None:
+    recorder = Recorder()
+    done = gs.run(STUDY, tmp_path / "a", observers=[recorder])
+    assert recorder.events[0] == ("started", STUDY, tmp_path / "a", [])
+    assert recorder.events[-1] == ("ended", done.summary)
+    assert [row["round"] for row in recorder.all("measured")] == [0, 5, 10, 12]
     for name, values in done.metrics.items():
-        np.testing.assert_array_equal([row[name] for row in diary.all("measured")], values)
-    advanced = diary.all("advanced")
+        np.testing.assert_array_equal([row[name] for row in recorder.all("measured")], values)
+    advanced = recorder.all("advanced")
     assert advanced == sorted(advanced)
     assert (advanced[0], advanced[-1]) == (0, 12)
 
 
-def test_a_callback_needs_no_folder_and_follows_several_runs() -> None:
-    diary = Diary()
-    gs.compare([STUDY, replace(STUDY, algorithm=gs.SwarmSGD())], seeds=2, observers=[diary])
-    assert len(diary.all("started")) == len(diary.all("ended")) == 4
-    assert len(diary.all("measured")) == 16
+def test_an_observer_needs_no_folder_and_follows_several_runs() -> None:
+    recorder = Recorder()
+    gs.compare([STUDY, replace(STUDY, algorithm=gs.SwarmSGD())], seeds=2, observers=[recorder])
+    assert len(recorder.all("started")) == len(recorder.all("ended")) == 4
+    assert len(recorder.all("measured")) == 16
 
 
-def test_a_run_that_goes_on_tells_what_was_before(
+def test_a_resumed_run_reports_earlier_measurements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    diary = Diary()
-    stop(STUDY, tmp_path / "a", monkeypatch, 9, diary)
-    assert diary.all("ended")[0]["finished"] is False
-    before = [row["round"] for row in diary.all("measured")]
+    recorder = Recorder()
+    stop(STUDY, tmp_path / "a", monkeypatch, 9, recorder)
+    assert recorder.all("ended")[0]["finished"] is False
+    before = [row["round"] for row in recorder.all("measured")]
     assert 0 < len(before) < 4
-    gs.run(STUDY, tmp_path / "a", resume=True, observers=[diary])
-    assert diary.all("started") == [[], before]
-    assert [row["round"] for row in diary.all("measured")] == [0, 5, 10, 12]  # each once
-    gs.run(STUDY, tmp_path / "a", resume=True, observers=[diary])  # is finished: nothing to tell
-    assert len(diary.all("started")) == 2
+    gs.run(STUDY, tmp_path / "a", resume=True, observers=[recorder])
+    assert recorder.all("started") == [[], before]
+    assert [row["round"] for row in recorder.all("measured")] == [0, 5, 10, 12]  # each once
+    gs.run(STUDY, tmp_path / "a", resume=True, observers=[recorder])  # is finished: nothing to tell
+    assert len(recorder.all("started")) == 2
 
 
 @pytest.mark.parametrize("what", ["started", "advanced", "measured", "ended"])
-def test_one_that_raises_is_named_and_left_out_and_the_run_goes_on(what: str) -> None:
-    class Clumsy(Diary):
+def test_a_failing_observer_is_named_and_left_out_and_the_run_continues(what: str) -> None:
+    class Failing(Recorder):
         pass
 
-    def fail(self: Clumsy, *facts: Any) -> None:
-        getattr(Diary, what)(self, *facts)
+    def fail(self: Failing, *arguments: Any) -> None:
+        getattr(Recorder, what)(self, *arguments)
         raise RuntimeError("no such page")
 
-    setattr(Clumsy, what, fail)
-    clumsy, diary = Clumsy(), Diary()
+    setattr(Failing, what, fail)
+    failing, recorder = Failing(), Recorder()
     with pytest.warns(
         RuntimeWarning,
-        match=rf"Clumsy\.{what} failed and is left out; the run continues.*no such page",
+        match=rf"Failing\.{what} failed and is left out; the run continues.*no such page",
     ):
-        done = gs.run(STUDY, observers=[clumsy, diary])
-    assert len(clumsy.all(what)) == 1
-    assert diary.all("ended") == [done.summary]
-    assert [row["round"] for row in diary.all("measured")] == [0, 5, 10, 12]
+        done = gs.run(STUDY, observers=[failing, recorder])
+    assert len(failing.all(what)) == 1
+    assert recorder.all("ended") == [done.summary]
+    assert [row["round"] for row in recorder.all("measured")] == [0, 5, 10, 12]
 
 
-def test_the_command_says_it_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_reports_a_failing_observer_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with monkeypatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("default")  # pytest makes errors of them
         patch.setattr(TensorBoard, "measured", lambda *_: 1 / 0)
         result = gossamer("run", "--set", "rounds=10", "--track", "tensorboard", "-q")
     assert result.code == 0
-    said = "gossamer: TensorBoard.measured failed and is left out; the run continues (ZeroDivisionError: division by zero)\n"
-    assert result.err == said
+    assert result.err == (
+        "gossamer: TensorBoard.measured failed and is left out; "
+        "the run continues (ZeroDivisionError: division by zero)\n"
+    )
 
 
-def test_a_run_that_diverges_or_fails_says_so_to_observers() -> None:
-    diary = Diary()
+def test_divergence_and_errors_are_reported_to_observers() -> None:
+    recorder = Recorder()
     with pytest.raises(Diverged):
-        gs.run(replace(STUDY, algorithm=gs.DPSGD(eta=1e30), rounds=100), observers=[diary])
-    assert diary.all("ended")[0]["diverged"]["round"] > 0
+        gs.run(replace(STUDY, algorithm=gs.DPSGD(eta=1e30), rounds=100), observers=[recorder])
+    assert recorder.all("ended")[0]["diverged"]["round"] > 0
 
     def links(t: int) -> list[tuple[int, int]]:
         if t == 7:
@@ -151,24 +154,28 @@ def test_a_run_that_diverges_or_fails_says_so_to_observers() -> None:
         return [(0, 1)]
 
     with pytest.raises(OSError, match="radio"):
-        gs.run(replace(STUDY, network=gs.Callback(5, links)), observers=[diary])
-    assert diary.all("ended")[1] == {"finished": False, "rounds": 7, "failed": "the radio is gone"}
+        gs.run(replace(STUDY, network=gs.Callback(5, links)), observers=[recorder])
+    assert recorder.all("ended")[1] == {
+        "finished": False,
+        "rounds": 7,
+        "failed": "the radio is gone",
+    }
 
 
-def test_the_numbers_are_the_same_with_and_without(tmp_path: Path) -> None:
+def test_observers_do_not_change_results(tmp_path: Path) -> None:
     plain, followed = (
         gs.run(STUDY, tmp_path / "a"),
-        gs.run(STUDY, tmp_path / "b", observers=[Diary()]),
+        gs.run(STUDY, tmp_path / "b", observers=[Recorder()]),
     )
     for name, values in plain.metrics.items():
         np.testing.assert_array_equal(followed.metrics[name], values)
 
 
-# -- the live file -----------------------------------------------------------------------------------------------------
+# -- the live file -------------------------------------------------------------------------------
 
 
 class Reader(Observer):
-    """Reads the live file whenever something happens, as a page would."""
+    """Read the live file at every event, as a page does."""
 
     def started(
         self, study: gs.Study, folder: Path | None, rows: Sequence[Mapping[str, Any]]
@@ -183,7 +190,7 @@ class Reader(Observer):
         assert not self.path.exists()
 
 
-def test_what_a_page_can_read_while_a_run_goes(
+def test_the_live_file_holds_the_measurements_of_a_run_in_progress(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live, "_SECONDS", 0.0)
@@ -209,7 +216,9 @@ def test_what_a_page_can_read_while_a_run_goes(
         assert later[: len(earlier)] == earlier  # only ever more
 
 
-def test_lines_come_at_most_once_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_live_file_is_written_at_most_once_per_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = iter(np.arange(0.0, 1e4, 0.05))
     monkeypatch.setattr(live.time, "monotonic", lambda: float(next(now)))
     file = live.Live()
@@ -252,7 +261,7 @@ def test_the_live_file_stays_small_and_keeps_the_newest(
     assert {file.name for file in tmp_path.iterdir()} == {live.NAME}
 
 
-def test_a_run_that_goes_on_begins_with_what_was_before(
+def test_the_live_file_of_a_resumed_run_has_the_earlier_measurements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop(STUDY, tmp_path / "a", monkeypatch, 9)
@@ -263,20 +272,20 @@ def test_a_run_that_goes_on_begins_with_what_was_before(
     assert [line["record"]["round"] for line in reader.seen[-1] if "record" in line] == [0, 5, 10]
 
 
-def test_a_run_that_cannot_be_kept_ends_all_the_same(
+def test_a_failed_write_is_reported_to_observers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         running.RunFolder, "write_models", lambda *_: (_ for _ in ()).throw(OSError("full"))
     )
-    diary = Diary()
+    recorder = Recorder()
     with pytest.raises(OSError, match="full"):
-        gs.run(STUDY, tmp_path / "a", observers=[diary])
-    assert diary.all("ended") == [{"finished": False, "rounds": 12, "failed": "full"}]
+        gs.run(STUDY, tmp_path / "a", observers=[recorder])
+    assert recorder.all("ended") == [{"finished": False, "rounds": 12, "failed": "full"}]
     assert {file.name for file in (tmp_path / "a").iterdir()} == {"spec.toml", "metrics.parquet"}
 
 
-def test_a_run_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_run_that_cannot_start_leaves_no_files(tmp_path: Path) -> None:
     def links(t: int) -> list[tuple[int, int]]:
         raise OSError("no radio")
 
@@ -285,7 +294,7 @@ def test_a_run_that_cannot_begin_leaves_nothing_behind(tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
-# -- TensorBoard -------------------------------------------------------------------------------------------------------
+# -- TensorBoard ---------------------------------------------------------------------------------
 
 
 def events(folder: Path) -> Any:
@@ -330,7 +339,7 @@ def test_tensorboard_shows_what_was_measured(tmp_path: Path) -> None:
         assert word in start
 
 
-def test_tensorboard_of_a_run_that_was_stopped_and_goes_on(
+def test_tensorboard_of_an_interrupted_and_resumed_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board = TensorBoard()
@@ -341,7 +350,7 @@ def test_tensorboard_of_a_run_that_was_stopped_and_goes_on(
     assert_shows(tmp_path / "a", done)
 
 
-def test_tensorboard_from_the_middle_on_shows_the_beginning_too(
+def test_tensorboard_added_at_a_resume_shows_earlier_measurements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop(STUDY, tmp_path / "a", monkeypatch, 9)
@@ -350,7 +359,7 @@ def test_tensorboard_from_the_middle_on_shows_the_beginning_too(
     )
 
 
-def test_what_has_no_accuracy_has_no_curve_of_it(tmp_path: Path) -> None:
+def test_tensorboard_has_no_accuracy_of_a_regression(tmp_path: Path) -> None:
     study = replace(
         STUDY, data=gs.LeastSquares(5), model=gs.LinearRegression(), timing=gs.Timing(0.1, rate=1e6)
     )
@@ -377,7 +386,7 @@ def test_track_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert_refused(gossamer("compare", "--track", "tensorboard", "--engine", "ray"), "track", "ray")
 
 
-def test_without_tensorboard_the_command_that_brings_it_is_named(
+def test_missing_tensorboard_names_the_extra_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
@@ -391,8 +400,8 @@ def test_tensorboard_without_a_folder_is_left_out() -> None:
         gs.run(STUDY, observers=[TensorBoard()])
 
 
-def test_a_pool_cannot_be_followed(tmp_path: Path) -> None:
+def test_observers_and_a_pool_exclude_each_other(tmp_path: Path) -> None:
     from gossamer.study.pools import Processes
 
     with pytest.raises(InputError, match="observers"):
-        gs.compare([STUDY], out=tmp_path, pool=Processes(1), observers=[Diary()])
+        gs.compare([STUDY], out=tmp_path, pool=Processes(1), observers=[Recorder()])

@@ -55,7 +55,7 @@ def files(folder: Path | str = ".") -> dict[str, bytes]:
 
 
 def assert_refused(result: Result, *parts: str, code: int = 2) -> None:
-    """One sentence on standard error that has these parts, nothing on standard output, the right exit code."""
+    """Assert one sentence on standard error with these parts, no output, and the exit code."""
     assert result.err.startswith("gossamer: "), result.err
     assert result.err.count("\n") == 1, result.err
     assert "Traceback" not in result.err
