@@ -23,7 +23,7 @@ import torch  # isort: skip
 from torch import nn  # isort: skip
 
 from gossamer.study import Study  # isort: skip
-from gossamer.tasks.linear import _first, _rivals  # isort: skip
+from gossamer.tasks.linear import own_is_first, split_outputs  # isort: skip
 from yardstick import BATCH, DEGREE, RATE, yardstick  # isort: skip
 
 Advance = Callable[[], None]
@@ -212,7 +212,7 @@ def evaluation(data: gs.Data, blocks: int) -> list[dict[str, object]]:
         for some, out in zip(weight.split(150), outputs.split(150), strict=True):
             of_class = torch.mm(some, x.T, out=out).view(-1, 10, len(x))
             labels = y.expand(len(of_class), -1)
-            _first(*_rivals(of_class, labels), labels).float().mean(1)
+            own_is_first(*split_outputs(of_class, labels), labels).float().mean(1)
 
     for threads in (1, 2):
         turns = {

@@ -29,7 +29,7 @@ from gossamer.fleet.protocol.wire import Expected
 from gossamer.fleet.schedule import EXCHANGE_SHARE, Schedule
 from gossamer.fleet.settings import Fleet
 from gossamer.fleet.transport.base import Transport
-from gossamer.tasks.task import Worker
+from gossamer.tasks import Worker
 
 _BUFFER = "buffer/"  # prefix of the names of the model's buffers in a checkpoint
 _JOIN_SLOTS = 3  # in which a late device asks for a model: neighbours respond at the end of a round

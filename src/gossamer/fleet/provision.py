@@ -28,7 +28,7 @@ from gossamer.fleet.settings import STUDY, Device, Fleet, write_device
 from gossamer.network import Full
 from gossamer.study import spec
 from gossamer.study.study import Study
-from gossamer.tasks.task import test_subset
+from gossamer.tasks.worker import test_subset
 
 AUTHORITY = "authority"
 OBSERVER = "observer"

@@ -25,7 +25,8 @@ from gossamer.tasks.splits import (
     Uneven,
     from_lists,
 )
-from gossamer.tasks.task import Model, Task, Worker
+from gossamer.tasks.task import Model, Task
+from gossamer.tasks.worker import Worker
 
 __all__ = [
     "Arrays",

@@ -1,4 +1,4 @@
-"""What every model offers an engine: a start, gradients and scores, for a whole stack of devices at once."""
+"""The interface of a model to an engine: start, gradients and scores of a whole stack of devices."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from gossamer.backend import Batches
 from gossamer.errors import InputError
 
 Buffers = dict[str, Tensor]
+"""What a device keeps beside its parameters, by name, such as BatchNorm's running statistics."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """One number a device: the mean loss over the test samples, and the share that was classified rightly (NaN if none is)."""
+    """The scores of a stack of models on the test samples, one value per device.
+
+    Args:
+        loss: Mean loss.
+        accuracy: Share of the samples that are classified correctly; NaN without classes.
+    """
 
     loss: Tensor
     accuracy: Tensor
@@ -26,58 +32,98 @@ class Scores:
 class Learner(ABC):
     """A model bound to the shape of its data. Models are rows: w is [devices, parameters]."""
 
-    shapes: dict[str, tuple[int, ...]]  # the names and shapes of a row's parts, in order
-    draws: bool = False  # whether the model itself draws (dropout), and so needs keys
-    concurrent: bool = False  # whether several threads may train at once
-    at_once: int = 3_200_000  # numbers of batches that are worked on together: measured, with their outputs they stay in cache
+    shapes: dict[str, tuple[int, ...]]
+    """Names and shapes of the parts of a row, in order."""
+
+    draws: bool = False
+    """True if the model draws random values itself (dropout), and so needs keys."""
+
+    concurrent: bool = False
+    """True if several threads may train at once."""
+
+    at_once: int = 3_200_000
+    """Elements of batches that are worked on together.
+
+    Measured: with their outputs, they stay in the processor's cache.
+    """
 
     @property
     def parameters(self) -> int:
+        """Number of parameters of one model."""
         return sum(torch.Size(shape).numel() for shape in self.shapes.values())
 
     def unstack(self, row: Tensor) -> dict[str, Tensor]:
-        """A row's parts by name, such as {"weight": …, "bias": …}."""
+        """Return the parts of rows by name, such as {"weight": …, "bias": …}.
+
+        Args:
+            row: One model or a stack of models: [parameters] or [devices, parameters].
+
+        Returns:
+            Views of the rows.
+        """
         sizes = [torch.Size(shape).numel() for shape in self.shapes.values()]
-        parts = row.split(sizes, dim=-1)
-        return {
-            name: part.reshape((*row.shape[:-1], *shape))
-            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
-        }
+        parts = {}
+        for (name, shape), part in zip(self.shapes.items(), row.split(sizes, dim=-1), strict=True):
+            parts[name] = part.reshape((*row.shape[:-1], *shape))
+        return parts
 
     @abstractmethod
     def init(self, seed: int) -> Tensor:
-        """The start, one row: the same for all devices."""
+        """Return the start that all devices share: [parameters]."""
 
     def features(self, x: Tensor) -> Tensor:
-        """The samples in the form that this model reads fastest; done once, before training."""
+        """Return samples in the form that the model reads fastest; called once, before training."""
         return x
 
     def buffers(self) -> Buffers:
-        """What a device keeps beside its parameters (BatchNorm's running statistics): one device's, unstacked."""
+        """Return the buffers of one device."""
         return {}
 
     @abstractmethod
     def gradient(
         self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor
     ) -> None:
-        """Write the gradient of each device's mean loss over its batch x [devices, batch, …] to `out`.
+        """Write the gradient of each device's mean batch loss to `out`, and update the buffers.
 
-        `keys` [devices] are 64 named random bits a device, for what is random in the model itself (dropout).
+        Args:
+            w: The models [devices, parameters].
+            x: Batches [devices, batch, …].
+            y: Targets [devices, batch, …].
+            buffers: The buffers of the devices, [devices, …] each.
+            keys: 64 random bits per device, for what is random in the model itself (dropout).
+            out: Buffer like w.
         """
 
     def batch_gradient(
         self, w: Tensor, batches: Batches, buffers: Buffers, keys: Tensor, out: Tensor
     ) -> None:
-        """Do the same for batches that are not gathered yet."""
+        """Do the same for batches that are not gathered yet.
+
+        Args:
+            w: The models [devices, parameters].
+            batches: One batch per device.
+            buffers: As in `gradient`.
+            keys: As in `gradient`.
+            out: Buffer like w.
+        """
         x, y = batches.gather()
         self.gradient(w, x, y, buffers, keys, out)
 
     @abstractmethod
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
-        """Each device's mean loss over its batch, as in `gradient`."""
+        """Return each device's mean loss over its batch. Arguments as in `gradient`."""
 
     def conjugate(self, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Where the gradient of each device's mean loss over x [devices, samples, …] is z; few models have it."""
+        """Return where the gradient of each device's mean loss over x is z. Few models have it.
+
+        Args:
+            z: The gradients [devices, parameters].
+            x: All samples of each device: [devices, samples, …].
+            y: Their targets.
+
+        Raises:
+            InputError: If the model has no conjugate in closed form.
+        """
         name = type(self).__name__.strip("_").removesuffix("Learner")
         raise InputError(
             "model",
@@ -87,10 +133,23 @@ class Learner(ABC):
 
     @abstractmethod
     def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:
-        """Every device's model on the same test samples x."""
+        """Score every device's model on the same test samples.
+
+        Args:
+            w: The models [devices, parameters].
+            x: Test samples [samples, …].
+            y: Their targets.
+            buffers: The buffers of the devices.
+        """
 
 
 def uniform_start(seed: int, parameters: int, fan_in: int) -> Tensor:
-    """Uniform on ±1/√fan_in, by name: ±1/28 for MNIST's 784 pixels."""
+    """Draw a start that is uniform on ±1/√fan_in, by name: ±1/28 for MNIST's 784 pixels.
+
+    Args:
+        seed: The seed of the run.
+        parameters: Number of values.
+        fan_in: Inputs of each output.
+    """
     bound = fan_in**-0.5
     return torch.from_numpy((2 * draws.uniform(seed, "start", range(parameters)) - 1) * bound)

@@ -1,6 +1,7 @@
-"""Linear models in closed form: softmax regression, the linear SVM, least squares and logistic regression.
+"""Linear models in closed form: softmax and logistic regression, linear SVM, least squares.
 
-A row is the weight matrix [outputs, features + 1], its last column the bias. A gradient is two batched matrix products.
+A row is the weight matrix [outputs, features + 1], its last column the bias. A gradient is two
+batched matrix products.
 """
 
 from __future__ import annotations
@@ -11,37 +12,50 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
+from torch.nn.functional import logsigmoid, softplus
 
 from gossamer import backend
+from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.backend import Batches, Scratch
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores, uniform_start
 
-_OUTPUTS_AT_ONCE = (
-    3 << 19
-)  # that an evaluation holds: few enough to stay in cache, enough for a fast product
+# Outputs that an evaluation holds at once: few enough to stay in cache, enough for a fast product.
+_OUTPUTS_AT_ONCE = 3 << 19
 
 
 class LinearLearner(Learner):
-    """outputs = W·x + b; a subclass gives the loss of outputs and its slope."""
+    """outputs = W·x + b; a subclass gives the loss of the outputs and its slope.
+
+    Args:
+        outputs: Number of outputs.
+        features: Number of inputs.
+        bias: True if there is a bias.
+        l2: Adds l2/2·‖w‖² to the loss.
+    """
 
     concurrent = True
 
     def __init__(self, outputs: int, features: int, bias: bool, l2: float) -> None:
-        self.outputs, self.columns, self.bias, self.l2 = outputs, features, bias, l2
+        self.outputs = outputs
+        self.columns = features
+        self.bias = bias
+        self.l2 = l2
         self.shapes = {"weight": (outputs, features + bias)}
         self._scratch = Scratch()
 
     @abstractmethod
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """∂loss/∂outputs [devices, outputs, batch], for the sum over the batch; may be written into `outputs`."""
+        """Return ∂loss/∂outputs [devices, outputs, batch] for the sum over the batch.
+
+        It may be written into `outputs`.
+        """
 
     @abstractmethod
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample, from outputs [devices, outputs, samples]: [devices, samples]."""
+        """Return the loss of each sample [devices, samples]; outputs [devices, outputs, samples]."""
 
     def init(self, seed: int) -> Tensor:
         return uniform_start(seed, self.parameters, max(1, self.columns))
@@ -51,11 +65,9 @@ class LinearLearner(Learner):
 
     def unstack(self, row: Tensor) -> dict[str, Tensor]:
         weight = super().unstack(row)["weight"]
-        return (
-            {"weight": weight[..., :-1], "bias": weight[..., -1]}
-            if self.bias
-            else {"weight": weight}
-        )
+        if not self.bias:
+            return {"weight": weight}
+        return {"weight": weight[..., :-1], "bias": weight[..., -1]}
 
     def _outputs(self, w: Tensor, x: Tensor) -> Tensor:
         """Return each device's outputs on its batch: [devices, outputs, batch]."""
@@ -66,35 +78,41 @@ class LinearLearner(Learner):
     ) -> None:
         slope = self._slope(self._outputs(w, x), y).mul_(1 / x.shape[1])
         backend.linear_gradient(slope, x, self.bias, out, self._scratch)
+        self._add_regularisation(w, out)
+
+    def _add_regularisation(self, w: Tensor, gradient: Tensor) -> None:
         if self.l2:
-            out.add_(w, alpha=self.l2)
+            gradient.add_(w, alpha=self.l2)
 
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         return self._loss(self._outputs(w, x), y).mean(1) + self.l2 / 2 * (w * w).sum(1)
 
     def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:
-        losses, accuracies = [], []
-        for some in w.split(max(1, _OUTPUTS_AT_ONCE // (len(x) * self.outputs))):
-            k = len(some)
-            weight, room = (
-                some.view(k * self.outputs, -1),
-                self._scratch.get("scores", w, k * self.outputs, len(x)),
-            )
-            if self.bias:
-                torch.addmm(weight[:, -1:], weight[:, :-1], x.T, out=room)
-            else:
-                torch.mm(weight, x.T, out=room)
-            outputs = room.view(k, self.outputs, len(x))
-            loss, right = self._judged(outputs, y.expand(k, -1))
-            losses.append(loss.mean(1) + self.l2 / 2 * (some * some).sum(1))
-            accuracies.append(right.to(w.dtype).mean(1))
+        losses = []
+        accuracies = []
+        for models in w.split(max(1, _OUTPUTS_AT_ONCE // (len(x) * self.outputs))):
+            outputs = self._test_outputs(models, x)
+            loss, correct = self._judge(outputs, y.expand(len(models), -1))
+            losses.append(loss.mean(1) + self.l2 / 2 * (models * models).sum(1))
+            accuracies.append(correct.to(w.dtype).mean(1))
         return Scores(torch.cat(losses), torch.cat(accuracies))
 
-    def _judged(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of each sample and whether it is classified rightly; may write into `outputs`."""
-        return self._loss(outputs, y), self._right(outputs, y)
+    def _test_outputs(self, models: Tensor, x: Tensor) -> Tensor:
+        """Return the outputs of all models on the same samples: [models, outputs, samples]."""
+        rows = len(models) * self.outputs
+        weight = models.view(rows, -1)
+        out = self._scratch.get("scores", models, rows, len(x))
+        if self.bias:
+            torch.addmm(weight[:, -1:], weight[:, :-1], x.T, out=out)
+        else:
+            torch.mm(weight, x.T, out=out)
+        return out.view(len(models), self.outputs, len(x))
 
-    def _right(self, outputs: Tensor, y: Tensor) -> Tensor:
+    def _judge(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss of each sample and whether it is correct; may overwrite `outputs`."""
+        return self._loss(outputs, y), self._correct(outputs, y)
+
+    def _correct(self, outputs: Tensor, y: Tensor) -> Tensor:
         return outputs.max(1).indices == y  # argmax is five times slower across rows
 
 
@@ -103,8 +121,7 @@ class _SoftmaxLearner(LinearLearner):
         self, w: Tensor, batches: Batches, buffers: Buffers, keys: Tensor, out: Tensor
     ) -> None:
         backend.softmax_gradient(w, batches, self.outputs, out)
-        if self.l2:
-            out.add_(w, alpha=self.l2)
+        self._add_regularisation(w, out)
 
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
         return backend.softmax_slope(outputs, y)
@@ -112,50 +129,66 @@ class _SoftmaxLearner(LinearLearner):
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         return torch.logsumexp(outputs, 1) - outputs.gather(1, y[:, None, :]).squeeze(1)
 
-    def _judged(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if outputs.device.type != "cpu":  # to ask whether there are ties would wait for a card
-            return super()._judged(outputs, y)
-        own, others, rival = _rivals(outputs, y)
-        right = _first(own, others, rival, y)
-        return softplus(
-            others.sub_(rival[:, None]).exp_().sum(1).log_().add_(rival).sub_(own)
-        ), right
+    def _judge(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        if outputs.device.type != "cpu":  # asking for ties would wait for the GPU
+            return super()._judge(outputs, y)
+        own, others, rival = split_outputs(outputs, y)
+        correct = own_is_first(own, others, rival, y)
+        others_to_rival = others.sub_(rival[:, None]).exp_().sum(1).log_()
+        return softplus(others_to_rival.add_(rival).sub_(own)), correct
 
 
-def _rivals(outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The output of the right class, those of the others (in the memory of `outputs`), and the largest of those."""
-    at = y[:, None, :]
-    own = outputs.gather(1, at).squeeze(1)
-    others = outputs.scatter_(1, at, -math.inf)
-    return (
-        own,
-        others,
-        others.amax(1).clamp_min_(torch.finfo(outputs.dtype).min),
-    )  # finite where there is but one class
+def split_outputs(outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Split outputs into that of the correct class and those of the others.
+
+    Args:
+        outputs: [models, classes, samples]. They are overwritten.
+        y: The correct classes [models, samples].
+
+    Returns:
+        The output of the correct class; those of the others, in the memory of `outputs`, −∞ at the
+        correct class; the largest of the others.
+    """
+    index = y[:, None, :]
+    own = outputs.gather(1, index).squeeze(1)
+    others = outputs.scatter_(1, index, -math.inf)
+    rival = others.amax(1)
+    rival.clamp_min_(torch.finfo(outputs.dtype).min)  # finite if there is only one class
+    return own, others, rival
 
 
-def _first(own: Tensor, others: Tensor, rival: Tensor, y: Tensor) -> Tensor:
-    """Whether the right class is the first with the largest output: far faster than to ask which class that is."""
-    right = own > rival
-    if (tied := own == rival).any():
-        right[tied] = y[tied] < others.transpose(1, 2)[tied].max(1).indices
-    return right
+def own_is_first(own: Tensor, others: Tensor, rival: Tensor, y: Tensor) -> Tensor:
+    """True where the correct class is the first with the largest output.
+
+    That is far faster than to ask which class it is.
+
+    Args:
+        own: As returned by `split_outputs`, like the next two.
+        others: Outputs of the other classes.
+        rival: The largest of them.
+        y: The correct classes.
+    """
+    first = own > rival
+    tied = own == rival
+    if tied.any():
+        first[tied] = y[tied] < others.transpose(1, 2)[tied].max(1).indices
+    return first
 
 
 class _SvmLearner(LinearLearner):
-    def _rival(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The margin that is missing, 1 + max_{j≠y} s_j − s_y, and which j and y it is between."""
+    def _missing_margin(self, outputs: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return 1 + max_{j≠y} s_j − s_y, and the j and y that it is between."""
         own = y[:, None, :]
         rival = outputs.scatter(1, own, -math.inf).max(1, keepdim=True)
         return 1 + rival.values - outputs.gather(1, own), rival.indices, own
 
     def _slope(self, outputs: Tensor, y: Tensor) -> Tensor:
-        missing, rival, own = self._rival(outputs, y)
+        missing, rival, own = self._missing_margin(outputs, y)
         wrong = (missing > 0).to(outputs.dtype)
         return outputs.zero_().scatter_add_(1, rival, wrong).scatter_add_(1, own, -wrong)
 
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        return self._rival(outputs, y)[0].clamp_min(0).squeeze(1)
+        return self._missing_margin(outputs, y)[0].clamp_min(0).squeeze(1)
 
 
 class _LeastSquaresLearner(LinearLearner):
@@ -165,27 +198,27 @@ class _LeastSquaresLearner(LinearLearner):
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
         return (outputs.squeeze(1) - y).square() / 2
 
-    def _right(self, outputs: Tensor, y: Tensor) -> Tensor:
+    def _correct(self, outputs: Tensor, y: Tensor) -> Tensor:
         return outputs.new_full((len(outputs), 1), math.nan)
 
     def conjugate(self, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """(XᵀX/n + l2·I)·w = z + Xᵀy/n, by Cholesky's factors."""
-        n, across = x.shape[1], x.transpose(1, 2)
-        curvature = torch.bmm(across, x) / n + self.l2 * torch.eye(
-            x.shape[2], dtype=x.dtype, device=x.device
-        )
+        """Solve (XᵀX/n + l2·I)·w = z + Xᵀy/n by Cholesky's decomposition."""
+        n = x.shape[1]
+        features = x.shape[2]
+        across = x.transpose(1, 2)
+        identity = torch.eye(features, dtype=x.dtype, device=x.device)
+        curvature = torch.bmm(across, x) / n + self.l2 * identity
         factor, failed = torch.linalg.cholesky_ex(curvature)
         pivots = factor.diagonal(dim1=1, dim2=2)
-        # The square root of what rounding leaves of a pivot that is 0
-        lowest = math.sqrt(x.shape[2] * torch.finfo(x.dtype).eps) * pivots.amax(1)
-        if failed.any() or (pivots.amin(1) <= lowest).any():
+        # The square root of what rounding leaves of a pivot that is 0.
+        smallest = math.sqrt(features * torch.finfo(x.dtype).eps) * pivots.amax(1)
+        if failed.any() or (pivots.amin(1) <= smallest).any():
             accepted = (
                 "a number above 0, since a device has fewer samples than its loss has curvatures"
             )
             raise InputError("model.l2", self.l2, accepted)
-        return torch.cholesky_solve(
-            z[:, :, None] + torch.bmm(across, y[:, :, None]) / n, factor
-        ).squeeze(2)
+        right_side = z[:, :, None] + torch.bmm(across, y[:, :, None]) / n
+        return torch.cholesky_solve(right_side, factor).squeeze(2)
 
 
 class _LogisticLearner(LinearLearner):
@@ -193,9 +226,9 @@ class _LogisticLearner(LinearLearner):
         return outputs.sigmoid_().sub_(y[:, None, :])
 
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        return -torch.nn.functional.logsigmoid(outputs.squeeze(1) * (2 * y - 1))
+        return -logsigmoid(outputs.squeeze(1) * (2 * y - 1))
 
-    def _right(self, outputs: Tensor, y: Tensor) -> Tensor:
+    def _correct(self, outputs: Tensor, y: Tensor) -> Tensor:
         return (outputs.squeeze(1) > 0) == (y > 0)
 
 
@@ -204,8 +237,7 @@ class _Linear:
     l2: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.l2 < math.inf:
-            raise InputError("l2", self.l2, "a number of at least 0")
+        checks.not_negative("l2", self.l2)
 
     def _classes(self, data: Data) -> int:
         if data.classes is None:
@@ -220,7 +252,19 @@ class _Linear:
 @register("model", "softmax")
 @dataclass(frozen=True)
 class Softmax(_Linear):
-    """Softmax regression with a bias: the paper's LR. `l2` adds l2/2·‖w‖² to the loss."""
+    """Softmax regression with a bias (logistic regression for several classes).
+
+    Args:
+        l2: Adds l2/2·‖w‖² to the loss.
+
+    Raises:
+        InputError: If l2 is negative.
+
+    Example:
+        >>> from gossamer import Digits
+        >>> Softmax().learner(Digits().load()).parameters
+        650
+    """
 
     def learner(self, data: Data) -> Learner:
         return _SoftmaxLearner(self._classes(data), math.prod(data.shape), True, self.l2)
@@ -229,7 +273,21 @@ class Softmax(_Linear):
 @register("model", "svm")
 @dataclass(frozen=True)
 class Svm(_Linear):
-    """The linear SVM with the multi-class hinge of Crammer and Singer: max(0, 1 + max_{j≠y} s_j − s_y)."""
+    """The linear support vector machine, with a bias.
+
+    Its loss is the multi-class hinge of Crammer and Singer: max(0, 1 + max_{j≠y} s_j − s_y).
+
+    Args:
+        l2: Adds l2/2·‖w‖² to the loss.
+
+    Raises:
+        InputError: If l2 is negative.
+
+    Example:
+        >>> from gossamer import Digits
+        >>> Svm(l2=0.01).learner(Digits().load()).parameters
+        650
+    """
 
     def learner(self, data: Data) -> Learner:
         return _SvmLearner(self._classes(data), math.prod(data.shape), True, self.l2)
@@ -238,22 +296,44 @@ class Svm(_Linear):
 @register("model", "least-squares")
 @dataclass(frozen=True)
 class LinearRegression(_Linear):
-    """Least squares, ½·(⟨w, x⟩ − y)², without a bias."""
+    """Least squares, ½·(⟨w, x⟩ − y)², without a bias.
+
+    Args:
+        l2: Adds l2/2·‖w‖² to the loss.
+
+    Raises:
+        InputError: If l2 is negative.
+
+    Example:
+        >>> from gossamer import LeastSquares
+        >>> LinearRegression().learner(LeastSquares(devices=3, dimension=7).load()).parameters
+        7
+    """
 
     def learner(self, data: Data) -> Learner:
         if data.y.dim() != 1:
-            raise InputError(
-                "model",
-                "least-squares",
-                f"a module: each target has shape {list(data.y.shape[1:])}, not one number",
-            )
+            shape = list(data.y.shape[1:])
+            accepted = f"a module: each target has shape {shape}, not one value"
+            raise InputError("model", "least-squares", accepted)
         return _LeastSquaresLearner(1, math.prod(data.shape), False, self.l2)
 
 
 @register("model", "logistic")
 @dataclass(frozen=True)
 class LogisticRegression(_Linear):
-    """Two classes 0 and 1 by one row of weights, without a bias."""
+    """Logistic regression for the classes 0 and 1: one row of weights, without a bias.
+
+    Args:
+        l2: Adds l2/2·‖w‖² to the loss.
+
+    Raises:
+        InputError: If l2 is negative.
+
+    Example:
+        >>> from gossamer import Logistic
+        >>> LogisticRegression().learner(Logistic(devices=3, dimension=7).load()).parameters
+        7
+    """
 
     def learner(self, data: Data) -> Learner:
         if data.classes != 2:
