@@ -1,14 +1,15 @@
-"""Generate Markdown tables from results.
+"""Fill tables in Markdown files from results, so that no number is copied by hand.
 
-A block begins with a line like
+    python -m papers.blocks FILE…            fill the tables
+    python -m papers.blocks --check FILE…    only name the files that are out of date
+
+A table begins with a line like
 
     <!-- csv results/fair.csv split=noniid target=0.88; method, ours ± ours_95 as rounds -->
 
-and ends with `<!-- end -->`; in between is the table: the named columns of the rows that satisfy
-the conditions. Paths are relative to the Markdown file. `<!-- include results/methods.md -->`
-includes a whole file.
-
-`python -m papers.blocks FILE…` fills the blocks; with --check it only lists the stale files.
+and ends with `<!-- end -->`. Between them stand the rows of that file (relative to the Markdown
+file) for which the conditions hold, with the columns named. `<!-- include results/methods.md -->`
+stands for a whole file.
 """
 
 from __future__ import annotations
@@ -16,47 +17,66 @@ from __future__ import annotations
 import csv
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-_INCLUDED = re.compile(
+_INCLUDE = re.compile(
     r"(?P<head><!-- include (?P<path>[^\s;]+\.md) -->\n).*?<!-- end -->", re.DOTALL
 )
-_BLOCK = re.compile(
+_TABLE = re.compile(
     r"<!-- csv (?P<path>[^\s;]+\.csv)(?P<where>[^;\n]*);(?P<columns>[^\n]*?)-->\n.*?<!-- end -->",
     re.DOTALL,
 )
 
 
 def filled(path: Path) -> str:
-    """Return the text of a Markdown file with every block generated anew."""
-    whole = _INCLUDED.sub(
-        lambda block: f"{block['head']}{(path.parent / block['path']).read_text()}<!-- end -->",
-        path.read_text(),
-    )
-    return _BLOCK.sub(lambda block: _block(block, path.parent), whole)
+    """Return the text of a Markdown file with every table filled again.
+
+    Args:
+        path: The Markdown file.
+    """
+
+    def include(block: re.Match[str]) -> str:
+        content = (path.parent / block["path"]).read_text()
+        return f"{block['head']}{content}<!-- end -->"
+
+    def fill(block: re.Match[str]) -> str:
+        return _table(block, path.parent)
+
+    return _TABLE.sub(fill, _INCLUDE.sub(include, path.read_text()))
 
 
-def _block(block: re.Match[str], folder: Path) -> str:
-    where = [condition.split("=", 1) for condition in block["where"].replace("\\ ", "\0").split()]
-    where = [(key, value.replace("\0", " ")) for key, value in where]
-    columns = [
-        (name.partition(" as ")[0].strip(), name.rpartition(" as ")[2].strip())
-        for name in block["columns"].split(",")
-    ]
+def _table(block: re.Match[str], folder: Path) -> str:
+    """Return a block of Markdown with its table filled."""
+    conditions = _conditions(block["where"])
+    expressions = []
+    titles = []
+    for column in block["columns"].split(","):
+        expressions.append(column.partition(" as ")[0].strip())
+        titles.append(column.rpartition(" as ")[2].strip())
     with (folder / block["path"]).open() as file:
-        rows = [
-            row for row in csv.DictReader(file) if all(row[key] == value for key, value in where)
-        ]
+        rows = [row for row in csv.DictReader(file) if conditions.items() <= row.items()]
     if not rows:
         raise SystemExit(f"{block['path']} has no row with {block['where'].strip()}")
-    lines = [_line(title for _, title in columns), _line("---" for _ in columns)]
-    lines += [_line(_cell(row, expression) for expression, _ in columns) for row in rows]
-    head = block[0].partition("\n")[0]
-    return "\n".join([head, *lines, "<!-- end -->"])
+    first_line = block[0].partition("\n")[0]
+    lines = [first_line, _line(titles), _line("---" for _ in titles)]
+    for row in rows:
+        lines.append(_line(_cell(row, expression) for expression in expressions))
+    lines.append("<!-- end -->")
+    return "\n".join(lines)
+
+
+def _conditions(text: str) -> dict[str, str]:
+    """Return conditions such as `split=noniid method=A\\ B`; a backslash keeps a space."""
+    conditions = {}
+    for condition in text.replace("\\ ", "\0").split():
+        name, _, value = condition.partition("=")
+        conditions[name] = value.replace("\0", " ")
+    return conditions
 
 
 def _cell(row: dict[str, str], expression: str) -> str:
-    """Return a column, or two of them as "mean ± half"; a dash if empty."""
+    """Return a column, or two of them as "mean ± half"; a dash if there is no value."""
     mean, _, half = (part.strip() for part in expression.partition("±"))
     if not half or not row[half]:
         return _short(row[mean]) or "–"
@@ -64,26 +84,39 @@ def _cell(row: dict[str, str], expression: str) -> str:
 
 
 def _short(number: str) -> str:
-    """181.0 as 181."""
-    return number[:-2] if re.fullmatch(r"-?\d+\.0", number) else number
+    """Return 181.0 as 181."""
+    if re.fullmatch(r"-?\d+\.0", number):
+        return number[:-2]
+    return number
 
 
-def _line(cells: object) -> str:
-    return "| " + " | ".join(cells) + " |"  # type: ignore[call-overload, no-any-return]
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
 
 
 def main(words: list[str]) -> int:
-    stale = [
-        path
-        for path in map(Path, words)
-        if path.suffix == ".md" and filled(path) != path.read_text()
-    ]
-    for path in stale:
-        if "--check" in words:
+    """Fill or check the files that the command line names.
+
+    Args:
+        words: The arguments of the command line.
+
+    Returns:
+        The exit code: 1 if a check found a file out of date.
+    """
+    is_check = "--check" in words
+    found = False
+    for path in map(Path, words):
+        if path.suffix != ".md":
+            continue
+        text = filled(path)
+        if text == path.read_text():
+            continue
+        found = True
+        if is_check:
             print(f"{path} is stale: python -m papers.blocks {path}")
         else:
-            path.write_text(filled(path))
-    return 1 if stale and "--check" in words else 0
+            path.write_text(text)
+    return int(is_check and found)
 
 
 if __name__ == "__main__":

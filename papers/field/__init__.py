@@ -1,4 +1,8 @@
-"""Every method on the same links. `gossamer reproduce field --list` lists the parts."""
+"""Every method of the catalogue on the same links.
+
+gossamer reproduce field           every part
+gossamer reproduce field --list    the list of the parts
+"""
 
 from papers.field import broken, composition, methods
 

@@ -1,8 +1,10 @@
-"""The map of the composition: mirror map x direction x gain by network and number of devices.
+"""The map of the composition: mirror map x direction x gain, by network and number of devices.
 
-One label per device. Each method has its own best rate of a grid, tuned on another seed and on
-samples held out from the training data. Every power mean has a control: a gain without a power
-mean.
+    gossamer reproduce field composition
+
+There is one label per device. Each method has the best learning rate of a grid, tuned on another
+seed and on samples held out from the training data. Every power mean is shown next to a control
+with a gain and no power mean.
 """
 
 from __future__ import annotations
@@ -11,13 +13,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 
 import gossamer as gs
 from gossamer.algorithms.recipes import gain_control, quasi_global, tracking
-from gossamer.report.figures import STYLE
 from gossamer.study import Study
+from papers.drawing import heat_map, saved_figure
 from papers.field.paper import Results, Scale, megabytes_to_target, on_held_out
 from papers.wpm.paper import Density, number, random_ring, rounds_to_target, studies, write_csv
 from papers.wpm.tuning import Method, Tuned, grid, tuned
@@ -44,74 +45,71 @@ METHODS = (
     Method("tracking, gain 1.1 @20 (control)", lambda eta: tracking(eta, gain=gs.Switch(1.1, 20))),
     Method("tracking, p = 5 @20", lambda eta: tracking(eta, gs.Switch(5, 20))),
 )
+BASE = METHODS[0]
 
 
 def setting(scale: Scale, network: str, devices: int) -> Scale:
-    tiny = scale.name == "tiny"
-    return replace(
+    """Return the setting of one network and number of devices."""
+    setting = replace(
         scale,
         network=NETWORKS[network],
-        rounds=scale.rounds if tiny else 300 if devices < 100 else 200,
         seeds=min(3, scale.seeds),
         tuning_seeds=scale.tuning_seeds[:1],
-        grid=scale.grid if tiny else (0.01, 0.02, 0.04, 0.08, 0.16),
-        test=0 if tiny else 2000,
         measure_at="after_mix",
     )
+    if scale.name == "tiny":
+        return replace(setting, test=0)
+    rounds = 300 if devices < 100 else 200
+    return replace(setting, rounds=rounds, grid=(0.01, 0.02, 0.04, 0.08, 0.16), test=2000)
 
 
-def places(scale: Scale) -> Iterator[tuple[int, str, Scale]]:
+def settings(scale: Scale) -> Iterator[tuple[int, str, Scale]]:
+    """Yield every number of devices and network with its setting."""
     for devices in scale.figure_devices:
         for network in NETWORKS:
             yield devices, network, setting(scale, network, devices)
 
 
 def chosen(scale: Scale, results: Results) -> Iterator[tuple[int, str, Scale, Method, Tuned]]:
-    for devices, network, here in places(scale):
+    """Yield every setting and method with its tuned rate."""
+    for devices, network, here in settings(scale):
         tuning = results.under(on_held_out(here))
         for method in METHODS:
-            yield (
-                devices,
-                network,
-                here,
-                method,
-                tuned(tuning, method, devices, SPLIT, scale.target),
-            )
+            best = tuned(tuning, method, devices, SPLIT, scale.target)
+            yield devices, network, here, method, best
 
 
 def cells(scale: Scale) -> list[Study]:
-    return [
-        study
-        for devices, _, here in places(scale)
-        for study in grid(on_held_out(here), METHODS, devices, SPLIT)
-    ]
+    """Return the runs that tuning needs."""
+    found = []
+    for devices, _, here in settings(scale):
+        found += grid(on_held_out(here), METHODS, devices, SPLIT)
+    return found
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
-    """Return the runs to report, with the tuned rates."""
-    return [
-        study
-        for devices, _, here, method, best in chosen(scale, results)
-        for study in studies(here, [(method.at(best.eta), devices, SPLIT)])
-    ]
+    """Return the runs that are reported, once the rates are known."""
+    found = []
+    for devices, _, here, method, best in chosen(scale, results):
+        found += studies(here, [(method.at(best.eta), devices, SPLIT)])
+    return found
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
+    """Write the table and the figure."""
     rows = []
     for devices, network, here, method, best in chosen(scale, results):
         key = (method.at(best.eta), devices, SPLIT)
-        found = {
-            "devices": devices,
-            "network": network,
-            "method": method.name,
-            "eta": best.eta,
-            "at_edge_of_grid": best.edge,
-        }
-        rounds = number(results.under(here).over_seeds(key, rounds_to_target(scale)), 0)
-        sent = number(results.under(here).over_seeds(key, megabytes_to_target(scale)), 1)
+        reported = results.under(here)
+        rounds = number(reported.over_seeds(key, rounds_to_target(scale)), 0)
+        sent = number(reported.over_seeds(key, megabytes_to_target(scale)), 1)
         rows.append(
-            found
-            | {
+            {
+                "devices": devices,
+                "network": network,
+                "method": method.name,
+                "eta": best.eta,
+                "at_edge_of_grid": best.edge,
                 "rounds": rounds["ours"],
                 "rounds_95": rounds["ours_95"],
                 "megabytes": sent["ours"],
@@ -119,64 +117,40 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
             }
         )
     write_csv(out / "composition.csv", rows)
-    return [out / "composition.csv", _map(scale, rows, out)]
+    return [out / "composition.csv", _draw(scale, rows, out / "composition.png")]
 
 
-def _map(scale: Scale, rows: list[dict[str, object]], out: Path) -> Path:
-    """Draw one panel per number of devices: rounds to the target, coloured against D-PSGD."""
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    by = {(row["devices"], row["network"], row["method"]): row["rounds"] for row in rows}
-    within = {
-        row["devices"]: float(str(row["within"])) for row in rows
-    }  # what is not reached takes longer than that
-    with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(
-            1,
-            len(scale.figure_devices),
-            figsize=(3 + 3.2 * len(scale.figure_devices), 4),
-            sharey=True,
-        )
+def _draw(scale: Scale, rows: list[dict[str, object]], path: Path) -> Path:
+    """Draw one heat map per number of devices: rounds to the target, compared with D-PSGD's."""
+    rounds = {}
+    shown = {}
+    for row in rows:
+        key = (row["devices"], row["network"], row["method"])
+        # A method that does not reach the target takes longer than the run.
+        rounds[key] = float(str(row["rounds"] or row["within"]))
+        shown[key] = "–" if row["rounds"] == "" else f"{float(str(row['rounds'])):.0f}"
+    count = len(scale.figure_devices)
+    size = {"figsize": (3 + 3.2 * count, 4), "sharey": True}
+    with saved_figure(path, 1, count, **size) as (figure, axes):
         for axis, devices in zip(np.atleast_1d(axes), scale.figure_devices, strict=True):
-            colour = np.full((len(METHODS), len(NETWORKS)), np.nan)
+            speed_up = np.full((len(METHODS), len(NETWORKS)), np.nan)
+            texts = []
             for i, method in enumerate(METHODS):
                 for k, network in enumerate(NETWORKS):
-                    rounds, base = (
-                        by[devices, network, name] for name in (method.name, METHODS[0].name)
-                    )
-                    colour[i, k] = np.log2(
-                        float(str(base or within[devices])) / float(str(rounds or within[devices]))
-                    )
-                    dark = abs(colour[i, k]) > 2
-                    shown = f"{float(str(rounds)):.0f}" if rounds != "" else "–"
-                    axis.text(
-                        k,
-                        i,
-                        shown,
-                        ha="center",
-                        va="center",
-                        fontsize=8,
-                        color="white" if dark else "black",
-                    )
-            image = axis.imshow(colour, cmap="RdBu", vmin=-3, vmax=3, aspect="auto")
+                    base = rounds[devices, network, BASE.name]
+                    speed_up[i, k] = np.log2(base / rounds[devices, network, method.name])
+                texts.append([shown[devices, network, method.name] for network in NETWORKS])
+            white = np.abs(speed_up) > 2
+            image = heat_map(axis, speed_up, texts, white, cmap="RdBu", vmin=-3, vmax=3)
             axis.set_xticks(
                 range(len(NETWORKS)), list(NETWORKS), rotation=30, ha="right", fontsize=8
             )
             axis.set_yticks(range(len(METHODS)), [method.name for method in METHODS], fontsize=8)
             axis.set_title(f"{devices} devices", fontsize=9)
-            axis.grid(visible=False)
-        figure.colorbar(
-            image,
-            ax=axes,
-            label="times as fast as tuned D-PSGD (at least, where that has –)",
-            format=lambda x, _: f"{2**x:.3g}×",
-        )
+        label = "times as fast as tuned D-PSGD (at least, where that has –)"
+        figure.colorbar(image, ax=axes, label=label, format=lambda x, _: f"{2**x:.3g}×")
         figure.suptitle(
-            f"Rounds to {scale.target:.0%}, one label a device, every rate tuned; –: not reached",
+            f"Rounds to {scale.target:.0%}, one label per device, every rate tuned; –: not reached",
             fontsize=10,
         )
-        out.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out / "composition.png", dpi=110)
-        plt.close(figure)
-    return out / "composition.png"
+    return path

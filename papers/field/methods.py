@@ -1,7 +1,10 @@
-"""The table of methods: rounds and megabytes to the target on three networks, 10 devices.
+"""The table of methods: rounds and megabytes to the target on three networks.
 
-One label per device. Every rate is the best of a grid, on a seed that is not reported and on
-samples held out from the training data. A method that refuses a network is marked.
+    gossamer reproduce field methods
+
+There are 10 devices and one label per device. Every learning rate is the best of a grid, on a seed
+that is not reported and on samples held out from the training data. A method that does not run on a
+network is listed with the reason.
 """
 
 from __future__ import annotations
@@ -24,26 +27,27 @@ SPLIT = "noniid"
 
 
 def setting(scale: Scale, network: str) -> Scale:
-    tiny = scale.name == "tiny"
-    return replace(
+    """Return the setting of one network."""
+    setting = replace(
         scale,
         network=NETWORKS[network],
-        rounds=scale.rounds if tiny else 300,
-        every=scale.every if tiny else 10,
         seeds=min(3, scale.seeds),
         tuning_seeds=scale.tuning_seeds[:1],
-        grid=scale.grid if tiny else (0.005, 0.01, 0.02, 0.04, 0.08, 0.16),
-        # Most methods end a round with mixing and are measured there; the others as well.
+        # Most methods end a round with the mix, and are measured there; so are the others.
         measure_at="after_mix",
     )
+    if scale.name == "tiny":
+        return setting
+    return replace(setting, rounds=300, every=10, grid=(0.005, 0.01, 0.02, 0.04, 0.08, 0.16))
 
 
 def method(name: str) -> Method:
+    """Return a method of the catalogue as a function of its learning rate."""
     return Method(name, lambda eta: CATALOGUE[name].make(eta=eta))
 
 
 def refusal(scale: Scale, entry: Entry, devices: int) -> str | None:
-    """Return why a method does not run on a network, found by running one round."""
+    """Return why a method does not run on a network, or None; found by running one round."""
     try:
         one = replace(study(scale, entry.make(), devices, SPLIT, 0), data=gs.Digits(), rounds=2)
         Simulator(one.plan()).advance(1)
@@ -53,7 +57,7 @@ def refusal(scale: Scale, entry: Entry, devices: int) -> str | None:
 
 
 def runs(scale: Scale) -> Iterator[tuple[str, str, Scale]]:
-    """Return the methods that run on each network."""
+    """Yield network, method and setting wherever the method runs on the network."""
     for network in NETWORKS:
         here = setting(scale, network)
         for name, entry in CATALOGUE.items():
@@ -62,15 +66,15 @@ def runs(scale: Scale) -> Iterator[tuple[str, str, Scale]]:
 
 
 def cells(scale: Scale) -> list[Study]:
-    return [
-        run
-        for _, name, here in runs(scale)
-        for run in grid(on_held_out(here), [method(name)], scale.table_devices[0], SPLIT)
-    ]
+    """Return the runs that tuning needs."""
+    found = []
+    for _, name, here in runs(scale):
+        found += grid(on_held_out(here), [method(name)], scale.table_devices[0], SPLIT)
+    return found
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
-    """Return the runs to report, with the tuned rates."""
+    """Return the runs that are reported, once the rates are known."""
     devices = scale.table_devices[0]
     found = []
     for _, name, here in runs(scale):
@@ -80,66 +84,67 @@ def then(scale: Scale, results: Results) -> list[Study]:
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
-    devices = scale.table_devices[0]
-    able = {(network, name) for network, name, _ in runs(scale)}
+    """Write the table as CSV and as Markdown."""
+    runnable = {(network, name) for network, name, _ in runs(scale)}
     rows = []
     for name, entry in CATALOGUE.items():
         for network in NETWORKS:
-            here = results.under(setting(scale, network))
-            row = {
+            row: dict[str, object] = {
                 "method": name,
                 "file": entry.file,
                 "paper": entry.paper,
                 "needs": entry.needs,
                 "network": network,
             }
-            if (network, name) not in able:
-                why = refusal(here.scale, entry, devices)
-                rows.append(row | {"rounds": "refuses", "why": why})
-                continue
-            best = tuned(
-                results.under(on_held_out(here.scale)), method(name), devices, SPLIT, scale.target
-            )
-            key = (method(name).at(best.eta), devices, SPLIT)
-            rounds = number(here.over_seeds(key, rounds_to_target(scale)), 0)
-            sent = number(here.over_seeds(key, megabytes_to_target(scale)), 1)
-            reached = number(
-                here.over_seeds(key, lambda cell: float(cell.metrics["accuracy"][-1])), 1, 100
-            )
-            shown = {
-                "rounds": rounds["ours"] or f"> {here.scale.rounds}",
-                "rounds_95": rounds["ours_95"],
-            }
-            last = {
-                "megabytes": sent["ours"],
-                f"accuracy_at_{here.scale.rounds}_%": reached["ours"],
-                "why": "",
-            }
-            rows.append(row | {"eta": best.eta, "at_edge_of_grid": best.edge} | shown | last)
+            here = setting(scale, network)
+            if (network, name) in runnable:
+                row |= _measured(here, results, name, scale)
+            else:
+                reason = refusal(here, entry, scale.table_devices[0])
+                row |= {"rounds": "refuses", "why": reason}
+            rows.append(row)
     write_csv(out / "methods.csv", rows)
-    (out / "methods.md").write_text(_table(scale, rows))
+    (out / "methods.md").write_text(_markdown(rows))
     return [out / "methods.csv", out / "methods.md"]
 
 
-def _table(scale: Scale, rows: list[dict[str, object]]) -> str:
+def _measured(here: Scale, results: Results, name: str, scale: Scale) -> dict[str, object]:
+    """Return the columns of a method that runs on a network, whose setting is `here`."""
+    devices = scale.table_devices[0]
+    reported = results.under(here)
+    best = tuned(results.under(on_held_out(here)), method(name), devices, SPLIT, scale.target)
+    key = (method(name).at(best.eta), devices, SPLIT)
+    rounds = number(reported.over_seeds(key, rounds_to_target(scale)), 0)
+    sent = number(reported.over_seeds(key, megabytes_to_target(scale)), 1)
+    final = number(reported.over_seeds(key, lambda run: float(run.metrics["accuracy"][-1])), 1, 100)
+    return {
+        "eta": best.eta,
+        "at_edge_of_grid": best.edge,
+        "rounds": rounds["ours"] or f"> {here.rounds}",
+        "rounds_95": rounds["ours_95"],
+        "megabytes": sent["ours"],
+        f"accuracy_at_{here.rounds}_%": final["ours"],
+        "why": "",
+    }
+
+
+def _markdown(rows: list[dict[str, object]]) -> str:
     """Return the table as Markdown, one line per method."""
     lines = [
         f"| method | file | paper | needs | {' | '.join(NETWORKS)} |",
         "|---|---|---|---|" + "---|" * len(NETWORKS),
     ]
     for name, entry in CATALOGUE.items():
-        several = [row for row in rows if row["method"] == name]
-        lines.append(
-            f"| {name} | `{entry.file}` | {entry.paper} | {entry.needs} | {' | '.join(map(_shown, several))} |"
-        )
+        cells = " | ".join(_cell(row) for row in rows if row["method"] == name)
+        lines.append(f"| {name} | `{entry.file}` | {entry.paper} | {entry.needs} | {cells} |")
     return "\n".join(lines) + "\n"
 
 
-def _shown(row: dict[str, object]) -> str:
-    """Return rounds and megabytes to the target, or the final accuracy."""
+def _cell(row: dict[str, object]) -> str:
+    """Return rounds and megabytes to the target, or the final accuracy if it is not reached."""
     if row["rounds"] == "refuses":
         return "refuses"
     if row["megabytes"] != "":
         return f"{row['rounds']} ± {row['rounds_95']} / {row['megabytes']} MB"
-    (reached,) = (value for name, value in row.items() if name.startswith("accuracy_at_"))
-    return f"{row['rounds']} ({reached} %)"
+    (final,) = (value for name, value in row.items() if name.startswith("accuracy_at_"))
+    return f"{row['rounds']} ({final} %)"

@@ -1,4 +1,4 @@
-"""The setting of the field study: that of the WPM paper with one label per device."""
+"""The setting of the comparison: the WPM paper's, one label per device, tuned learning rates."""
 
 from __future__ import annotations
 
@@ -16,25 +16,41 @@ HERE = Path(__file__).parent
 
 
 def fixed_ring(devices: int, seed: int) -> gs.Network:
-    """Return a static ring, which some methods need."""
+    """Return a ring that never changes; some methods need links that stay.
+
+    Args:
+        devices: Number of devices.
+        seed: Not used; all networks take it.
+    """
     return gs.Ring(devices)
 
 
 def on_held_out(scale: Scale) -> Scale:
-    """Return the study measured on a tenth of the training samples, held out for tuning."""
+    """Return the setting for tuning: measured on a tenth of the training samples, held out.
+
+    Args:
+        scale: The setting whose results are reported.
+    """
     return replace(scale, data=gs.Validation(scale.data, 0.1))
 
 
 def megabytes_to_target(scale: Scale) -> Callable[[gs.Run], float | None]:
-    """Return the bytes sent by all devices when the target is reached."""
+    """Return a function that gives the megabytes all devices together sent to reach the target.
 
-    def sent(cell: gs.Run) -> float | None:
-        t = wpm.rounds_to_target(scale)(cell)
-        return (
-            None
-            if t is None
-            else float(cell.metrics["bytes"][list(cell.metrics["round"]).index(t)]) / 1e6
-        )
+    Args:
+        scale: The setting with the target.
+
+    Returns:
+        A function of a run; None if the run does not reach the target.
+    """
+    rounds_to_target = wpm.rounds_to_target(scale)
+
+    def sent(run: gs.Run) -> float | None:
+        t = rounds_to_target(run)
+        if t is None:
+            return None
+        row = list(run.metrics["round"]).index(t)
+        return float(run.metrics["bytes"][row]) / 1e6
 
     return sent
 

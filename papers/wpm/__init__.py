@@ -1,6 +1,7 @@
-"""Reproduction of the WPM paper: one module per table or figure, with the same name.
+"""The WPM paper, reproduced: one module per table or figure, named after it.
 
-`gossamer reproduce wpm --list` lists the parts.
+gossamer reproduce wpm           every table and figure, and the theory
+gossamer reproduce wpm --list    the list of the parts
 """
 
 from papers.wpm import (
@@ -28,7 +29,8 @@ from papers.wpm import (
     theorem1,
 )
 
-# A part has a TITLE, cells(scale), optionally then(scale, results), and make(scale, results, out).
+# A part has a TITLE, cells(scale) with the runs that it needs, optionally then(scale, results) with
+# runs that depend on the results of the first, and make(scale, results, folder).
 TABLES_AND_FIGURES = (
     table1,
     table2,
@@ -42,5 +44,5 @@ TABLES_AND_FIGURES = (
     figure6,
 )
 THEORY = (lemma1, theorem1, slips, ablation, plain_step)
-# Longer: `gossamer reproduce wpm --studies`.
+# These take longer: `gossamer reproduce wpm --studies`.
 STUDIES = (readings, cifar, step_rules, fair, iid, regimes, kept_gain)

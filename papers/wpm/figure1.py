@@ -1,4 +1,7 @@
-"""Figure 1: mean test accuracy, IID data, for different p and on 10, 20 and 100 devices."""
+"""Figure 1: mean test accuracy, IID data, for different p and on 10, 20 and 100 devices.
+
+gossamer reproduce wpm figure1
+"""
 
 from pathlib import Path
 
@@ -10,10 +13,12 @@ TITLE = "mean test accuracy, IID data; different p; 10, 20, 100 devices"
 
 
 def cells(scale: Scale) -> list[Study]:
+    """Return the runs that this part needs."""
     return figures.cells(scale, "iid")
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
+    """Write the figure and its points as a table."""
     return figures.curves(
         scale, results, out, "figure1", "iid", "accuracy", "mean test accuracy, %", 100
     )

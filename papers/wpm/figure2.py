@@ -1,4 +1,7 @@
-"""Figure 2: mean test accuracy, one label per device, by p and on 10, 20 and 100 devices."""
+"""Figure 2: mean test accuracy, one label per device, for different p and numbers of devices.
+
+gossamer reproduce wpm figure2
+"""
 
 from pathlib import Path
 
@@ -6,14 +9,16 @@ from gossamer.study import Study
 from papers.wpm import figures
 from papers.wpm.paper import Results, Scale
 
-TITLE = "mean test accuracy, one label a device; different p; 10, 20, 100 devices"
+TITLE = "mean test accuracy, one label per device; different p; 10, 20, 100 devices"
 
 
 def cells(scale: Scale) -> list[Study]:
+    """Return the runs that this part needs."""
     return figures.cells(scale, "noniid")
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
+    """Write the figure and its points as a table."""
     return figures.curves(
         scale, results, out, "figure2", "noniid", "accuracy", "mean test accuracy, %", 100
     )

@@ -1,4 +1,7 @@
-"""IID data: momentum against tuned D-PSGD, in the setting of the fair comparison."""
+"""IID data: momentum against tuned D-PSGD, in the setting of the fair comparison.
+
+gossamer reproduce wpm iid
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ def settings(scale: Scale) -> Iterator[tuple[str, Scale]]:
 
 
 def cells(scale: Scale) -> list[Study]:
+    """Return the runs that tuning needs."""
     found = []
     for _, setting in settings(scale):
         found += grid(setting, METHODS, setting.table_devices[0], SPLIT)
@@ -40,7 +44,7 @@ def cells(scale: Scale) -> list[Study]:
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
-    """Return the runs to report, with the tuned rates."""
+    """Return the runs that are reported, once the rates are known."""
     found = []
     for _, setting in settings(scale):
         devices = setting.table_devices[0]
@@ -51,6 +55,7 @@ def then(scale: Scale, results: Results) -> list[Study]:
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
+    """Write the table."""
     rows: list[dict[str, object]] = []
     for data, setting in settings(scale):
         here = results.under(setting)

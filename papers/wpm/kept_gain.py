@@ -1,4 +1,7 @@
-"""A gain kept for more rounds against a power mean: sparse links and one label per device."""
+"""A gain that is kept for longer, against a power mean: sparse links and one label per device.
+
+gossamer reproduce wpm kept_gain
+"""
 
 from __future__ import annotations
 
@@ -28,16 +31,17 @@ SPLIT = "noniid"
 
 
 def setting(scale: Scale) -> Scale:
-    """Return the setting of the regime map at this density."""
+    """Return the setting of the regime map at this density, where two devices per label exist."""
     return regimes.setting(scale, DENSITY, scale.map_devices[0])
 
 
 def cells(scale: Scale) -> list[Study]:
+    """Return the runs that tuning needs."""
     return grid(setting(scale), METHODS, scale.map_devices[0], SPLIT)
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
-    """Return the runs to report, with the tuned rates."""
+    """Return the runs that are reported, once the rates are known."""
     here = results.under(setting(scale))
     devices = scale.map_devices[0]
     target = scale.targets[regimes.TARGET]
@@ -49,6 +53,7 @@ def then(scale: Scale, results: Results) -> list[Study]:
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
+    """Write the table."""
     here = results.under(setting(scale))
     devices = scale.map_devices[0]
     target = scale.targets[regimes.TARGET]

@@ -1,4 +1,7 @@
-"""The paper's setting. assumptions.md gives the reasons for what the paper leaves open."""
+"""The setting of the paper, and the results of its runs.
+
+What the paper leaves open is a named constant here; assumptions.md gives the reasons.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,22 @@ _ALL_SPLITS = SPLITS | {"dirichlet1": gs.Dirichlet(1.0), "dirichlet0.1": gs.Diri
 
 
 def random_ring(devices: int, seed: int) -> gs.Network:
-    """Return a ring in a new random order every round, the paper's sparsest topology."""
+    """Return a ring in a new random order every round: the paper's sparsest topology.
+
+    Args:
+        devices: Number of devices.
+        seed: Seed of the orders.
+    """
     return gs.RandomRing(devices, seed=seed)
 
 
 @dataclass(frozen=True)
 class Density:
-    """A random share of all links per round, the paper's density."""
+    """A function that returns the paper's network: every round a random share of all links.
+
+    Attributes:
+        share: The density.
+    """
 
     share: float
 
@@ -41,14 +53,14 @@ class Density:
 
 @dataclass(frozen=True)
 class Scale:
-    """The size of a reproduction, and the choices where the paper is open (assumptions.md)."""
+    """The size of a reproduction, and how it reads what the paper leaves open."""
 
     name: str = "paper"
     data: object = field(default_factory=gs.Mnist)
     model: object = field(default_factory=gs.Softmax)
     rounds: int = 500
     every: int = 5
-    test: int = 0  # number of test samples; 0: all
+    test: int = 0  # number of test samples; 0 for all
     batch: int = 128
     eta: float = 0.01
     target: float = 0.88
@@ -57,16 +69,15 @@ class Scale:
     table_devices: tuple[int, ...] = (10, 15, 20)
     figure_devices: tuple[int, ...] = (10, 20, 100)
 
-    # choices where the paper is open
-    step: gs.StepRule = field(
-        default_factory=lambda: gs.Matched(floor=0.01)
-    )  # "a scaling factor to keep the learning rate …"
-    gradient_at: str = "aggregate"  # the paper's analysis; its Algorithm 1 says "local"
+    # Readings. The step is "a scaling factor to keep the learning rate …"; the gradient is that of
+    # the analysis, while Algorithm 1 says "local".
+    step: gs.StepRule = field(default_factory=lambda: gs.Matched(floor=0.01))
+    gradient_at: str = "aggregate"
     order: str = "combine-then-adapt"
     measure_at: str = "after_step"
     network: Callable[[int, int], gs.Network] = random_ring
 
-    # the longer studies
+    # Settings of the studies.
     grid: tuple[float, ...] = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
     targets: tuple[float, ...] = (0.8, 0.85, 0.88)
     tuning_seeds: tuple[int, ...] = (100, 101, 102)
@@ -78,10 +89,11 @@ class Scale:
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
-        """Return the rounds of Table 4, every fifth of the run."""
+        """The rounds of Table 4, each a fifth of the run after the one before."""
         return tuple(self.rounds * k // 5 for k in range(1, 6))
 
 
+# To try the code: `gossamer reproduce wpm --tiny`.
 TINY = Scale(
     "tiny",
     gs.Digits(),
@@ -105,15 +117,27 @@ TINY = Scale(
 
 
 def wpm(scale: Scale, p: float) -> gs.WPM:
+    """Return the paper's method with the readings of a scale."""
     return gs.WPM(p, scale.eta, scale.step, gradient_at=scale.gradient_at, order=scale.order)
 
 
 def swarm(scale: Scale) -> gs.SwarmSGD:
+    """Return the method that the paper compares with."""
     return gs.SwarmSGD(scale.eta, local_steps=1)
 
 
 def study(scale: Scale, algorithm: gs.Algorithm, devices: int, split: str, seed: int) -> Study:
-    """Return one run of the paper; links and batches depend on the seed, not on the method."""
+    """Return one run of the paper's experiments.
+
+    Links and batches depend on the seed alone, never on the method.
+
+    Args:
+        scale: The setting.
+        algorithm: The method.
+        devices: Number of devices.
+        split: Name of the split, a key of SPLIT_NAMES.
+        seed: Seed of data, links and batches.
+    """
     return Study(
         algorithm,
         scale.network(devices, seed),
@@ -137,20 +161,30 @@ Key = tuple[gs.Algorithm, int, str]  # method, devices, split
 
 
 def studies(scale: Scale, keys: Iterable[Key]) -> list[Study]:
-    """Return the runs of every key on every seed."""
+    """Return every key on every seed of a scale.
+
+    Args:
+        scale: The setting with the seeds.
+        keys: Method, number of devices and split of each run.
+    """
     seeds = range(scale.first_seed, scale.first_seed + scale.seeds)
     return [study(scale, *key, seed) for key in keys for seed in seeds]
 
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a sweep, looked up by method, devices and split on the seeds of a scale."""
+    """The runs of a sweep, found by key and by the seeds of a scale.
+
+    Attributes:
+        scale: The setting.
+        by_study: The runs.
+    """
 
     scale: Scale
     by_study: Mapping[Study, gs.Run]
 
     def under(self, scale: Scale) -> Results:
-        """Return the same results, looked up with another scale."""
+        """Return the same runs, found by the settings of another scale."""
         return Results(scale, self.by_study)
 
     def cells(self, key: Key) -> list[gs.Run]:
@@ -158,43 +192,108 @@ class Results:
         return [self.by_study[study] for study in studies(self.scale, [key])]
 
     def over_seeds(self, key: Key, number: Callable[[gs.Run], float | None]) -> Interval | None:
-        """Return the mean over the seeds; None if a run diverged or missed its target."""
-        values = [None if cell.diverged else number(cell) for cell in self.cells(key)]
-        return None if None in values else interval([v for v in values if v is not None])
+        """Return the mean of a value over the seeds, with its 95 % confidence interval.
+
+        Args:
+            key: Method, number of devices and split.
+            number: A function that gives the value of a run, or None.
+
+        Returns:
+            The mean; None if one run has no value (a target not reached) or diverged.
+        """
+        values = []
+        for run in self.cells(key):
+            value = None if run.diverged else number(run)
+            if value is None:
+                return None
+            values.append(value)
+        return interval(values)
 
     def saved(
         self, base: Key, other: Key, number: Callable[[gs.Run], float | None]
     ) -> Interval | None:
-        """Return the share of `base` that `other` saves, paired by seed."""
-        pairs = [
-            (number(a), number(b)) for a, b in zip(self.cells(base), self.cells(other), strict=True)
-        ]
-        shares = [1 - b / a for a, b in pairs if a is not None and b is not None]
-        return interval(shares) if len(shares) == len(pairs) else None
+        """Return the share of `base` that `other` saves, paired by seed.
+
+        Runs with the same seed have the same links and batches.
+
+        Args:
+            base: The key that is compared with.
+            other: The key that saves.
+            number: A function that gives the value of a run, or None.
+
+        Returns:
+            The mean share; None if one run has no value.
+        """
+        shares = []
+        for base_run, other_run in zip(self.cells(base), self.cells(other), strict=True):
+            before = number(base_run)
+            after = number(other_run)
+            if before is None or after is None:
+                return None
+            shares.append(1 - after / before)
+        return interval(shares)
 
 
 def rounds_to_target(scale: Scale, target: float | None = None) -> Callable[[gs.Run], int | None]:
-    return lambda cell: rounds_to(
-        cell.metrics["round"], cell.metrics["accuracy"], target or scale.target
-    )
+    """Return a function that gives the rounds that a run needs to reach a target.
+
+    Args:
+        scale: The setting.
+        target: The accuracy to reach; the target of the scale by default.
+    """
+
+    def count(run: gs.Run) -> int | None:
+        return rounds_to(run.metrics["round"], run.metrics["accuracy"], target or scale.target)
+
+    return count
 
 
 def at_round(name: str, t: int) -> Callable[[gs.Run], float]:
-    return lambda cell: float(cell.metrics[name][np.flatnonzero(cell.metrics["round"] == t)[0]])
+    """Return a function that gives the value of a metric of a run in one round.
+
+    Args:
+        name: The metric.
+        t: The round, which must be a measured one.
+    """
+
+    def value(run: gs.Run) -> float:
+        row = np.flatnonzero(run.metrics["round"] == t)[0]
+        return float(run.metrics[name][row])
+
+    return value
 
 
 def expected(name: str) -> list[dict[str, str]]:
-    """Return the rows of a table of the paper."""
+    """Return the rows of one of the paper's tables.
+
+    Args:
+        name: Name of the file in expected/, without its ending.
+    """
     with (HERE / "expected" / f"{name}.csv").open() as file:
         return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
 def printed(name: str, scale: Scale) -> list[dict[str, str]]:
-    """Return the rows that the paper prints; it has none for CIFAR-10."""
-    return [] if isinstance(scale.data, gs.Cifar10) else expected(name)
+    """Return what the paper prints for a scale: its tables are all of MNIST.
+
+    (The tiny scale is shown next to them as well, to try the code.)
+
+    Args:
+        name: Name of the file in expected/, without its ending.
+        scale: The setting.
+    """
+    if isinstance(scale.data, gs.Cifar10):
+        return []
+    return expected(name)
 
 
 def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> None:
+    """Write a table; the first row has all columns.
+
+    Args:
+        path: The file.
+        rows: The values by column.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
@@ -203,7 +302,13 @@ def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> None:
 
 
 def number(value: Interval | None, digits: int = 1, scale: float = 1.0) -> dict[str, object]:
-    """Return mean and half of the 95 % interval as two cells of a table; empty if None."""
+    """Return a mean and half of its 95 % confidence interval as two columns of a table.
+
+    Args:
+        value: The mean, or None for empty columns.
+        digits: Decimal places.
+        scale: Factor, such as 100 for per cent.
+    """
     if value is None:
         return {"ours": "", "ours_95": ""}
     half = "" if value.half is None else round(value.half * scale, digits or None)

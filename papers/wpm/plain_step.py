@@ -1,5 +1,7 @@
 """A power mean with a plain gradient step can miss the optimum for every step size.
 
+    gossamer reproduce wpm plain_step
+
 Two devices with full mixing and f_i(x) = (x − c_i)²/2, c = (3, −1): the optimum is 1. Both devices
 hold x, step to x − η·(x − c_i) and take the power mean of the two. With x = k·η, p = 3 and η → 0 a
 fixed point satisfies (k + 3)³ + (k − 1)³ = 2·k³, that is 3·k² + 15·k + 13 = 0: k = −3.884 (stable)
@@ -24,10 +26,12 @@ STARTS = (-0.5, 0.0, 2.0)
 
 
 def cells(scale: Scale) -> list[Study]:
+    """Return no runs: this part needs none of the sweep."""
     return []
 
 
 def make(scale: Scale, results: object, out: Path) -> list[Path]:
+    """Write the table."""
     rows: list[dict[str, object]] = []
     for start in STARTS:
         for eta in RATES:

@@ -1,18 +1,22 @@
-"""The regime map: rounds saved against D-PSGD by density and split, each at its best rate."""
+"""The regime map: the rounds that a method saves against D-PSGD, by density and split.
+
+    gossamer reproduce wpm regimes
+
+Both have their own best learning rates.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
 
 import gossamer as gs
 from gossamer.algorithms.recipes import gain_control
-from gossamer.report.figures import STYLE
 from gossamer.study import Interval, Study
+from papers.drawing import heat_map, saved_figure
 from papers.wpm.paper import (
     SPLIT_NAMES,
     Density,
@@ -37,15 +41,19 @@ METHODS = (
     ROBUST_15,
     Method("p = 1 with gain 1.05", lambda eta: gain_control(eta, 1.05, 20)),
 )
-AT_MOST = 20  # devices; with more, only two of the methods are run
-TARGET = -2  # index in the scale's targets: the middle one
+AT_MOST = 20  # devices up to which every method is run; with more devices, only two
+TARGET = -2  # index of the target among those of the scale: the middle one
 
 
 def methods(devices: int) -> Sequence[Method]:
-    return METHODS if devices <= AT_MOST else (BASE, ROBUST_15)
+    """Return the methods that are run on a number of devices."""
+    if devices <= AT_MOST:
+        return METHODS
+    return (BASE, ROBUST_15)
 
 
 def setting(scale: Scale, density: float, devices: int) -> Scale:
+    """Return the setting of one density and number of devices."""
     return replace(
         scale,
         network=Density(density),
@@ -58,6 +66,7 @@ def setting(scale: Scale, density: float, devices: int) -> Scale:
 
 
 def places(scale: Scale) -> Iterator[tuple[int, float, str]]:
+    """Yield every number of devices, density and split of the map."""
     for devices in scale.map_devices:
         for density in scale.map_densities:
             for split in SPLIT_NAMES:
@@ -65,38 +74,80 @@ def places(scale: Scale) -> Iterator[tuple[int, float, str]]:
 
 
 def cells(scale: Scale) -> list[Study]:
-    return [
-        study
-        for devices, density, split in places(scale)
-        for study in grid(setting(scale, density, devices), methods(devices), devices, split)
-    ]
-
-
-def then(scale: Scale, results: Results) -> list[Study]:
-    """Return the runs to report, with the tuned rates."""
+    """Return the runs that tuning needs."""
     found = []
     for devices, density, split in places(scale):
-        here = setting(scale, density, devices)
-        best = [
-            (method, tuned(results.under(here), method, devices, split, scale.targets[TARGET]))
-            for method in methods(devices)
-        ]
-        found += studies(here, [(method.at(rate.eta), devices, split) for method, rate in best])
+        found += grid(setting(scale, density, devices), methods(devices), devices, split)
     return found
 
 
+def then(scale: Scale, results: Results) -> list[Study]:
+    """Return the runs that are reported, once the rates are known."""
+    target = scale.targets[TARGET]
+    found = []
+    for devices, density, split in places(scale):
+        here = setting(scale, density, devices)
+        for method in methods(devices):
+            best = tuned(results.under(here), method, devices, split, target)
+            found += studies(here, [(method.at(best.eta), devices, split)])
+    return found
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the map: rounds of D-PSGD and of the method, and the share that it saves.
+
+    None: the target is not reached by every seed.
+    """
+
+    base: Interval | None
+    rounds: Interval | None
+    saved: Interval | None
+
+    @property
+    def share(self) -> float:
+        """The value of the colour: 1 or -1 if only one of the two reaches the target."""
+        if self.saved is not None:
+            return self.saved.mean
+        if self.base is None and self.rounds is not None:
+            return 1.0
+        if self.base is not None and self.rounds is None:
+            return -1.0
+        return np.nan
+
+    @property
+    def text(self) -> str:
+        """The text of the cell; a share that is not significant is in brackets."""
+        if self.saved is not None:
+            share = f"{self.saved.mean:+.0%}"
+            half = self.saved.half
+            is_significant = half is not None and abs(self.saved.mean) > half
+            return share if is_significant else f"({share})"
+        if self.base is not None:
+            return "only\np = 1"
+        if self.rounds is not None:
+            return "only\nit"
+        return "neither"
+
+
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
-    target, rows, shown = scale.targets[TARGET], [], {}
+    """Write the table and one map per number of devices."""
+    target = scale.targets[TARGET]
     count = rounds_to_target(scale, target)
+    rows = []
+    shown = {}
     for devices, density, split in places(scale):
         here = results.under(setting(scale, density, devices))
         base = (BASE.at(tuned(here, BASE, devices, split, target).eta), devices, split)
         for method in methods(devices):
             best = tuned(here, method, devices, split, target)
             key = (method.at(best.eta), devices, split)
-            rounds = here.over_seeds(key, count)
-            saved = here.saved(base, key, count)
-            gain = number(saved, 1, 100)
+            cell = Cell(
+                here.over_seeds(base, count),
+                here.over_seeds(key, count),
+                here.saved(base, key, count),
+            )
+            saved = number(cell.saved, 1, 100)
             rows.append(
                 {
                     "devices": devices,
@@ -104,87 +155,47 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
                     "split": split,
                     "method": method.name,
                     "target": target,
+                    "eta": best.eta,
+                    "at_edge_of_grid": best.edge,
+                    **number(cell.rounds),
+                    "saved_%": saved["ours"],
+                    "saved_95": saved["ours_95"],
                 }
-                | {"eta": best.eta, "at_edge_of_grid": best.edge}
-                | number(rounds)
-                | {"saved_%": gain["ours"], "saved_95": gain["ours_95"]}
             )
-            shown[devices, method.name, density, split] = (
-                here.over_seeds(base, count),
-                rounds,
-                saved,
-            )
+            shown[devices, method.name, density, split] = cell
     write_csv(out / "regimes.csv", rows)
-    return [
-        *(_map(scale, devices, shown, out) for devices in scale.map_devices),
-        out / "regimes.csv",
-    ]
+    maps = [_draw(scale, devices, shown, out) for devices in scale.map_devices]
+    return [*maps, out / "regimes.csv"]
 
 
-Shown = dict[tuple[int, str, float, str], tuple[Interval | None, Interval | None, Interval | None]]
-
-
-def _map(scale: Scale, devices: int, shown: Shown, out: Path) -> Path:
-    """Draw one panel per method; blue: fewer rounds than tuned D-PSGD, red: more."""
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
+def _draw(
+    scale: Scale, devices: int, shown: dict[tuple[int, str, float, str], Cell], out: Path
+) -> Path:
+    """Draw one heat map per method; blue: fewer rounds than tuned D-PSGD, red: more."""
+    path = out / f"regimes_{devices}.png"
     names = [method.name for method in methods(devices) if method is not BASE]
-    splits, densities = list(SPLIT_NAMES), scale.map_densities
-    with mpl.rc_context(STYLE):
-        figure, axes = plt.subplots(
-            1,
-            len(names),
-            figsize=(max(7.5, 1.2 + 2.9 * len(names)), 3.2),
-            sharey=True,
-            squeeze=False,
-        )
+    densities = scale.map_densities
+    size = {"figsize": (max(7.5, 1.2 + 2.9 * len(names)), 3.2), "sharey": True, "squeeze": False}
+    with saved_figure(path, 1, len(names), **size) as (figure, axes):
         for axis, name in zip(axes[0], names, strict=True):
-            share = np.full((len(splits), len(densities)), np.nan)
-            for i, split in enumerate(splits):
-                for k, density in enumerate(densities):
-                    base, rounds, saved = shown[devices, name, density, split]
-                    text = (
-                        "neither"
-                        if base is None and rounds is None
-                        else "only\nit"
-                        if base is None
-                        else "only\np = 1"
-                    )
-                    if saved is not None:
-                        share[i, k], sure = (
-                            saved.mean,
-                            saved.half is not None and abs(saved.mean) > saved.half,
-                        )
-                        text = f"{saved.mean:+.0%}" if sure else f"({saved.mean:+.0%})"
-                    elif base is None and rounds is not None:
-                        share[i, k] = 1.0
-                    elif rounds is None and base is not None:
-                        share[i, k] = -1.0
-                    dark = abs(share[i, k]) > 0.45
-                    axis.text(
-                        k,
-                        i,
-                        text,
-                        ha="center",
-                        va="center",
-                        fontsize=7,
-                        color="white" if dark else "black",
-                    )
-            image = axis.imshow(share, cmap="RdBu", vmin=-0.6, vmax=0.6, aspect="auto")
-            axis.set_xticks(range(len(densities)), [f"{d:g}" for d in densities])
-            axis.set_yticks(range(len(splits)), [SPLIT_NAMES[s] for s in splits])
+            share = np.full((len(SPLIT_NAMES), len(densities)), np.nan)
+            texts = []
+            for i, split in enumerate(SPLIT_NAMES):
+                cells = [shown[devices, name, density, split] for density in densities]
+                share[i] = [cell.share for cell in cells]
+                texts.append([cell.text for cell in cells])
+            white = np.abs(share) > 0.45
+            image = heat_map(
+                axis, share, texts, white, fontsize=7, cmap="RdBu", vmin=-0.6, vmax=0.6
+            )
+            axis.set_xticks(range(len(densities)), [f"{density:g}" for density in densities])
+            axis.set_yticks(range(len(SPLIT_NAMES)), list(SPLIT_NAMES.values()))
             axis.set_title(name, fontsize=9)
             axis.set_xlabel("density")
-            axis.grid(visible=False)
         figure.colorbar(image, ax=axes[0], label="rounds saved", format=lambda x, _: f"{x:+.0%}")
-        title = (
-            f"Rounds to {scale.targets[TARGET]:.0%} saved against tuned D-PSGD, {devices} devices; "
-            "in brackets: not significant"
+        figure.suptitle(
+            f"Rounds to {scale.targets[TARGET]:.0%} saved against tuned D-PSGD, "
+            f"{devices} devices; in brackets: not significant",
+            fontsize=10,
         )
-        figure.suptitle(title, fontsize=10)
-        out.mkdir(parents=True, exist_ok=True)
-        path = out / f"regimes_{devices}.png"
-        figure.savefig(path, dpi=110)
-        plt.close(figure)
     return path

@@ -1,8 +1,14 @@
-"""Table 1: final, best and average accuracy for p = 1 and 15 on 10, 15 and 20 devices."""
+"""Table 1: accuracy at the last round, at its best, and on average, for p = 1 and 15.
 
-from collections.abc import Iterator
+gossamer reproduce wpm table1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import gossamer as gs
 from gossamer.study import Study
 from papers.wpm.paper import (
     SPLITS,
@@ -18,14 +24,19 @@ from papers.wpm.paper import (
 )
 
 TITLE = "accuracy at 500, max, average; p = 1, 15; 10, 15, 20 devices"
-MEASURES = {
-    "at_500": lambda scale: at_round("accuracy", scale.rounds),
-    "max": lambda scale: lambda cell: float(cell.metrics["accuracy"].max()),
-    "average": lambda scale: lambda cell: float(cell.metrics["accuracy"][1:].mean()),
-}
+
+
+def measures(scale: Scale) -> dict[str, Callable[[gs.Run], float]]:
+    """Return the three columns of the table as functions of a run."""
+    return {
+        "at_500": at_round("accuracy", scale.rounds),
+        "max": lambda run: float(run.metrics["accuracy"].max()),
+        "average": lambda run: float(run.metrics["accuracy"][1:].mean()),
+    }
 
 
 def keys(scale: Scale) -> Iterator[tuple[float, int, str, Key]]:
+    """Yield p, number of devices, split and key of every run."""
     for p in (1, 15):
         for devices in scale.table_devices:
             for split in SPLITS:
@@ -33,24 +44,25 @@ def keys(scale: Scale) -> Iterator[tuple[float, int, str, Key]]:
 
 
 def cells(scale: Scale) -> list[Study]:
+    """Return the runs that this part needs."""
     return studies(scale, (key for *_, key in keys(scale)))
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
-    paper = {
-        (float(r["p"]), int(r["devices"]), r["split"]): r for r in printed("table1_accuracy", scale)
-    }
-    rows = [
-        {
-            "p": p,
-            "devices": devices,
-            "split": split,
-            "measure": name,
-            "paper": paper.get((p, devices, split), {}).get(name, ""),
-        }
-        | number(results.over_seeds(key, measure(scale)), 2, 100)
-        for p, devices, split, key in keys(scale)
-        for name, measure in MEASURES.items()
-    ]
+    """Write the table."""
+    paper = {}
+    for row in printed("table1_accuracy", scale):
+        paper[float(row["p"]), int(row["devices"]), row["split"]] = row
+    rows = []
+    for p, devices, split, key in keys(scale):
+        for name, measure in measures(scale).items():
+            row: dict[str, object] = {
+                "p": p,
+                "devices": devices,
+                "split": split,
+                "measure": name,
+                "paper": paper.get((p, devices, split), {}).get(name, ""),
+            }
+            rows.append(row | number(results.over_seeds(key, measure), 2, 100))
     write_csv(out / "table1.csv", rows)
     return [out / "table1.csv"]

@@ -1,8 +1,12 @@
 """Table 3: rounds to the target by the number of devices, p = 1 and 15.
 
-Two blocks of the printed table are swapped; expected/table3_convergence_by_devices.csv has both
-readings and the reason.
+    gossamer reproduce wpm table3
+
+Two blocks of the printed table are swapped; expected/table3_convergence_by_devices.csv gives both
+readings, and why.
 """
+
+from __future__ import annotations
 
 from pathlib import Path
 
@@ -14,22 +18,27 @@ TITLE = "rounds to 88 % by devices 10, 15, 20; p = 1, 15"
 
 
 def cells(scale: Scale) -> list[Study]:
+    """Return the runs that this part needs: those of Table 1."""
     return table1.cells(scale)
 
 
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
-    paper: dict[tuple[str, float, str, int], str] = {
-        (r["reading"], float(r["p"]), r["split"], int(r["devices"])): r["iterations"]
-        for r in printed("table3_convergence_by_devices", scale)
-    }
-    rows = [
-        {"p": p, "split": split, "devices": devices}
-        | {
-            f"paper_{reading}": paper.get((reading, p, split, devices), "")
-            for reading in ("as_printed", "as_read")
-        }
-        | number(results.over_seeds(key, rounds_to_target(scale)))
-        for p, devices, split, key in table1.keys(scale)
-    ]
+    """Write the table."""
+    paper: dict[tuple[str, float, str, int], str] = {}
+    for row in printed("table3_convergence_by_devices", scale):
+        key = (row["reading"], float(row["p"]), row["split"], int(row["devices"]))
+        paper[key] = row["iterations"]
+    rows = []
+    for p, devices, split, key in table1.keys(scale):
+        rows.append(
+            {
+                "p": p,
+                "split": split,
+                "devices": devices,
+                "paper_as_printed": paper.get(("as_printed", p, split, devices), ""),
+                "paper_as_read": paper.get(("as_read", p, split, devices), ""),
+                **number(results.over_seeds(key, rounds_to_target(scale))),
+            }
+        )
     write_csv(out / "table3.csv", rows)
     return [out / "table3.csv"]
