@@ -19,7 +19,6 @@ from support.terminal import ANSI, COLOUR, SEVERAL, SPEC, in_a_terminal
 import gossamer as gs
 from gossamer.cli import progress
 from gossamer.cli.runs import BLOCKS, LETTERS, Row, spark
-from gossamer.results.find import find_runs
 
 
 @pytest.fixture(autouse=True)
@@ -336,15 +335,6 @@ def test_a_regression_has_a_spark_line_of_its_loss() -> None:
     assert (row.column, row.newest("accuracy")) == ("loss", None)
     assert spark(row.values("loss"), "loss")[0] == "█"
     assert f"loss {row.newest('loss'):.3g}" in gossamer("runs").out
-
-
-def test_folders_are_sorted_by_number_and_searched_to_a_limited_depth() -> None:
-    for name in ("x-seed10", "x-seed9", "x-seed1", "1/2/3/4/5/6/deep", "1/2/3/4/5/6/7/8/too-deep"):
-        Path(f"all/{name}").mkdir(parents=True)
-        Path(f"all/{name}/spec.toml").write_text("")
-    Path("all/x-seed1/inner").mkdir()
-    Path("all/x-seed1/inner/spec.toml").write_text("")  # what is in a run's folder is no run
-    assert [path.name for path in find_runs(Path("all"))] == ["x-seed1", "x-seed9", "x-seed10"]
 
 
 def test_a_spark_line_shows_the_values() -> None:

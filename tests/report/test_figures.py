@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 import zlib
-from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,42 +14,34 @@ import pytest
 from matplotlib import pyplot as plt
 from PIL import Image
 from support.command import assert_refused, gossamer
+from support.runs import compare_two_methods, read_comparison
 
 import gossamer as gs
 from gossamer.errors import InputError
-from gossamer.network import Links, Network
-from gossamer.network.notebook import ticks
-from gossamer.report import animate, figures
+from gossamer.report import figures
 from gossamer.results import palette
-from gossamer.study import Comparison, Method, interval
+from gossamer.results.statistics import interval
+from gossamer.results.tables import Comparison
 
 MM = 25.4 / 72  # a point of PDF and SVG
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two methods on three seeds, with simulated seconds."""
-    study = gs.Study(
-        gs.DPSGD(eta=0.1),
-        gs.Ring(5),
-        rounds=12,
-        measure=gs.Measure(every=4),
-        timing=gs.Timing(0.1, rate=1e6),
-    )
+    """Two methods on three seeds, with simulated seconds, and a picture as `compare` writes it."""
     out = tmp_path_factory.mktemp("runs") / "both"
-    gs.compare([study, replace(study, algorithm=gs.SwarmSGD(eta=0.1))], seeds=3, out=out)
-    (out / "curves.png").write_bytes(b"a picture, as `compare` leaves it there")
+    compare_two_methods(out)
+    (out / "curves.png").write_bytes(b"a picture")
     return out
 
 
 @pytest.fixture(scope="module")
 def methods(folder: Path) -> Comparison:
-    runs = [gs.Run.read(path) for path in sorted(folder.glob("*-seed*"))]
-    return Comparison(Method(runs[k].label, tuple(runs[k : k + 3])) for k in (0, 3))
+    return read_comparison(folder)
 
 
 @pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
@@ -133,8 +123,6 @@ def test_lines_are_told_apart_without_colour(folder: Path, monkeypatch: pytest.M
         == 2
     )
     assert [line.get_color() for line in lines] == list(palette.COLOURS[:2])
-    assert len({palette.line_style(k) for k in range(49)}) == 49
-    assert len(set(palette.DASHES)) == len(set(palette.MARKERS)) == len(set(palette.COLOURS)) == 7
 
 
 def test_curves_and_bands_are_the_numbers(
@@ -268,218 +256,6 @@ def test_the_settings_of_others_are_left_alone(folder: Path) -> None:
     assert gossamer("figure", folder).code == 0
     assert dict(mpl.rcParams) == before
     assert not plt.get_fignums()
-
-
-# -- a moving picture --------------------------------------------------------------------------------------------------
-
-
-def frames(path: str) -> list[Any]:
-    found = []
-    with Image.open(path) as picture:
-        for k in range(picture.n_frames):
-            picture.seek(k)
-            found.append(np.asarray(picture.convert("RGB")).astype(int))
-    return found
-
-
-def test_a_network_moves(monkeypatch: pytest.MonkeyPatch) -> None:
-    words = (
-        "network",
-        "show",
-        "--rounds",
-        "5",
-        "--set",
-        "network={kind='random',devices=8,density=0.3}",
-    )
-    result = gossamer(*words, "--animate", "net.gif")
-    assert result.code == 0
-    assert "animation: net.gif" in result.out
-    found = frames("net.gif")
-    assert len(found) == 5
-    assert all((np.abs(one - other).sum(-1) > 60).sum() > 200 for one, other in pairwise(found))
-    content = Path("net.gif").read_bytes()
-    assert gossamer(*words, "--animate", "net.gif").code == 0
-    assert Path("net.gif").read_bytes() == content
-
-
-def test_only_a_gif_can_be_written() -> None:
-    result = gossamer("network", "show", "--animate", "net.mp4")
-    assert_refused(result, "animate = 'net.mp4' is not accepted: give a file that ends in .gif")
-    assert not list(Path().iterdir())
-
-
-def test_frames_and_devices_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(animate, "FRAMES", 4)
-    monkeypatch.setattr(animate, "_MAX_DEVICES", 6)
-    seen = []
-    picture = animate._draw
-    monkeypatch.setattr(
-        animate,
-        "_draw",
-        lambda frames, title: seen.append((frames, title)) or picture(frames, title),
-    )
-    animate.animate(gs.Random(20, 0.3), 10, Path("a.gif"), "many {a} $b$")
-    ((drawn, title),) = seen
-    assert [frame.t for frame in drawn] == [0, 3, 6, 9]
-    assert title(3) == "many {a} $b$: round 3 of 10, first 6 devices"
-    for frame in drawn:
-        links = gs.Random(20, 0.3).links(frame.t)
-        assert frame.pairs.tolist() == [pair for pair in links.pairs.tolist() if max(pair) < 6]
-        assert frame.degrees.tolist() == links.degrees[:6].tolist()
-    assert len(frames("a.gif")) == 4
-
-
-def test_devices_are_where_the_network_says() -> None:
-    net = gs.Mobility(6, radius=0.3, seed=2)
-    np.testing.assert_array_equal((net & gs.Churn(0.3, 0.3)).layout(7), net.positions(7))
-    circle = (gs.Ring(4) & gs.LinkFailure(0.5)).layout(3)
-    np.testing.assert_allclose(circle, [[0, 1], [1, 0], [0, -1], [-1, 0]], atol=1e-12)
-    Path("fixes.csv").write_text("0,0,50.0,8.0\n9,0,50.0,8.0\n0,1,51.0,9.0\n4,1,51.0,9.0\n")
-    trace = gs.PositionTrace(Path("fixes.csv"), radius=2.0, beyond="repeat")
-    assert np.isnan(trace.layout(8)[1]).all()
-    np.testing.assert_array_equal(trace.layout(10 + 2), trace.layout(2))
-    animate.animate(trace, 12, Path("a.gif"), "trace")
-    assert len(frames("a.gif")) == 12
-
-
-def test_those_that_are_away_are_hollow() -> None:
-    away = gs.Random(8, 0.5) & gs.Churn(0.5, 0.5, seed=1)
-    frame = animate._frame(away, 4)
-    links = away.links(4)
-    assert links.active is not None
-    assert frame.active.tolist() == links.active.tolist()
-    assert not frame.active.all()
-
-
-# -- notebooks ---------------------------------------------------------------------------------------------------------
-
-
-def parsed(html: str) -> ET.Element:
-    """HTML that is XML too, so that whatever is not escaped or not closed is found; no script, no address."""
-    root = ET.fromstring(html.replace("<br>", "<br/>"))
-    for element in root.iter():
-        assert element.tag in {
-            "div",
-            "p",
-            "strong",
-            "table",
-            "thead",
-            "tbody",
-            "tr",
-            "th",
-            "td",
-            "br",
-            "span",
-        } | {
-            "svg",
-            "g",
-            "path",
-            "circle",
-            "polyline",
-            "polygon",
-            "text",
-        }
-        assert not {
-            name
-            for name in element.attrib
-            if name.startswith("on") or "href" in name or name == "src"
-        }
-    return root
-
-
-def words(html: str) -> str:
-    return " ".join(" ".join(parsed(html).itertext()).split())
-
-
-def test_a_run_and_a_comparison_show_their_table_and_curves(methods: Comparison) -> None:
-    run = methods[0].runs[0]
-    html = run._repr_html_()
-    assert f"{100 * run.summary['accuracy']:.2f}" in words(html)
-    assert str(run.folder) in words(html)
-    assert len(list(parsed(html).iter("polyline"))) == 1
-    html = methods._repr_html_()
-    rows = [[cell.text for cell in row] for row in parsed(html).iter("tr")][1:]
-    assert rows == methods.table()[1]
-    assert "±" in words(html)
-    assert len(list(parsed(html).iter("polyline"))) == len(list(parsed(html).iter("polygon"))) == 2
-    assert "3 seeds" in words(html)
-    assert words(methods[0]._repr_html_()).count("D-PSGD") == 1
-    assert Comparison()._repr_html_()
-
-
-def test_a_curve_is_where_its_numbers_are(methods: Comparison) -> None:
-    (line,) = parsed(methods[0].runs[0]._repr_html_()).iter("polyline")
-    points = np.array(
-        [[float(x) for x in point.split(",")] for point in line.attrib["points"].split()]
-    )
-    accuracy = methods[0].runs[0].metrics["accuracy"]
-    assert points[:, 0].tolist() == sorted(points[:, 0])
-    np.testing.assert_allclose(np.corrcoef(points[:, 1], accuracy)[0, 1], -1)  # up is less in SVG
-    assert points[np.argmax(accuracy), 1] < points[np.argmin(accuracy), 1]
-
-
-def test_a_loss_is_drawn_where_there_is_no_accuracy() -> None:
-    run = gs.run(
-        gs.Study(
-            gs.DPSGD(), gs.Ring(5), data=gs.LeastSquares(5), model=gs.LinearRegression(), rounds=30
-        )
-    )
-    assert "mean test loss" in words(run._repr_html_())
-    assert "accuracy" not in words(run._repr_html_())
-
-
-def test_a_study_shows_its_parts_escaped() -> None:
-    html = gs.Study(name="<script>alert(1)")._repr_html_()
-    assert "Random(devices=10, density=0.2" in words(html)
-    assert "<script>" in words(html)
-    assert "<script>" not in html
-
-
-NETWORKS = {
-    "random": gs.Random(10, 0.2),
-    "static": gs.Ring(12),
-    "moving and away": gs.Mobility(15, radius=0.3) & gs.Churn(0.2, 0.3),
-    "one": gs.Full(1),
-    "many": gs.Random(3000, 0.0005),
-    "few rounds": gs.Callback(4, lambda t: [(0, 1)]),
-}
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_a_network_shows_itself(name: str) -> None:
-    net = NETWORKS[name]
-    html = net._repr_html_()
-    assert f"{net.devices:,}" in words(html)
-    pictures = [picture.attrib["aria-label"] for picture in parsed(html).iter("svg")]
-    assert pictures == [
-        f"links of round {t}"
-        for t in range(0 if net.devices > 200 else 1 if net.period == 1 else 4)
-    ]
-    if pictures:
-        first = next(parsed(html).iter("path")).attrib["d"]
-        assert first.count("M") == len(net.links(0))
-
-
-def test_a_name_in_a_network_is_escaped() -> None:
-    @dataclass(frozen=True)
-    class Sly(Network):
-        devices: int = 3
-        name: str = "<img src=x onerror=alert(1)>"
-
-        def links(self, t: int) -> Links:
-            return Links.of(3, [(0, 1)])
-
-    assert "<img" not in Sly()._repr_html_()
-    parsed(Sly()._repr_html_())
-
-
-def test_ticks_are_round_and_within() -> None:
-    for low, high in ((0, 1), (0.13, 0.97), (0, 12345), (-3, 4), (1e-6, 2e-6), (99.2, 99.9)):
-        found = ticks(low, high)
-        assert 2 <= len(found) <= 7
-        assert low - 1e-9 <= found[0]
-        assert found[-1] <= high + 1e-9
-    assert ticks(5, 5) == [5]
 
 
 def test_sizes_are_read_as_they_are_written() -> None:

@@ -32,7 +32,6 @@ from gossamer.network import Full
 from gossamer.report.server import Server
 from gossamer.report.watch import Watch
 from gossamer.results.folder import RunFolder
-from gossamer.results.live import LineReader
 from gossamer.study import interval
 from gossamer.study.live import NAME as LIVE
 
@@ -215,22 +214,6 @@ def test_the_page_says_when_the_watcher_is_gone(finished: Path, open_page: Opene
     watched.page.locator("html[data-state=lost]").wait_for(state="attached")
     assert "does not answer" in watched.page.locator("p[role=status]").text_content()
     assert watched.page.locator("#curves svg .line").count() >= 4  # what was known stays
-
-
-def test_lines_of_a_file_that_grows(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.write_text('{"a": 1}\n{"a": 2}\n{"a"')
-    lines = LineReader(path)
-    assert lines.new() == (True, [{"a": 1}, {"a": 2}])
-    assert lines.new() == (False, [])
-    with path.open("a") as file:
-        file.write(': 3}\nnonsense\n[1]\n{"a": 4}\n')
-    assert lines.new() == (False, [{"a": 3}, {"a": 4}])
-    (tmp_path / "other").write_text('{"a": 5}\n')
-    os.replace(tmp_path / "other", path)  # as `Live` does when it thins its records out
-    assert lines.new() == (True, [{"a": 5}])
-    path.write_text("")
-    assert lines.new() == (True, [])
 
 
 # -- a fleet -----------------------------------------------------------------------------------------------------------------

@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import importlib
 import json
-import platform
 import random
 import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from safetensors import safe_open
 from safetensors.torch import load_file
 from support import processes
 from support.command import REAL, Result, gossamer
 from support.processes import DEADLINE, has_loaded, needs_proc, started, wait_until
 
 import gossamer as gs
-from gossamer.errors import DataError
 from gossamer.results import folder as store
-from gossamer.study import spec, study_of
+from gossamer.study import study_of
 from gossamer.study.live import NAME as LIVE
 from gossamer.study.run import Interrupted, Run
 
@@ -97,115 +89,10 @@ def assert_same_run(one: Path | str, other: Path | str) -> None:
 # -- contents ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_in_a_run_folder() -> None:
-    finished("--out", "out", "--seed", "3")
-    folder = Path("out")
-    assert sorted(file.name for file in folder.iterdir()) == [
-        "metrics.parquet",
-        "models.safetensors",
-        "spec.toml",
-        "summary.json",
-    ]
-    (study,) = spec.studies(spec.read(Path("a.toml")), "a", seed=3)
-    assert spec.studies(tomllib.loads((folder / "spec.toml").read_text())) == [study]
-    assert spec.dumps(study) == (folder / "spec.toml").read_text()  # every default is written out
-
-    table = pq.read_table(folder / "metrics.parquet")
-    plain = [
-        "round",
-        "accuracy",
-        "accuracy_worst",
-        "accuracy_best",
-        "loss",
-        "loss_worst",
-        "loss_best",
-    ]
-    plain += ["distance", "power_distance", "messages", "bytes"]
-    assert table.column_names == [*plain, "device_accuracy", "device_loss", "device_distance"]
-    whole = ("round", "messages", "bytes")
-    for name in plain:
-        assert table.schema.field(name).type == (pa.int64() if name in whole else pa.float64())
-    for name in table.column_names[len(plain) :]:
-        assert {len(row) for row in table[name].to_pylist()} == {10}
-    assert table["round"].to_pylist() == [0, 8, 16, 20]
-    accuracy = np.array(table["device_accuracy"].to_pylist())
-    for name, reduced in (
-        ("accuracy", accuracy.mean(1)),
-        ("accuracy_worst", accuracy.min(1)),
-        ("accuracy_best", accuracy.max(1)),
-    ):
-        np.testing.assert_allclose(
-            table[name].to_numpy(), reduced, rtol=1e-6
-        )  # devices are kept in float32
-    assert (
-        table["loss_worst"].to_pylist()
-        >= table["loss"].to_pylist()
-        >= table["loss_best"].to_pylist()
-    )
-
-    summary = json.loads((folder / "summary.json").read_text())
-    for name in plain:
-        assert summary[name] == table[name].to_pylist()[-1]
-    assert (summary["name"], summary["method"], summary["seed"]) == ("a", "WPM p=15", 3)
-    assert (summary["finished"], summary["rounds"]) == (True, 20)
-    first = next(
-        (
-            t
-            for t, a in zip(table["round"].to_pylist(), table["accuracy"].to_pylist(), strict=True)
-            if a >= 0.3
-        ),
-        None,
-    )
-    assert summary["rounds_to_accuracy"] == {"0.3": first, "1": None}
-    assert summary["rounds_to_loss"] == {"100": 0}
-    assert summary["bytes_to_loss"] == {"100": 0}
-    assert summary["versions"]["torch"] == torch.__version__
-    assert summary["versions"]["python"] == platform.python_version()
-    assert summary["versions"].keys() == {
-        "gossamer",
-        "torch",
-        "numpy",
-        "python",
-        "machine",
-        "kernels",
-    }
-    assert "run a.toml -q --out out --seed 3" in summary["command"]
-    assert 0 <= summary["seconds_measuring"] <= summary["seconds"]
-
-    with safe_open(folder / "models.safetensors", framework="pt") as models:
-        shapes = {name: models.get_slice(name).get_shape() for name in models.keys()}  # noqa: SIM118
-    assert shapes == {"weight": [10, 10, 64], "bias": [10, 10]}
-
-
-def test_a_run_is_read_back_as_it_was() -> None:
-    study = gs.Study(rounds=10)
-    made = gs.run(study, "out")
-    read = Run.read("out")
-    assert study_of(read) == made.study
-    assert read.spec == made.spec
-    assert read.summary == made.summary
-    for name, values in made.metrics.items():
-        np.testing.assert_array_equal(read.metrics[name], values)
-    for name, part in made.models.items():
-        assert torch.equal(read.models[name], part)
-    with pytest.raises(DataError, match="holds no run"):
-        Run.read("nowhere")
-
-
 def test_a_folder_is_not_needed(tmp_path: Path) -> None:
     before = set(tmp_path.iterdir())
     assert gs.run(gs.Study(rounds=5)).folder is None
     assert set(tmp_path.iterdir()) == before
-
-
-def test_many_devices_have_no_column_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "_PER_DEVICE_LIMIT", 9)
-    finished("--out", "out")
-    assert not [
-        name
-        for name in pq.read_table("out/metrics.parquet").column_names
-        if name.startswith("device_")
-    ]
 
 
 def test_measurements_only_at_the_end() -> None:
@@ -331,27 +218,6 @@ def test_a_resume_from_another_place_finds_its_files(
             tmp_path / f"out{number}",
         )
         assert (again.code, again.err) == (0, "")
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.data())
-def test_a_checkpoint_with_one_wrong_bit_is_refused(tmp_path: Path, data: st.DataObject) -> None:
-    folder = store.RunFolder(tmp_path)
-    tensors = {"w": torch.arange(6.0).view(2, 3), "buffer/n": torch.tensor([1, 2])}
-    folder.write_snapshot(store.Snapshot(7, 8, 9, tensors))
-    path = tmp_path / "checkpoint.safetensors"
-    content = bytearray(path.read_bytes())
-    bit = data.draw(st.integers(0, 8 * len(content) - 1))
-    content[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(content)
-    try:
-        read = folder.snapshot()
-    except DataError:
-        return
-    # A bit of no meaning, such as one of the spaces that fill the header up.
-    assert read is not None
-    assert (read.round, read.messages, read.bytes) == (7, 8, 9)
-    assert all(torch.equal(read.tensors[name], x) for name, x in tensors.items())
 
 
 # -- signals, for real -------------------------------------------------------------------------------------------------

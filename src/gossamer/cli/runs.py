@@ -88,7 +88,11 @@ class Row:
 
     @classmethod
     def read(cls, folder: Path) -> Row:
-        """Read a run with as little as a list needs; a damaged one has status "broken"."""
+        """Read a run with as little as a list needs; a damaged one has status "broken".
+
+        Args:
+            folder: The run folder.
+        """
         try:
             run = RunFollower(folder, _COLUMNS).run()
             if not run.method:
@@ -117,17 +121,27 @@ class Row:
     @property
     def column(self) -> str:
         """The column of the curve: the accuracy, or the loss where there is no accuracy."""
-        return "accuracy" if self.run.has("accuracy") or not self.run.has("loss") else "loss"
+        if self.run.has("loss") and not self.run.has("accuracy"):
+            return "loss"
+        return "accuracy"
 
     def values(self, column: str) -> list[float | None]:
-        """The values of a column; None where one is not finite."""
+        """Return the values of a column; None where one is not finite.
+
+        Args:
+            column: The name of the column.
+        """
         found = []
         for value in self.run.metrics.get(column, ()):
             found.append(float(value) if math.isfinite(value) else None)
         return found
 
     def newest(self, column: str) -> float | None:
-        """The newest value of a column."""
+        """Return the newest value of a column; None if there is none.
+
+        Args:
+            column: The name of the column.
+        """
         values = self.values(column)
         return values[-1] if values else None
 
@@ -219,11 +233,12 @@ def _rounds(row: Row) -> str:
 
 
 def _score(row: Row) -> str:
+    value = row.newest(row.column)
+    if value is None:
+        return ""
     if row.column == "loss":
-        loss = row.newest("loss")
-        return "" if loss is None else f"loss {loss:.3g}"
-    accuracy = row.newest("accuracy")
-    return "" if accuracy is None else f"{accuracy:.1%}"
+        return f"loss {value:.3g}"
+    return f"{value:.1%}"
 
 
 def _moment(changed: str) -> str:
@@ -232,7 +247,9 @@ def _moment(changed: str) -> str:
     now = datetime.now().astimezone()
     if local.date() == now.date():
         return local.strftime("%H:%M")
-    return local.strftime("%d %b" if local.year == now.year else "%Y-%m-%d")
+    if local.year == now.year:
+        return local.strftime("%d %b")
+    return local.strftime("%Y-%m-%d")
 
 
 def _label(run: Run) -> str:

@@ -15,7 +15,7 @@ from gossamer.report import grouping, links, pack, page_tables
 from gossamer.report.description import describe
 from gossamer.report.page_curves import curves
 from gossamer.results.run import Run
-from gossamer.results.tables import Method
+from gossamer.results.tables import Method, runs_of
 from gossamer.study import Study
 
 _DEVICE_BYTES = 64_000_000  # of all devices' measurements in a page, before they are packed
@@ -34,7 +34,7 @@ def report_content(runs: Sequence[Run]) -> tuple[dict[str, Any], list[str]]:
         The content as plain dictionaries, and a packed block of measurements per run.
     """
     methods, notes = grouping.group_by_method(runs)
-    kept = [run for method in methods for run in method.runs]
+    kept = runs_of(methods)
     with_devices = _device_bytes(kept) <= _DEVICE_BYTES
     if not with_devices:
         notes.append(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.report.grouping import value_text
-from gossamer.results.tables import Method
+from gossamer.results.tables import Method, runs_of
 from gossamer.study.kinds import KINDS
 
 Line = tuple[str, str]  # a part with its settings, and what it means
@@ -36,7 +36,7 @@ def describe(methods: Sequence[Method]) -> list[dict[str, Any]]:
         lines = _merged_lines(methods, lines_of)
         if lines:
             described.append({"term": term, "lines": lines})
-    seeds = sorted({run.seed for method in methods for run in method.runs})
+    seeds = sorted({run.seed for run in runs_of(methods)})
     described.append({"term": "Seeds", "lines": [[ranges(seeds), ""]]})
     own = []
     for method in methods:
@@ -75,7 +75,7 @@ def ranges(numbers: Sequence[int]) -> str:
 def _merged_lines(
     methods: Sequence[Method], lines_of: Callable[[dict[str, Any]], list[Line]]
 ) -> list[list[str]]:
-    """Return the lines of all methods, each once, with the methods that it is not about left out."""
+    """Return the lines of all methods, each once, with the names of its methods if not all."""
     owners: dict[Line, list[str]] = {}
     for method in methods:
         for line in lines_of(method.runs[0].spec):

@@ -1,4 +1,4 @@
-"""Figures with matplotlib: curves of a comparison on a page or at a paper's width, and a network."""
+"""Figures with matplotlib: the curves of a comparison, for a screen or a paper, and a network."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ def curves(methods: Sequence[Method], path: Path, title: str) -> None:
         path: The file to write; its suffix says the format.
         title: The title of the figure.
     """
-    metrics = {method.label: [run.metrics for run in method.runs] for method in methods}
+    metrics = {}
+    for method in methods:
+        metrics[method.label] = [run.metrics for run in method.runs]
     classifies = _all_have(metrics, "accuracy")
     panels = ["loss", "distance"]
     if classifies:
@@ -222,11 +224,11 @@ def _all_have(metrics: Metrics, column: str) -> bool:
 def _draw(axis: Any, metrics: Metrics, x: str, y: str, markers: bool = False) -> None:
     """Draw one line per method with its band; seeds are averaged by round on both axes."""
     column, label, scale = Y[y]
-    largest = max(float(run[X[x]][-1]) for runs in metrics.values() for run in runs)
-    unit, size = _unit(x, largest)
+    unit, size = _unit(x, _largest(metrics, X[x]))
     for k, (method, runs) in enumerate(metrics.items()):
         across = np.mean([run[X[x]] for run in runs], axis=0) / size
-        points = [interval(values) for values in zip(*(run[column] for run in runs), strict=True)]
+        values = np.stack([run[column] for run in runs])
+        points = [interval(row) for row in values.T]
         mean = np.array([point.mean for point in points]) * scale
         style = _line(k, markers)
         if markers:  # a few per line, each line at places of its own
@@ -244,6 +246,15 @@ def _draw(axis: Any, metrics: Metrics, x: str, y: str, markers: bool = False) ->
         axis.set_ylim(max(low, 0), min(high, 100))
     if y == "distance":
         axis.set_ylim(bottom=0)
+
+
+def _largest(metrics: Metrics, column: str) -> float:
+    """Return the largest last value of a column."""
+    largest = 0.0
+    for runs in metrics.values():
+        for run in runs:
+            largest = max(largest, float(run[column][-1]))
+    return largest
 
 
 def _line(k: int, markers: bool) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from gossamer.report.description import ranges
 from gossamer.report.pack import drawn_number
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval, interval, rounds_to
-from gossamer.results.tables import Method
+from gossamer.results.tables import Method, runs_of
 
 Cell = dict[str, Any]
 Table = dict[str, Any]
@@ -155,9 +155,8 @@ def target_values(methods: Sequence[Method], column: str) -> list[float]:
         column: "accuracy" or "loss".
     """
     found: set[float] = set()
-    for method in methods:
-        for run in method.runs:
-            found.update(run.spec.get("measure", {}).get(f"{column}_targets", []))
+    for run in runs_of(methods):
+        found.update(run.spec.get("measure", {}).get(f"{column}_targets", []))
     return sorted(found)
 
 

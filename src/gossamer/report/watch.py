@@ -19,6 +19,7 @@ from gossamer.report.followers import FleetRun, Follower, SimulatedRun, is_fleet
 from gossamer.report.links import Drawn
 from gossamer.results.find import select_runs
 from gossamer.results.run import Run
+from gossamer.results.tables import runs_of
 
 _FRESH_SECONDS = 0.9  # for which content is not read again
 _SILENT_SECONDS = 10.0  # without news after which the page says so
@@ -80,7 +81,7 @@ class Watch:
         self._find_runs()
         runs = [follower.run() for follower in self._followers.values()]
         methods, notes = grouping.group_by_method(runs)
-        self._runs = [run for method in methods for run in method.runs]
+        self._runs = runs_of(methods)
         indices: dict[str, int] = {}
         networks: list[dict[str, Any]] = []
         details = []

@@ -33,7 +33,7 @@ def select_runs(paths: Sequence[Path]) -> list[Path]:
     """Return the run folders that the user named.
 
     Args:
-        paths: Run folders, or folders with runs directly in them, as `gossamer compare` writes them.
+        paths: Run folders, or folders with runs directly in them, as `gossamer compare` writes.
 
     Returns:
         Each run folder once, in the order given; those in one folder in natural order.

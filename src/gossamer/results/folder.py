@@ -16,7 +16,7 @@ import contextlib
 import hashlib
 import json
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,7 +55,11 @@ class RunFolder:
     path: Path
 
     def has(self, name: str) -> bool:
-        """True if the folder holds a file of this name."""
+        """True if the folder holds a file of this name.
+
+        Args:
+            name: The name of the file; "" asks for the folder itself.
+        """
         with os_errors("read", self.path / name):
             return (self.path / name).exists()
 
@@ -127,7 +131,9 @@ class RunFolder:
         write_atomically(self.path / "metrics.parquet", sink.getvalue().to_pybytes())
 
     def metrics(self, columns: Sequence[str] | None = None) -> dict[str, Any]:
-        """Return the measurements by column as NumPy arrays, per-device ones [measurements, devices].
+        """Return the measurements by column as NumPy arrays.
+
+        Per-device columns are [measurements, devices].
 
         Args:
             columns: The columns to load, where they are there; None loads all.
@@ -136,8 +142,10 @@ class RunFolder:
         import pyarrow.parquet as pq
 
         path = self.path / "metrics.parquet"
-        wanted = None if columns is None else list(columns)
         try:
+            wanted = pq.read_schema(path).names
+            if columns is not None:
+                wanted = [name for name in columns if name in wanted]
             table = pq.read_table(path, columns=wanted, page_checksum_verification=True)
         except FileNotFoundError:
             raise DataError(
@@ -150,7 +158,11 @@ class RunFolder:
         return {name: np.array(table[name].to_pylist()) for name in table.column_names}
 
     def write_summary(self, summary: dict[str, Any]) -> None:
-        """Write the summary; numbers may be NumPy's."""
+        """Write the summary.
+
+        Args:
+            summary: The result in short; numbers may be NumPy's.
+        """
         text = json.dumps(summary, indent=2, default=lambda number: number.item())
         write_atomically(self.path / "summary.json", f"{text}\n".encode())
 
@@ -172,7 +184,11 @@ class RunFolder:
         return loaded
 
     def write_snapshot(self, snapshot: Snapshot) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint.
+
+        Args:
+            snapshot: The state of a run.
+        """
         from safetensors.torch import save
 
         metadata = {
@@ -272,35 +288,31 @@ def columns(records: Sequence[Record]) -> dict[str, Any]:
         Means over the devices, the worst and the best device, messages and bytes, and simulated
         seconds if the study has a timing. Of up to 1000 devices every device's values too.
     """
-    table: dict[str, Any] = {"round": [record.round for record in records]}
-    _add_statistics(table, "accuracy", records, worst=np.min, best=np.max)
-    _add_statistics(table, "loss", records, worst=np.max, best=np.min)
-    _add_statistics(table, "distance", records)
-    _add_statistics(table, "power_distance", records)
-    table["messages"] = [record.messages for record in records]
-    table["bytes"] = [record.bytes for record in records]
-    if not records:
-        return table
-    if records[0].seconds is not None:  # "seconds" in the summary are those of the computer
-        table["simulated_seconds"] = [record.seconds for record in records]
-    if len(records[0].accuracy) <= _MAX_DEVICE_COLUMNS:
-        for name in _DEVICE_COLUMNS:
-            own = [getattr(record, name).astype(np.float32).tolist() for record in records]
-            table[f"device_{name}"] = own
+    table: dict[str, Any] = {}
+    for record in records:
+        for name, value in _row(record).items():
+            table.setdefault(name, []).append(value)
     return table
 
 
-def _add_statistics(
-    table: dict[str, Any],
-    name: str,
-    records: Sequence[Record],
-    worst: Callable[..., Any] | None = None,
-    best: Callable[..., Any] | None = None,
-) -> None:
-    """Add the mean of a measurement over the devices, and its worst and best value."""
-    values = [getattr(record, name) for record in records]
-    table[name] = [float(value.mean()) for value in values]
-    if worst is not None:
-        table[f"{name}_worst"] = [float(worst(value)) for value in values]
-    if best is not None:
-        table[f"{name}_best"] = [float(best(value)) for value in values]
+def _row(record: Record) -> dict[str, Any]:
+    """Return one row of metrics.parquet."""
+    row = {
+        "round": record.round,
+        "accuracy": float(record.accuracy.mean()),
+        "accuracy_worst": float(record.accuracy.min()),
+        "accuracy_best": float(record.accuracy.max()),
+        "loss": float(record.loss.mean()),
+        "loss_worst": float(record.loss.max()),
+        "loss_best": float(record.loss.min()),
+        "distance": float(record.distance.mean()),
+        "power_distance": float(record.power_distance.mean()),
+        "messages": record.messages,
+        "bytes": record.bytes,
+    }
+    if record.seconds is not None:  # "seconds" in the summary are those of the computer
+        row["simulated_seconds"] = record.seconds
+    if len(record.accuracy) <= _MAX_DEVICE_COLUMNS:
+        for name in _DEVICE_COLUMNS:
+            row[f"device_{name}"] = getattr(record, name).astype(np.float32).tolist()
+    return row

@@ -131,10 +131,18 @@ def columns_of(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     names = dict.fromkeys(name for record in records for name in record)
     columns: dict[str, Any] = {}
     for name in names:
-        values = [record.get(name) for record in records]
+        values: list[Any] = [record.get(name) for record in records]
         if name.startswith("device_"):
-            devices = max(len(value) for value in values if value is not None)
-            values = [[None] * devices if value is None else value for value in values]
+            values = _filled(values)
         dtype = np.int64 if name in _INTEGER_COLUMNS else np.float64
         columns[name] = np.array(values, dtype=dtype)
     return columns
+
+
+def _filled(rows: Sequence[Any]) -> list[list[Any]]:
+    """Return the values of all devices per record, with None for those that a record lacks."""
+    devices = max(len(row) for row in rows if row is not None)
+    filled: list[list[Any]] = []
+    for row in rows:
+        filled.append([None] * devices if row is None else row)
+    return filled

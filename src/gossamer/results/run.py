@@ -207,7 +207,11 @@ class Run:
         return RunFolder(self.folder).models()
 
     def has(self, column: str) -> bool:
-        """True if the run has measured this column at least once."""
+        """True if the run has measured a column at least once.
+
+        Args:
+            column: The name of a column of the metrics.
+        """
         return column in self.metrics and bool(np.isfinite(self.metrics[column]).any())
 
     def title(self, seeds: int = 1) -> str:

@@ -44,11 +44,21 @@ class Method:
         return interval([run.summary[name] for run in self.runs])
 
     def rounds_to(self, kind: str, target: str) -> Interval | None:
-        """Return the rounds to a target; see `to`."""
+        """Return the rounds to a target.
+
+        Args:
+            kind: As for `to`.
+            target: As for `to`.
+        """
         return self.to("rounds", kind, target)
 
     def seconds_to(self, kind: str, target: str) -> Interval | None:
-        """Return the simulated seconds to a target, for studies with a timing; see `to`."""
+        """Return the simulated seconds to a target, for studies with a timing.
+
+        Args:
+            kind: As for `to`.
+            target: As for `to`.
+        """
         return self.to("seconds", kind, target)
 
     def to(self, unit: str, kind: str, target: str) -> Interval | None:
@@ -63,7 +73,9 @@ class Method:
             The mean over the seeds; None unless every seed reached the target.
         """
         reached = [run.summary[f"{unit}_to_{kind}"][target] for run in self.runs]
-        return None if None in reached else interval(reached)
+        if None in reached:
+            return None
+        return interval(reached)
 
     def _repr_html_(self) -> str:
         return Comparison([self])._repr_html_()
@@ -126,6 +138,15 @@ class Comparison(list[Method]):
 
         headings, rows = self.table() if self else ([], [])
         return show_methods(self, headings, rows)
+
+
+def runs_of(methods: Sequence[Method]) -> list[Run]:
+    """Return the runs of some methods, method by method.
+
+    Args:
+        methods: The methods.
+    """
+    return [run for method in methods for run in method.runs]
 
 
 def terminal_table(methods: Sequence[Method], title: str) -> Table:

@@ -1,0 +1,171 @@
+"""Run folders: what is in them."""
+
+from __future__ import annotations
+
+import json
+import platform
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from support.command import gossamer
+
+from gossamer.engines import Snapshot
+from gossamer.errors import DataError
+from gossamer.results import folder as run_folder
+from gossamer.results.folder import RunFolder
+from gossamer.study import spec
+
+SPEC = """
+rounds = 20
+batch = 8
+[split]
+kind = "one-label"
+[network]
+kind = "random"
+devices = 10
+density = 0.2
+[[network.faults]]
+kind = "churn"
+leave = 0.1
+come_back = 0.5
+[measure]
+every = 8
+accuracy_targets = [0.3, 1.0]
+loss_targets = [100.0]
+[algorithm]
+kind = "wpm"
+preset = "robust"
+p = 15
+eta = 0.05
+"""
+
+
+@pytest.fixture(autouse=True)
+def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.toml").write_text(SPEC)
+
+
+def finished(*words: object) -> None:
+    """Run the study by the command."""
+    done = gossamer("run", "a.toml", "-q", *words)
+    assert (done.code, done.err) == (0, "")
+
+
+def test_what_is_in_a_run_folder() -> None:
+    finished("--out", "out", "--seed", "3")
+    folder = Path("out")
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "metrics.parquet",
+        "models.safetensors",
+        "spec.toml",
+        "summary.json",
+    ]
+    (study,) = spec.studies(spec.read(Path("a.toml")), "a", seed=3)
+    assert spec.studies(tomllib.loads((folder / "spec.toml").read_text())) == [study]
+    assert spec.dumps(study) == (folder / "spec.toml").read_text()  # every default is written out
+
+    table = pq.read_table(folder / "metrics.parquet")
+    plain = [
+        "round",
+        "accuracy",
+        "accuracy_worst",
+        "accuracy_best",
+        "loss",
+        "loss_worst",
+        "loss_best",
+    ]
+    plain += ["distance", "power_distance", "messages", "bytes"]
+    assert table.column_names == [*plain, "device_accuracy", "device_loss", "device_distance"]
+    whole = ("round", "messages", "bytes")
+    for name in plain:
+        assert table.schema.field(name).type == (pa.int64() if name in whole else pa.float64())
+    for name in table.column_names[len(plain) :]:
+        assert {len(row) for row in table[name].to_pylist()} == {10}
+    assert table["round"].to_pylist() == [0, 8, 16, 20]
+    accuracy = np.array(table["device_accuracy"].to_pylist())
+    for name, reduced in (
+        ("accuracy", accuracy.mean(1)),
+        ("accuracy_worst", accuracy.min(1)),
+        ("accuracy_best", accuracy.max(1)),
+    ):
+        np.testing.assert_allclose(
+            table[name].to_numpy(), reduced, rtol=1e-6
+        )  # devices are kept in float32
+    assert (
+        table["loss_worst"].to_pylist()
+        >= table["loss"].to_pylist()
+        >= table["loss_best"].to_pylist()
+    )
+
+    summary = json.loads((folder / "summary.json").read_text())
+    for name in plain:
+        assert summary[name] == table[name].to_pylist()[-1]
+    assert (summary["name"], summary["method"], summary["seed"]) == ("a", "WPM p=15", 3)
+    assert (summary["finished"], summary["rounds"]) == (True, 20)
+    first = next(
+        (
+            t
+            for t, a in zip(table["round"].to_pylist(), table["accuracy"].to_pylist(), strict=True)
+            if a >= 0.3
+        ),
+        None,
+    )
+    assert summary["rounds_to_accuracy"] == {"0.3": first, "1": None}
+    assert summary["rounds_to_loss"] == {"100": 0}
+    assert summary["bytes_to_loss"] == {"100": 0}
+    assert summary["versions"]["torch"] == torch.__version__
+    assert summary["versions"]["python"] == platform.python_version()
+    assert summary["versions"].keys() == {
+        "gossamer",
+        "torch",
+        "numpy",
+        "python",
+        "machine",
+        "kernels",
+    }
+    assert "run a.toml -q --out out --seed 3" in summary["command"]
+    assert 0 <= summary["seconds_measuring"] <= summary["seconds"]
+
+    with safe_open(folder / "models.safetensors", framework="pt") as models:
+        shapes = {name: models.get_slice(name).get_shape() for name in models.keys()}  # noqa: SIM118
+    assert shapes == {"weight": [10, 10, 64], "bias": [10, 10]}
+
+
+def test_many_devices_have_no_column_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_folder, "_MAX_DEVICE_COLUMNS", 9)
+    finished("--out", "out")
+    assert not [
+        name
+        for name in pq.read_table("out/metrics.parquet").column_names
+        if name.startswith("device_")
+    ]
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_checkpoint_with_one_wrong_bit_is_refused(tmp_path: Path, data: st.DataObject) -> None:
+    folder = RunFolder(tmp_path)
+    tensors = {"w": torch.arange(6.0).view(2, 3), "buffer/n": torch.tensor([1, 2])}
+    folder.write_snapshot(Snapshot(7, 8, 9, tensors))
+    path = tmp_path / "checkpoint.safetensors"
+    content = bytearray(path.read_bytes())
+    bit = data.draw(st.integers(0, 8 * len(content) - 1))
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+    try:
+        read = folder.snapshot()
+    except DataError:
+        return
+    # A bit of no meaning, such as one of the spaces that fill the header up.
+    assert read is not None
+    assert (read.round, read.messages, read.bytes) == (7, 8, 9)
+    assert all(torch.equal(read.tensors[name], x) for name, x in tensors.items())

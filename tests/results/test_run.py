@@ -1,0 +1,134 @@
+"""`Run`: read from a folder in any status."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import nn
+
+import gossamer as gs
+from gossamer.errors import DataError, Diverged, GossamerError
+from gossamer.results.run import Run
+from gossamer.study import study_of
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "finished"
+    gs.run(gs.Study(gs.DPSGD(), rounds=10, seed=3, name="demo"), folder)
+    return folder
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "copy"))
+
+
+def test_a_run_is_read_back_as_it_was_made(tmp_path: Path) -> None:
+    study = gs.Study(rounds=10)
+    made = gs.run(study, tmp_path / "out")
+    read = Run.read(tmp_path / "out")
+    assert made.study is study
+    assert read.study is None
+    assert study_of(read) == study
+    assert read.spec == made.spec
+    assert read.summary == made.summary
+    assert read.label == made.label
+    assert read.folder == made.folder
+    for name, values in made.metrics.items():
+        np.testing.assert_array_equal(read.metrics[name], values)
+    for name, part in made.models.items():
+        assert torch.equal(read.models[name], part)
+
+
+def test_what_a_run_says_of_itself(finished: Path) -> None:
+    run = Run.read(finished)
+    assert (run.status, run.status_text, run.finished, run.diverged) == (
+        "finished",
+        "",
+        True,
+        False,
+    )
+    assert (run.name, run.label, run.seed) == ("demo", "D-PSGD", 3)
+    assert (run.round, run.rounds, run.devices) == (10, 10, 10)
+    assert run.title() == "demo: 10 devices, 10 rounds"
+    assert run.title(5) == "demo: 10 devices, 10 rounds, 5 seeds"
+    assert run.has("accuracy")
+    assert not run.has("simulated_seconds")
+
+
+def test_only_some_columns_are_loaded(finished: Path) -> None:
+    run = Run.read(finished, columns=("round", "loss", "simulated_seconds"))
+    assert list(run.metrics) == ["round", "loss"]
+
+
+def test_models_are_loaded_when_they_are_used(copy: Path) -> None:
+    (copy / "models.safetensors").unlink()
+    run = Run.read(copy)
+    with pytest.raises(DataError, match="has no models"):
+        _ = run.models
+    with pytest.raises(DataError, match="no folder"):
+        _ = Run({}, {}, {}).models
+
+
+def test_a_run_with_parts_made_in_python_is_read(tmp_path: Path) -> None:
+    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    study = gs.Study(
+        gs.DPSGD(),
+        gs.Callback(5, lambda t: [(t % 5, (t + 1) % 5)]),
+        data=gs.from_arrays(x[:40], (x[:40, 0] > 0).long(), x[40:], (x[40:, 0] > 0).long()),
+        model=gs.Module(lambda: nn.Linear(4, 2)),
+        batch=4,
+        rounds=3,
+    )
+    gs.run(study, tmp_path / "run")
+    run = Run.read(tmp_path / "run")
+    assert run.finished
+    assert run.devices == 5
+    assert run.models["weight"].shape == (5, 2, 4)
+    assert run.spec["model"]["kind"] == "python"
+    with pytest.raises(GossamerError, match="made in Python"):
+        study_of(run)
+
+
+def test_a_run_that_diverged_has_its_measurements(tmp_path: Path) -> None:
+    with pytest.raises(Diverged):
+        gs.run(gs.Study(gs.DPSGD(eta=1e30), rounds=50), tmp_path / "wild")
+    run = Run.read(tmp_path / "wild")
+    assert run.status == "diverged"
+    assert run.diverged
+    assert run.status_text == f"diverged in round {run.round}"
+    assert run.metrics["round"].tolist()[0] == 0
+
+
+def test_a_run_that_was_stopped(copy: Path) -> None:
+    summary = json.loads((copy / "summary.json").read_text())
+    (copy / "summary.json").write_text(json.dumps(summary | {"finished": False, "rounds": 4}))
+    run = Run.read(copy)
+    assert (run.status, run.round) == ("stopped", 4)
+    assert run.status_text == "stopped after round 4 of 10"
+    (copy / "summary.json").unlink()
+    (copy / "metrics.parquet").unlink()
+    run = Run.read(copy)
+    assert (run.status, run.round, run.metrics) == ("stopped", 0, {})
+    assert run.label == "d-psgd" or run.label == "dpsgd"  # its name in the spec
+
+
+def test_what_is_no_run_is_refused(copy: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no run"):
+        Run.read(tmp_path / "nowhere")
+    pq.write_table(pa.table({"a": ["x"]}), copy / "metrics.parquet")
+    with pytest.raises(DataError, match="needs a column round"):
+        Run.read(copy)
+    (copy / "spec.toml").write_text("a = [")
+    with pytest.raises(DataError, match="is not a spec"):
+        Run.read(copy)
+    run = Run.broken(copy, "damaged")
+    assert (run.status, run.label, run.seed) == ("broken", "unknown", 0)

@@ -1,0 +1,71 @@
+"""Methods and comparisons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from gossamer.results.run import Progress, Run
+from gossamer.results.tables import Comparison, Method, runs_of, terminal_table
+
+
+def run(seed: int, accuracy: float | None, reached: int | None, **more: Any) -> Run:
+    summary = {
+        "finished": True,
+        "accuracy": accuracy,
+        "accuracy_worst": 0.7,
+        "loss": 1.0,
+        "distance": 0.5,
+        "bytes": 2_000_000,
+        "rounds_to_accuracy": {"0.8": reached},
+        "rounds_to_loss": {},
+    }
+    return Run({"seed": seed}, {}, summary | more)
+
+
+def test_a_target_counts_if_every_seed_reached_it() -> None:
+    both = Method("A", (run(0, 0.8, 10), run(1, 0.9, 20)))
+    assert both.value("accuracy").mean == 0.8500000000000001
+    found = both.rounds_to("accuracy", "0.8")
+    assert found is not None
+    assert (found.mean, found.count) == (15.0, 2)
+    assert Method("A", (run(0, 0.8, 10), run(1, 0.7, None))).rounds_to("accuracy", "0.8") is None
+
+
+def test_a_table_has_a_row_per_method() -> None:
+    methods = Comparison([Method("A", (run(0, 0.8, 10),)), Method("B", (run(0, 0.7, None),))])
+    headings, rows = methods.table()
+    assert headings[0].strip() == "method"
+    assert "rounds\nto 80 %" in headings
+    assert rows[0] == ["A", "80.00", "70.00", "1.000", "10", "0.500", "2.0"]
+    assert rows[1][4] == "–"
+    assert all(len(row) == len(headings) for row in rows)
+    console = Console(width=100, record=True, file=None, quiet=True)
+    table = terminal_table(methods, "demo")
+    assert table.row_count == 2
+    assert table.title == "demo"
+    assert console.measure(table).maximum <= 100
+
+
+def test_the_loss_stands_alone_where_there_is_no_accuracy() -> None:
+    plain = run(0, None, None, rounds_to_accuracy={}, rounds_to_loss={"0.5": 7})
+    headings, rows = Comparison([Method("A", (plain,))]).table()
+    assert not any("accuracy" in heading for heading in headings)
+    assert rows == [["A", "1.000", "7", "0.500", "2.0"]]
+
+
+def test_simulated_seconds_to_a_target() -> None:
+    timed = run(0, 0.8, 10, seconds_to_accuracy={"0.8": 12.345}, seconds_to_loss={})
+    headings, rows = Comparison([Method("A", (timed,))]).table()
+    assert "seconds\nto 80 %" in headings
+    assert "12.35" in rows[0] or "12.34" in rows[0]
+
+
+def test_tables_are_about_finished_runs_if_there_are_any() -> None:
+    finished = run(0, 0.8, 10)
+    running = Run({}, {"round": [0]}, {}, progress=Progress(5, None, 0.0))
+    waiting = Run({}, {}, {}, progress=Progress(0, None, 0.0))
+    assert Method("A", (finished, running)).measured_runs == (finished,)
+    assert Method("A", (running, waiting)).measured_runs == (running,)
+    assert runs_of([Method("A", (finished,)), Method("B", (running,))]) == [finished, running]
