@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.processes import DEADLINE
 
 from gossamer.fleet.transport.channel import (
     _WINDOW_BATCHES,
@@ -24,7 +25,6 @@ from gossamer.fleet.transport.links import Link, choose_link
 
 pytestmark = pytest.mark.slow
 
-LIMIT = 60.0  # seconds until something expected counts as missing
 CHUNK_BATCHES = 7
 
 
@@ -35,7 +35,7 @@ def make_channel(
 
 
 def becomes_true(condition: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         if condition():
             return True
@@ -99,7 +99,7 @@ def test_messages_arrive_complete_and_in_order_and_never_fill_the_queue(
         for channel, messages in zip(channels, sent, strict=True):
             for message in messages:
                 channel.send(message)
-        deadline = time.monotonic() + LIMIT
+        deadline = time.monotonic() + DEADLINE
         while not deliver():
             assert time.monotonic() < deadline
             time.sleep(0)
@@ -116,7 +116,7 @@ def test_a_cut_channel_loses_its_messages() -> None:
     assert channel.counts["lost"] == 1
     channel.set_alive(True)
     channel.send(bytes(20 * CHUNK_BYTES))
-    assert sent.wait(LIMIT)
+    assert sent.wait(DEADLINE)
     for number in range(4):
         channel.send(bytes([number]))
     assert channel.counts["dropped"] == 2

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.processes import DEADLINE
 
 from gossamer.errors import GossamerError, InputError
 from gossamer.fleet import namespaces
@@ -34,20 +35,31 @@ while True:
     data, sender = s.recvfrom(2000)
     s.sendto(data, sender)
 """
-# Sends datagrams one after the other; prints how many were echoed.
+# Sends numbered datagrams, each when the one before was echoed or after `wait` seconds; prints how
+# many were echoed, some late: on a busy machine a process may sleep longer than `wait`.
 PING = """
 import socket, sys
 address, count, wait = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-s.settimeout(wait)
-echoed = 0
-for i in range(count):
+echoed = set()
+def receive(seconds):
+    s.settimeout(seconds)
     try:
-        s.sendto(bytes(10), (address, 7))
-        echoed += len(s.recvfrom(2000)[0]) == 10
+        echoed.add(s.recvfrom(2000)[0])
     except OSError:
+        return False
+    return True
+for i in range(count):
+    number = i.to_bytes(10)
+    try:
+        s.sendto(number, (address, 7))
+    except OSError:
+        continue
+    while number not in echoed and receive(wait):
         pass
-print(echoed)
+while len(echoed) < count and receive(1):
+    pass
+print(len(echoed))
 """
 # Receives until the sender closes; prints the number of bytes.
 RECEIVE = """
@@ -108,7 +120,7 @@ def echoes(
 ) -> int:
     """Return how many of so many datagrams another device has echoed."""
     words = [sys.executable, "-c", PING, address(other), str(count), str(wait)]
-    return int(start(network, device, *words).communicate(timeout=60)[0])
+    return int(start(network, device, *words).communicate(timeout=DEADLINE)[0])
 
 
 def connected(network: VirtualNetwork, device: int, other: int) -> bool:
@@ -151,7 +163,7 @@ def test_nothing_reaches_the_machine_itself(network: VirtualNetwork) -> None:
     addresses = {address(device) for device in range(DEVICES)}
     for device in range(DEVICES):
         process = start(network, device, "ip", "-json", "route")
-        routes = json.loads(process.communicate(timeout=30)[0])
+        routes = json.loads(process.communicate(timeout=DEADLINE)[0])
         assert {route["dst"] for route in routes} <= addresses
     interfaces = {link["ifname"] for link in json.loads(output("ip", "-json", "link"))}
     assert not interfaces & {"to0", "to1", "to2"}
@@ -178,7 +190,7 @@ def test_loss_both_ways_one_way_and_none(network: VirtualNetwork) -> None:
 
 def received_datagrams(network: VirtualNetwork, device: int) -> int:
     process = start(network, device, "cat", "/proc/net/snmp")
-    lines = process.communicate(timeout=30)[0].splitlines()
+    lines = process.communicate(timeout=DEADLINE)[0].splitlines()
     names, counts = (line.split() for line in lines if line.startswith("Udp:"))
     return int(counts[names.index("InDatagrams")])
 
@@ -190,18 +202,18 @@ def test_a_rate_is_kept_to(network: VirtualNetwork) -> None:
     network.rate(0, 1, 1e6)
     receiver = start_script(network, 1, RECEIVE)
     sender = start(network, 0, sys.executable, "-c", SEND, address(1))
-    seconds = float(sender.communicate(timeout=60)[0])
-    assert receiver.communicate(timeout=60)[0] == "100000\n"
+    seconds = float(sender.communicate(timeout=DEADLINE)[0])
+    assert receiver.communicate(timeout=DEADLINE)[0] == "100000\n"
     assert seconds > 0.7
     network.rate(0, 1, None)
     network.rate(0, 1, None)  # there is no limit any more
     process = start(network, 0, "tc", "qdisc", "show", "dev", "to1")
-    assert "tbf" not in process.communicate(timeout=30)[0]
+    assert "tbf" not in process.communicate(timeout=DEADLINE)[0]
 
 
 def has_ended(pid: int) -> bool:
     """Return True if a process ends soon, or is a zombie that init has yet to reap."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         try:
             text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
@@ -224,7 +236,7 @@ def test_everything_is_removed_after_an_error() -> None:
         with VirtualNetwork(2, prefix) as network:
             network.link(0, 1, up=True)
             process = network.run(0, ["sh", "-c", "sleep 600 & sleep 600"])
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + DEADLINE
             while len(pids) < 2 and time.monotonic() < deadline:  # the shell and its child
                 pids = output("ip", "netns", "pids", network.name(0)).split()
             assert existing(prefix)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.processes import DEADLINE
 
 from gossamer.fleet import keys, namespaces
 from gossamer.fleet.namespaces import VirtualNetwork, address
@@ -26,7 +27,6 @@ SCRIPT = Path(__file__).parents[1] / "support" / "zenoh_device.py"
 NAMES = ("n0", "n1", "n2", "n3")
 MODEL = 31_400  # bytes of a message
 LARGE = 4_000_000  # bytes of a message of several chunks
-LIMIT = 60.0  # seconds until something expected counts as missing: generous, for a busy machine
 
 
 class Device:
@@ -86,13 +86,13 @@ class Device:
         try:
             output = self.process.stdout.read()  # type: ignore[union-attr]
             assert kill or output.endswith("closed\n")
-            assert self.process.wait(LIMIT) == (-9 if kill else 0)
+            assert self.process.wait(DEADLINE) == (-9 if kill else 0)
         finally:
             self.process.stdout.close()  # type: ignore[union-attr]
 
 
 def becomes_true(condition: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + LIMIT
+    deadline = time.monotonic() + DEADLINE
     while time.monotonic() < deadline:
         if condition():
             return True
@@ -160,7 +160,7 @@ def test_messages_are_exchanged(three: list[Device]) -> None:
     assert three[0]("links") == ["n1", "n2"]
     for sender, to, size in ((0, 1, MODEL), (1, 0, LARGE), (2, 1, 1), (1, 2, 2 * LARGE)):
         three[sender]("send", to, size, sender + 1)
-        assert three[to]("receive", LIMIT) == [sender, size, sender + 1, True]
+        assert three[to]("receive", DEADLINE) == [sender, size, sender + 1, True]
     three[0].start("echo", 50)
     assert three[1]("ping", 0, 50, MODEL) == 50
     assert three[0].read() == "true"
@@ -170,7 +170,7 @@ def test_messages_of_a_sender_arrive_in_order(three: list[Device]) -> None:
     for mark, size in ((1, LARGE), (2, 10), (3, MODEL), (4, LARGE)):
         three[0]("send", 1, size, mark)
     for expected in (1, 2, 3, 4):
-        sender, _, mark, complete = three[1]("receive", LIMIT)
+        sender, _, mark, complete = three[1]("receive", DEADLINE)
         assert (sender, mark, complete) == (0, expected, True)
 
 
@@ -188,13 +188,13 @@ def test_a_link_is_cut_and_healed_and_nobody_forwards(
         three[0]("send", 1, MODEL, 5)  # though device 2 is linked to both
         three[0]("put", "gossamer/r1/from/0/to/1", 10, 10**6, 0, 0, 10)
         three[0]("send", 2, MODEL, 6)
-        assert three[2]("receive", LIMIT) == [0, MODEL, 6, True]
+        assert three[2]("receive", DEADLINE) == [0, MODEL, 6, True]
         assert three[1]("receive", 1) is None
         heal()
         assert three[0].sees(1, 2)
         assert three[1].sees(0, 2)
         three[0]("send", 1, MODEL, 7)
-        assert three[1]("receive", LIMIT) == [0, MODEL, 7, True]
+        assert three[1]("receive", DEADLINE) == [0, MODEL, 7, True]
 
 
 def test_a_slow_link_delays_no_other(network: VirtualNetwork, three: list[Device]) -> None:
@@ -204,7 +204,7 @@ def test_a_slow_link_delays_no_other(network: VirtualNetwork, three: list[Device
     three[2].start("echo", 20)
     assert three[0]("ping", 2, 20, MODEL) == 20
     assert three[1]("receive", 0) is None, "still in flight when the others are done"
-    assert three[1]("receive", LIMIT) == [0, LARGE, 9, True]
+    assert three[1]("receive", DEADLINE) == [0, LARGE, 9, True]
     assert three[2].read() == "true"
     assert three[0]("counts")["lost"] == lost
 
@@ -256,7 +256,7 @@ def test_nobody_sends_in_the_name_of_another(three: list[Device]) -> None:
     ):
         three[1]("put", key, 10, 10**6, 0, 0, 10)
     three[1]("put", "gossamer/r1/from/1/to/0", 10, 10**6, 0, 0, 10)  # in its own name
-    assert three[0]("receive", LIMIT) == [1, 10, 0, True]
+    assert three[0]("receive", DEADLINE) == [1, 10, 0, True]
     assert three[0]("receive", 1) is None
     assert three[0]("counts")["refused"] == refused, "zenoh drops them before they arrive"
     assert three[2]("receive", 0) is None
@@ -291,7 +291,7 @@ def test_packets_beyond_the_window_delay_no_other(three: list[Device], size: int
     assert three[2].read() == "true"
     assert int(three[1].read()) > 0
     three[0]("send", 1, MODEL, 5)
-    assert three[1]("receive", LIMIT) == [0, MODEL, 5, True]
+    assert three[1]("receive", DEADLINE) == [0, MODEL, 5, True]
     assert three[0].sees(1, 2)
     assert three[0]("peak_memory") - before < 50_000
 
@@ -329,14 +329,14 @@ def test_a_killed_device_comes_back(
         assert three[0].sees(1, 2, 3)
         assert fourth.sees(0)
         fourth("send", 0, MODEL, 4)
-        assert three[0]("receive", LIMIT) == [3, MODEL, 4, True]
+        assert three[0]("receive", DEADLINE) == [3, MODEL, 4, True]
         if end == "left":
             fourth("send", 0, MODEL, 5)
         if end == "killed while cut off":
             network.loss(0, 3, 1)  # so that device 0 is not notified
         fourth.leave(kill=end != "left")
         network.loss(0, 3, 0)
-    assert three[0]("receive", LIMIT) == [3, MODEL, 5, True], "messages before leaving arrive"
+    assert three[0]("receive", DEADLINE) == [3, MODEL, 5, True], "messages before leaving arrive"
     assert three[0].sees(1, 2)
 
 
@@ -455,7 +455,7 @@ def test_an_observer_receives_nothing_else_and_can_send_nothing(
         observer("put", f"gossamer/r1/from/{device}/to/0", 10, 10**6, 0, 0, 10)
         observer("put", f"gossamer/r1/status/{device}", 10, 0, 0, 0, 0)
     three[0]("send", 1, MODEL, 1)
-    assert three[1]("receive", LIMIT) == [0, MODEL, 1, True]
+    assert three[1]("receive", DEADLINE) == [0, MODEL, 1, True]
     statuses = {"gossamer/r1/status/0", "gossamer/r1/status/1"}
     overheard: set[str] = set()
 
@@ -539,7 +539,7 @@ def test_a_bench_without_certificates_finds_devices_by_multicast(folder: Path) -
         assert devices[0].sees(1)
         assert devices[1].sees(0)
         devices[0]("send", 1, LARGE, 1)
-        assert devices[1]("receive", LIMIT) == [0, LARGE, 1, True]
+        assert devices[1]("receive", DEADLINE) == [0, LARGE, 1, True]
         observer = Device(bench, folder, None, at=1, insecure=True, multicast=True)
         assert observer.read() == "ready"
 
@@ -569,4 +569,4 @@ except GossamerError as error:
     print(error)
 """
     process = network.run(0, [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    assert "device 3 cannot listen on 0.0.0.0:7447" in process.communicate(timeout=LIMIT)[0]
+    assert "device 3 cannot listen on 0.0.0.0:7447" in process.communicate(timeout=DEADLINE)[0]

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from support.processes import DEADLINE
+
 ARGUMENTS = [
     "--headless",
     "--no-sandbox",
@@ -86,6 +88,7 @@ def opener(browser: Any) -> Iterator[Opened]:
             viewport=SIZES[size], color_scheme=scheme, accept_downloads=True, **options
         )
         contexts.append(context)
+        context.set_default_timeout(1000 * DEADLINE)
         watched = Watched(context.new_page(), (url, *allowed))
 
         def route(route: Any) -> None:
