@@ -14,8 +14,9 @@ import torch
 from hypothesis import settings
 
 from gossamer.backend import compiled
-from gossamer.tasks.data import Cifar10, Data, Mnist
+from gossamer.tasks.data import Data
 from gossamer.tasks.download import ORIGINALS, cache_folder
+from gossamer.tasks.image_sets import Cifar10, Mnist
 
 torch.set_num_threads(1)
 # CI tries the same examples every time, so that what lands is decided by the change; new ones are searched for elsewhere.

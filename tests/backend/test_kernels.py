@@ -21,7 +21,7 @@ from gossamer import backend, draws
 from gossamer.backend import Batches, Samples, Scratch, compiled, limits, plain
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.mirror import power_mean, root, signed_power
-from gossamer.tasks.data import scaled_bytes
+from gossamer.tasks.image_sets import scaled_bytes
 
 NONE = "there are no kernels here: no GCC when gossamer was installed, or no AVX2"
 pytestmark = pytest.mark.skipif(compiled.library is None, reason=NONE)

@@ -24,18 +24,17 @@ from safetensors.torch import save_file as save_torch
 
 from gossamer.errors import DataError, InputError
 from gossamer.tasks import download
-from gossamer.tasks.data import (
+from gossamer.tasks.array_files import Arrays
+from gossamer.tasks.data import Data, from_arrays, from_dataset
+from gossamer.tasks.download import ORIGINALS, Original, Stamp
+from gossamer.tasks.image_sets import (
     DOWNLOADABLE,
-    Arrays,
     Cifar10,
-    Data,
     Digits,
     FashionMnist,
     Mnist,
-    from_arrays,
-    from_dataset,
+    _read_digits,
 )
-from gossamer.tasks.download import ORIGINALS, Original, Stamp
 
 # --- tiny originals: the real code on files of a few bytes, with a table of hashes of their own ---
 
@@ -581,12 +580,12 @@ def test_a_header_that_promises_more_than_there_is_takes_no_memory(tmp_path: Pat
 
 def test_sizes_over_the_limit_are_refused_before_reading(tmp_path: Path, monkeypatch):
     paths = [write(tmp_path, "npz"), write(tmp_path, "safetensors")]
-    monkeypatch.setattr("gossamer.tasks.data.MAX_BYTES", 300)
+    monkeypatch.setattr("gossamer.tasks.array_files.MAX_BYTES", 300)
     for path in paths:
         with pytest.raises(DataError, match="larger than"):
             Arrays(path).load()
     np.savez_compressed(tmp_path / "bomb.npz", **(GOOD | {"x": np.zeros((6, 10**5))}))
-    monkeypatch.setattr("gossamer.tasks.data.MAX_BYTES", 10**6)
+    monkeypatch.setattr("gossamer.tasks.array_files.MAX_BYTES", 10**6)
     with pytest.raises(DataError, match="unpacks to more than"):
         Arrays(tmp_path / "bomb.npz").load()
 
@@ -678,8 +677,6 @@ def test_sources_are_plain_values():
 def test_the_digits_are_scikit_learns() -> None:
     from sklearn.datasets import load_digits
 
-    from gossamer.tasks.data import _digits
-
-    for found, expected in zip(_digits(), load_digits(return_X_y=True), strict=True):
+    for found, expected in zip(_read_digits(), load_digits(return_X_y=True), strict=True):
         assert np.array_equal(found, expected)
         assert found.dtype == expected.dtype

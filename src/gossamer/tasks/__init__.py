@@ -1,16 +1,8 @@
-"""What is learned: data, how it is split among devices, and a model. Knows nothing of networks."""
+"""What is learned: data, its split among the devices, and a model. Knows nothing of networks."""
 
-from gossamer.tasks.data import (
-    Arrays,
-    Cifar10,
-    Data,
-    Digits,
-    FashionMnist,
-    Mnist,
-    Validation,
-    from_arrays,
-    from_dataset,
-)
+from gossamer.tasks.array_files import Arrays
+from gossamer.tasks.data import Data, Validation, from_arrays, from_dataset
+from gossamer.tasks.image_sets import Cifar10, Digits, FashionMnist, Mnist
 from gossamer.tasks.learner import Learner, Scores
 from gossamer.tasks.linear import LinearRegression, LogisticRegression, Softmax, Svm
 from gossamer.tasks.models import Cnn, Mlp, Module

@@ -1,21 +1,20 @@
-"""Public data sets on disk: where they are kept, what their files are, and how they get there.
+"""Public data sets on disk: where they are kept, which files they have, and how to download them.
 
-Every file is known by its hash. A file is used only if it is the original, byte for byte; where it came from (a mirror,
-a colleague's folder) then does not matter.
-
-    >>> get("mnist")                            # doctest: +SKIP
-    PosixPath('…/gossamer-data/mnist')
+Every file is known by its hash and used only if it is the original, byte for byte. Where it came
+from, a mirror or another folder, does not matter then.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import logging
 import os
 import tarfile
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +28,7 @@ Progress = Callable[[str, int, int], None]
 
 
 class Stamp(NamedTuple):
-    """What a file must be: its size in bytes and its hash, written algorithm:digits."""
+    """What a file must be: its size in bytes, and its hash as "algorithm:digits"."""
 
     size: int
     hash: str
@@ -39,8 +38,11 @@ class Stamp(NamedTuple):
 class Original:
     """A data set as its authors publish it.
 
-    `files` are what a folder of it holds and the loader reads, `packed` what the mirrors serve: the same files, each as
-    its own .gz, or all in one .tar.gz. `folders` are the names that a folder of it usually has, the cache's own first.
+    Args:
+        files: The files that the loader reads.
+        packed: What the mirrors serve: the same files, each as its own .gz or all in one .tar.gz.
+        folders: Names that a folder of it usually has, the cache's own first.
+        mirrors: Addresses that the packed files are under.
     """
 
     files: dict[str, Stamp]
@@ -121,7 +123,10 @@ ORIGINALS: dict[str, Original] = {
 
 
 def cache_folder() -> Path:
-    """Where data sets are kept: $GOSSAMER_DATA, else gossamer-data in the user's cache folder."""
+    """Return the folder of all data sets.
+
+    It is $GOSSAMER_DATA, or else gossamer-data in the user's cache folder.
+    """
     if chosen := os.environ.get("GOSSAMER_DATA"):
         return Path(chosen).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gossamer-data"
@@ -133,11 +138,25 @@ def get(
     cache: str | Path | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Bring a data set into the cache, from `source_dir` or else from its public mirrors; give the folder it is in.
+    """Copy or download a data set into the cache.
 
-    Files that are there and whole are kept, so a second call costs only their hashes.
+    Files that are there and whole are kept: a second call only computes their hashes.
 
-        get("cifar10", source_dir="~/Downloads")
+    Args:
+        name: Name of the data set: "mnist", "fashion-mnist" or "cifar10".
+        source_dir: Folder that holds its files; None: download them from its public mirrors.
+        cache: Folder of all data sets; None: `cache_folder()`.
+        progress: Called as progress(file, bytes so far, bytes in all).
+
+    Returns:
+        The folder of the data set.
+
+    Raises:
+        InputError: If there is no data set of that name.
+        DataError: If a file is missing or not the original, or no mirror can be reached.
+
+    Example:
+        >>> get("cifar10", source_dir="~/Downloads")  # doctest: +SKIP
     """
     original = _original(name)
     root = Path(cache or cache_folder()).expanduser()
@@ -152,7 +171,8 @@ def get(
             source = Path(source_dir).expanduser()
             if not source.is_dir():
                 raise DataError(
-                    f"{name}: {source} is not a folder; give the folder that holds the data set's files"
+                    f"{name}: {source} is not a folder; "
+                    "give the folder that holds the data set's files"
                 )
             _write(contents(name, source), target)
         else:
@@ -165,7 +185,15 @@ def get(
 
 
 def verify(name: str, folder: Path) -> None:
-    """Refuse with a DataError unless `folder` itself holds every file of the data set, unpacked and whole."""
+    """Check that a folder itself holds every file of a data set, unpacked and whole.
+
+    Args:
+        name: Name of the data set.
+        folder: The folder.
+
+    Raises:
+        DataError: If a file is missing or not the original.
+    """
     for file, stamp in _original(name).files.items():
         if not (folder / file).is_file():
             raise _missing(name, folder, file)
@@ -173,32 +201,51 @@ def verify(name: str, folder: Path) -> None:
 
 
 def contents(name: str, folder: Path) -> Iterator[tuple[str, bytes]]:
-    """The files of a data set one by one, each verified, from `folder` or a subfolder with one of its usual names.
+    """Yield the files of a data set one by one, each verified.
 
     Files that are there only packed are unpacked in memory; nothing is written.
+
+    Args:
+        name: Name of the data set.
+        folder: Folder with the files, or with a subfolder of one of its usual names.
+
+    Yields:
+        Name and content of each file.
+
+    Raises:
+        DataError: If a file is missing or not the original.
     """
     original = _original(name)
-    place = _place(original, folder)
-    for tar in (p for p in original.packed if p.endswith(".tar.gz")):
-        if (place / tar).is_file() and not any((place / file).is_file() for file in original.files):
-            yield from _from_tar(name, place / tar)
+    found = _find_folder(original, folder)
+    unpacked = any((found / file).is_file() for file in original.files)
+    for packed in original.packed:
+        if packed.endswith(".tar.gz") and (found / packed).is_file() and not unpacked:
+            yield from _from_tar(name, found / packed)
             return
     for file, stamp in original.files.items():
         packed = file + ".gz"
-        if (place / file).is_file():
-            _check(name, place / file, stamp)
-            yield file, (place / file).read_bytes()
-        elif packed in original.packed and (place / packed).is_file():
-            _check(name, place / packed, original.packed[packed])
-            content = unzip((place / packed).read_bytes(), stamp.size)
-            _check_content(name, f"{file} in {place / packed}", content, stamp)
+        if (found / file).is_file():
+            _check(name, found / file, stamp)
+            yield file, (found / file).read_bytes()
+        elif packed in original.packed and (found / packed).is_file():
+            _check(name, found / packed, original.packed[packed])
+            content = unzip((found / packed).read_bytes(), stamp.size)
+            _check_content(name, f"{file} in {found / packed}", content, stamp)
             yield file, content
         else:
             raise _missing(name, folder, file)
 
 
 def unzip(packed: bytes, limit: int) -> bytes:
-    """What a .gz holds, reading at most one byte over `limit`: a lying file cannot fill the memory."""
+    """Unpack a .gz in memory.
+
+    Args:
+        packed: The packed bytes.
+        limit: Most bytes that are expected.
+
+    Returns:
+        The content, or its first limit + 1 bytes: a malicious file cannot fill the memory.
+    """
     return zlib.decompressobj(wbits=31).decompress(packed, limit + 1)
 
 
@@ -208,11 +255,13 @@ def _original(name: str) -> Original:
     return ORIGINALS[name]
 
 
-def _place(original: Original, folder: Path) -> Path:
-    """The first of `folder` and its usual subfolders that holds any file of the data set."""
-    for place in (folder, *(folder / sub for sub in original.folders)):
-        if any((place / file).is_file() for file in (*original.files, *original.packed)):
-            return place
+def _find_folder(original: Original, folder: Path) -> Path:
+    """Return the first of `folder` and its usual subfolders that holds a file of the data set."""
+    for subfolder in ("", *original.folders):
+        candidate = folder / subfolder
+        for file in (*original.files, *original.packed):
+            if (candidate / file).is_file():
+                return candidate
     return folder
 
 
@@ -227,38 +276,38 @@ def _check(name: str, path: Path, stamp: Stamp) -> None:
     with os_errors("read", path):
         status = path.stat()
         if status.st_size != stamp.size:
-            raise _not_the_original(
-                name, str(path), f"{status.st_size:,} bytes", f"{stamp.size:,} bytes"
-            )
+            found = f"{status.st_size:,} bytes"
+            raise _not_original(name, str(path), found, f"{stamp.size:,} bytes")
         found = _digest(path, status.st_size, status.st_mtime_ns, stamp.hash.partition(":")[0])
     if found != stamp.hash:
-        raise _not_the_original(name, str(path), found, stamp.hash)
+        raise _not_original(name, str(path), found, stamp.hash)
 
 
 def _check_content(name: str, where: str, content: bytes, stamp: Stamp) -> None:
     algorithm = stamp.hash.partition(":")[0]
     found = f"{algorithm}:{hashlib.new(algorithm, content, usedforsecurity=False).hexdigest()}"
     if len(content) != stamp.size or found != stamp.hash:
-        raise _not_the_original(name, where, f"{len(content):,} bytes with {found}", stamp.hash)
+        raise _not_original(name, where, f"{len(content):,} bytes with {found}", stamp.hash)
 
 
-def _not_the_original(name: str, where: str, found: str, expected: str) -> DataError:
+def _not_original(name: str, where: str, found: str, expected: str) -> DataError:
     return DataError(
-        f"{name}: {where} is truncated or not the original: it has {found}, expected is {expected}; "
-        f"`gossamer data get {name}` brings the original"
+        f"{name}: {where} is truncated or not the original: "
+        f"it has {found}, expected is {expected}; "
+        f"`gossamer data get {name}` downloads the original"
     )
 
 
 @lru_cache(maxsize=256)
 def _digest(path: Path, size: int, mtime_ns: int, algorithm: str) -> str:
-    """The file's hash; the size and time are in the key so that a file is hashed once a process unless it changes."""
+    """Return a file's hash. Size and time are in the cache key: a changed file is hashed again."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False))
     return f"{algorithm}:{digest.hexdigest()}"
 
 
 def _from_tar(name: str, path: Path) -> Iterator[tuple[str, bytes]]:
-    """The files in a .tar.gz, found by their bare names and read into memory: no path in it is ever followed."""
+    """Yield the files in a .tar.gz by their bare names, from memory: no path in it is followed."""
     original = _original(name)
     _check(name, path, original.packed[path.name])
     wanted = dict(original.files)
@@ -278,31 +327,30 @@ def _from_tar(name: str, path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _write(files: Iterator[tuple[str, bytes]], folder: Path) -> None:
-    """Each file whole or not at all: written beside its place, then renamed."""
+    """Write files atomically. They need no sync: they are verified by hash when they are read."""
     for file, content in files:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / file, content, sync=False)  # read back by its hash
+        write_atomically(folder / file, content, sync=False)
 
 
 def _fetch(name: str, file: str, folder: Path, progress: Progress | None) -> None:
     """Download one file from the first mirror that gives the original."""
     import pooch
 
-    pooch.get_logger().setLevel("WARNING")
     original = _original(name)
-    stamp, failures = original.packed[file], []
+    stamp = original.packed[file]
+    failures = []
     for mirror in original.mirrors:
-        bar = _Bar(file, stamp.size, progress) if progress else False
+        bar = _ProgressBar(file, stamp.size, progress) if progress else False
         downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, timeout=30)
         try:
-            pooch.retrieve(
-                mirror + file, stamp.hash, fname=file, path=folder, downloader=downloader
-            )
+            with _quiet(pooch.get_logger()):
+                pooch.retrieve(
+                    mirror + file, stamp.hash, fname=file, path=folder, downloader=downloader
+                )
             return
-        except (
-            OSError,
-            ValueError,
-        ) as error:  # no connection, an HTTP error; a file with another hash
+        # No connection, an HTTP error, or a file with another hash.
+        except (OSError, ValueError) as error:
             if getattr(error, "errno", None) is not None:  # our own disk, not the network
                 raise
             failures.append(f"{mirror} ({_reason(error)})")
@@ -312,6 +360,17 @@ def _fetch(name: str, file: str, folder: Path, progress: Progress | None) -> Non
     )
 
 
+@contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Show only warnings of a logger within a block."""
+    before = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, ValueError) and not isinstance(error, OSError):
         return "gave another file"
@@ -319,13 +378,16 @@ def _reason(error: Exception) -> str:
     return f"HTTP {response.status_code}" if response is not None else "no connection"
 
 
-class _Bar:
-    """What pooch takes for a progress bar. It sets `total` to what the server says, which may be nothing."""
+class _ProgressBar:
+    """The progress bar of pooch's interface."""
 
-    total = 0
+    total = 0  # set by pooch to what the server says, which may be nothing
 
     def __init__(self, file: str, size: int, progress: Progress) -> None:
-        self.file, self.size, self.progress, self.done = file, size, progress, 0
+        self.file = file
+        self.size = size
+        self.progress = progress
+        self.done = 0
 
     def update(self, count: int) -> None:
         self.done = min(self.done + count, self.size)

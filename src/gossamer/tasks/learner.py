@@ -1,4 +1,4 @@
-"""The interface of a model to an engine: start, gradients and scores of a whole stack of devices."""
+"""The interface of a model to an engine: start, gradients and scores of a stack of devices."""
 
 from __future__ import annotations
 

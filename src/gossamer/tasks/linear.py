@@ -55,7 +55,7 @@ class LinearLearner(Learner):
 
     @abstractmethod
     def _loss(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of each sample [devices, samples]; outputs [devices, outputs, samples]."""
+        """Return the losses [devices, samples] of outputs [devices, outputs, samples]."""
 
     def init(self, seed: int) -> Tensor:
         return uniform_start(seed, self.parameters, max(1, self.columns))

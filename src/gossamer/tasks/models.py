@@ -1,4 +1,4 @@
-"""Models of torch modules: the user's own, a multi-layer perceptron, a small convolutional network."""
+"""Models of torch modules: the user's own, a perceptron, a small convolutional network."""
 
 from __future__ import annotations
 

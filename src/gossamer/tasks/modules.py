@@ -96,8 +96,8 @@ class ModuleLearner(Learner):
         try:
             self._try(data)
         except InputError:
-            # Recurrent layers, `.item()` and branches on the data cannot run stacked; `.view` cannot
-            # run channels last.
+            # Recurrent layers, `.item()` and branches on the data cannot run stacked; `.view`
+            # cannot run channels last.
             self._run_one_by_one()
             self._perceptron = None
             self._channels_last = False
@@ -160,8 +160,8 @@ class ModuleLearner(Learner):
         self, parameters: dict[str, Tensor], buffers: Buffers, x: Tensor, key: Tensor | None
     ) -> tuple[Tensor, Buffers]:
         """Return one device's outputs, and its buffers after the pass."""
-        # A module updates its buffers in place (here copies: vmap must not see the stack change), or
-        # replaces them, which functional_call writes back to the dict that it is given.
+        # A module updates its buffers in place (here copies: vmap must not see the stack change),
+        # or replaces them, which functional_call writes back to the dict that it is given.
         own = parameters | {name: b.clone() for name, b in buffers.items()}
         state = {place: own[name] for place, name in self._places.items() if name in own}
         in_float32 = x.device.type == "cpu" and x.dtype == torch.float32

@@ -1,10 +1,6 @@
 """Which samples each device holds, and which of them make a batch.
 
-A rule is a frozen dataclass; `make` applies it to the labels and is pure in (labels, devices, seed).
-
-    >>> split = OneLabel().make(np.array([0, 1, 0, 1, 0, 1]), devices=2, seed=0)
-    >>> split.of(0).tolist(), split.of(1).tolist()
-    ([0, 2, 4], [1, 3, 5])
+A rule is a frozen dataclass; `make` is a pure function of labels, number of devices and seed.
 """
 
 from __future__ import annotations
@@ -24,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gossamer import draws
+from gossamer._core import checks
 from gossamer._core.files import os_errors
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
@@ -31,51 +28,88 @@ from gossamer.errors import DataError, InputError
 IntArray = NDArray[np.int64]
 
 MAX_HELD = 1 << 30
-"""The most sample numbers that a split may hold (8 GiB)."""
+"""Most sample numbers that a split may hold (8 GiB)."""
+
+_MOST_SAMPLES = 1 << 32  # of any data: a draw has 32 bits
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Device i holds the samples index[offsets[i] : offsets[i+1]]; every device holds at least one."""
+    """Device i holds the samples index[offsets[i] : offsets[i+1]], at least one.
+
+    Args:
+        index: Sample numbers, device by device.
+        offsets: Where each device's samples begin, and where the last device's end.
+
+    Example:
+        >>> split = OneLabel().make(np.array([0, 1, 0, 1, 0, 1]), devices=2, seed=0)
+        >>> split.of(0).tolist(), split.of(1).tolist()
+        ([0, 2, 4], [1, 3, 5])
+    """
 
     index: IntArray
     offsets: IntArray
 
     @property
     def devices(self) -> int:
+        """Number of devices."""
         return len(self.offsets) - 1
 
     @cached_property
     def sizes(self) -> IntArray:
-        """How many samples each device holds."""
+        """Number of samples that each device holds."""
         return np.diff(self.offsets)
 
     def of(self, device: int) -> IntArray:
-        """The samples of one device."""
+        """Return the sample numbers of one device."""
         return self.index[self.offsets[device] : self.offsets[device + 1]]
 
 
 def batch(
     split: Split, seed: int, t: int | IntArray, step: int, size: int, devices: IntArray
 ) -> IntArray:
-    """The sample numbers [len(devices), size] of the batches of step `step` of round t.
+    """Draw batches from each device's own samples, uniformly and with replacement.
 
-    Drawn from each device's own samples, uniformly and with replacement, by name: a device's batch is the same whoever
-    else is asked for. Several rounds at once: t as [rounds, 1, 1].
+    The draw is by name: a device's batch does not depend on the other devices that are asked for.
 
-        batch(split, seed=0, t=5, step=0, size=128, devices=np.arange(split.devices))
+    Args:
+        split: The samples of each device.
+        seed: The seed of the run.
+        t: The round; or several rounds, as [rounds, 1, 1].
+        step: Local step within the round.
+        size: Samples per batch.
+        devices: Numbers of the devices.
+
+    Returns:
+        Sample numbers [devices, size], or [rounds, devices, size].
+
+    Example:
+        >>> split = Split(np.arange(6), np.array([0, 3, 6]))
+        >>> batch(split, seed=0, t=5, step=0, size=4, devices=np.arange(2)).shape
+        (2, 4)
     """
     column = devices[:, None]
-    place = draws.below(split.sizes[column], seed, "batch", t, step, column, np.arange(size))
-    place += split.offsets[column]
-    return split.index[place]
+    position = draws.below(split.sizes[column], seed, "batch", t, step, column, np.arange(size))
+    position += split.offsets[column]
+    return split.index[position]
 
 
 def from_lists(lists: Iterable[ArrayLike], samples: int | None = None) -> Split:
-    """A split from one list of sample numbers a device; a sample may be held by several devices, or by none.
+    """Make a split from one list of sample numbers per device.
 
-    >>> from_lists([[0, 1], [1, 2, 3]]).sizes.tolist()
-    [2, 3]
+    Args:
+        lists: The sample numbers of each device. Several devices may hold a sample, or none.
+        samples: Number of samples, if the sample numbers shall be checked against it.
+
+    Returns:
+        The split.
+
+    Raises:
+        InputError: If a list is empty or holds anything but sample numbers.
+
+    Example:
+        >>> from_lists([[0, 1], [1, 2, 3]]).sizes.tolist()
+        [2, 3]
     """
     try:
         parts = [np.asarray(part) for part in lists]
@@ -93,29 +127,40 @@ def from_lists(lists: Iterable[ArrayLike], samples: int | None = None) -> Split:
 
 
 def _checked(index: NDArray[Any], offsets: NDArray[Any], samples: int | None) -> Split:
-    outside = (index < 0) | (index >= (samples if samples is not None else 1 << 32))
+    limit = _MOST_SAMPLES if samples is None else samples
+    outside = (index < 0) | (index >= limit)
     if outside.any():
-        accepted = (
-            f"sample numbers from 0 to {samples - 1}"
-            if samples is not None
-            else "sample numbers from 0 upwards"
-        )
+        accepted = f"sample numbers from 0 to {limit - 1}"
         raise InputError("lists", int(index[outside][0]), accepted)
     return Split(index.astype(np.int64), offsets.astype(np.int64))
 
 
 class SplitRule(ABC):
-    """A way to deal the samples out to the devices."""
+    """A way to deal out the samples to the devices."""
 
     @abstractmethod
     def make(self, y: NDArray[Any], devices: int, seed: int) -> Split:
-        """The split of samples with targets y over the devices; integer y are labels, floating y regression targets."""
+        """Split samples over the devices.
+
+        Args:
+            y: Targets of the samples: integers are labels, floating values regression targets.
+            devices: Number of devices.
+            seed: The seed of the run.
+
+        Raises:
+            InputError: If there are too few samples, or the rule needs labels.
+        """
 
 
 @register("split", "iid")
 @dataclass(frozen=True)
 class Iid(SplitRule):
-    """Every sample to one device at random; sizes differ by at most one."""
+    """Give every sample to one device at random. Sizes differ by at most one.
+
+    Example:
+        >>> Iid().make(np.zeros(10), devices=3, seed=0).sizes.tolist()
+        [3, 3, 4]
+    """
 
     def make(self, y: NDArray[Any], devices: int, seed: int) -> Split:
         _check_devices(devices, len(y))
@@ -126,17 +171,25 @@ class Iid(SplitRule):
 @register("split", "one-label")
 @dataclass(frozen=True)
 class OneLabel(SplitRule):
-    """One label a device: device i holds label i mod C, and devices with the same label share its samples evenly.
+    """One label per device: device i holds label i mod C, where C labels occur.
 
-    C counts the labels that occur. Once a label has as many devices as samples, the later devices pass it over, so that
-    there may be as many devices as samples.
+    Devices with the same label share its samples evenly. A label that has as many devices as
+    samples is skipped by later devices, so that there may be as many devices as samples.
+
+    Example:
+        >>> split = OneLabel().make(np.array([0, 1, 0, 1]), devices=2, seed=0)
+        >>> split.of(1).tolist()
+        [1, 3]
     """
 
     def make(self, y: NDArray[Any], devices: int, seed: int) -> Split:
         labels, counts = _labels(self, y)
         _check_devices(devices, len(y))
         if devices < len(counts):
-            accepted = f'at least {len(counts)}, the number of labels, or k labels a device: split = "labels"'
+            accepted = (
+                f"at least {len(counts)}, the number of labels, "
+                'or k labels per device: split = "labels"'
+            )
             raise InputError("devices", devices, accepted)
         return _share(labels, _turns(counts, devices), np.arange(devices), devices, seed)
 
@@ -144,16 +197,27 @@ class OneLabel(SplitRule):
 @register("split", "labels")
 @dataclass(frozen=True)
 class Labels(SplitRule):
-    """k different labels a device, chosen at random such that every label is held by (nearly) as many devices.
+    """k different labels per device, chosen at random; nearly as many devices hold each label.
 
-    The devices that hold a label share its samples evenly. `Labels(1)` is `OneLabel` in a random order.
+    The devices that hold a label share its samples evenly. `Labels(1)` is `OneLabel` in a random
+    order.
+
+    Args:
+        k: Number of labels per device.
+
+    Raises:
+        InputError: If k is below 1.
+
+    Example:
+        >>> split = Labels(2).make(np.arange(30) % 3, devices=6, seed=0)
+        >>> split.sizes.tolist()
+        [5, 5, 5, 5, 5, 5]
     """
 
     k: int = 2
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise InputError("k", self.k, "a whole number of labels, at least 1")
+        checks.whole("k", self.k, 1, noun="a whole number of labels")
 
     def make(self, y: NDArray[Any], devices: int, seed: int) -> Split:
         labels, counts = _labels(self, y)
@@ -161,11 +225,10 @@ class Labels(SplitRule):
         if self.k > len(counts):
             raise InputError("k", self.k, f"at most {len(counts)}, the number of labels")
         if devices * self.k < len(counts):
-            accepted = f"at least {math.ceil(len(counts) / devices)}, so that the devices hold all {len(counts)} labels"
+            least = math.ceil(len(counts) / devices)
+            accepted = f"at least {least}, so that the devices hold all {len(counts)} labels"
             raise InputError("k", self.k, accepted)
-        most = np.minimum(
-            counts, devices
-        )  # a device holds a label once, and at least one sample of it
+        most = np.minimum(counts, devices)  # a device holds a label once, with at least one sample
         if devices * self.k > most.sum():
             raise InputError(
                 "devices", devices, f"fewer: the samples do not suffice for {self.k} labels on each"
@@ -173,7 +236,8 @@ class Labels(SplitRule):
         left = np.bincount(_turns(most, devices * self.k), minlength=len(counts))
         chosen = np.empty((devices, self.k), dtype=np.int64)
         for device in range(devices):
-            # The labels that most devices have still to take; always possible, as for any regular bipartite graph.
+            # Take the labels that most devices have still to take. That is always possible, as for
+            # any regular bipartite graph.
             tie = draws.bits(seed, "split/labels", device, np.arange(len(counts)))
             chosen[device] = np.lexsort((tie, -left))[: self.k]
             left[chosen[device]] -= 1
@@ -183,16 +247,26 @@ class Labels(SplitRule):
 @register("split", "dirichlet")
 @dataclass(frozen=True)
 class Dirichlet(SplitRule):
-    """Each label's samples in proportions drawn from Dirichlet(α, …, α): small α few labels a device, large α near IID.
+    """Split each label's samples in proportions drawn from Dirichlet(α, …, α).
 
-    A device that would get no sample takes one from the device that holds most.
+    Small α gives few labels per device, large α is close to IID. A device that would get no sample
+    takes one from the device that holds most.
+
+    Args:
+        alpha: The concentration α.
+
+    Raises:
+        InputError: If alpha is not from 1e-9 to 1e9.
+
+    Example:
+        >>> int(Dirichlet(0.5).make(np.arange(100) % 10, devices=5, seed=0).sizes.sum())
+        100
     """
 
     alpha: float = 0.5
 
     def __post_init__(self) -> None:
-        if not 1e-9 <= self.alpha <= 1e9:
-            raise InputError("alpha", self.alpha, "a number above 0 (from 1e-9 to 1e9)")
+        checks.number("alpha", self.alpha, least=1e-9, most=1e9)
 
     def make(self, y: NDArray[Any], devices: int, seed: int) -> Split:
         labels, counts = _labels(self, y)
@@ -200,27 +274,27 @@ class Dirichlet(SplitRule):
         rank = _ranks(labels, counts, seed)
         owner = np.empty(len(y), dtype=np.int64)
         for label, count in enumerate(counts):
-            # Where the proportions cut the label's shuffled samples. Each label rounds with its own phase: with few
-            # samples a device, the same devices would else gain from every label.
+            # Where the proportions cut the label's shuffled samples. Each label rounds with its own
+            # phase: otherwise, with few samples per device, the same devices would gain every time.
             phase = draws.uniform(seed, "split/dirichlet/phase", label)
             cuts = np.floor(np.cumsum(self._proportions(label, devices, seed)) * count + phase)
             cuts[-1] = count
             mine = labels == label
             owner[mine] = np.searchsorted(cuts, rank[mine], side="right")
-        return _by_owner(_nobody_empty(owner, devices), devices)
+        return _by_owner(_fill_empty(owner, devices), devices)
 
     def _proportions(self, label: int, devices: int, seed: int) -> NDArray[np.float64]:
-        """Gamma(α) draws made to sum to one.
+        """Return Gamma(α) draws, divided by their sum.
 
-        Gamma(α) is Gamma(α+1)·U^(1/α), taken in the logarithm: for small α the draws themselves underflow.
+        Gamma(α) is Gamma(α+1)·U^(1/α). It is computed as a logarithm: for small α the draws
+        themselves underflow.
         """
         from scipy.special import gammaincinv
 
-        who = np.arange(devices)
-        u, v = (
-            draws.uniform(seed, f"split/dirichlet/{part}", label, who) + 2.0**-54
-            for part in ("gamma", "power")
-        )
+        every = np.arange(devices)
+        tiny = 2.0**-54  # keeps the logarithm of 0 out
+        u = draws.uniform(seed, "split/dirichlet/gamma", label, every) + tiny
+        v = draws.uniform(seed, "split/dirichlet/power", label, every) + tiny
         log = np.log(gammaincinv(self.alpha + 1.0, u)) + np.log(v) / self.alpha
         share = np.exp(log - log.max())
         return np.asarray(share / share.sum())
@@ -229,13 +303,23 @@ class Dirichlet(SplitRule):
 @register("split", "uneven")
 @dataclass(frozen=True)
 class Uneven(SplitRule):
-    """Samples at random as in `Iid`, but sizes in proportion to log-normal draws exp(σ·normal), at least one each."""
+    """Samples at random as in `Iid`, with sizes in proportion to log-normal draws exp(σ·normal).
+
+    Args:
+        sigma: Standard deviation σ of the logarithm of the sizes; 0 for equal sizes.
+
+    Raises:
+        InputError: If sigma is negative or above 1e6.
+
+    Example:
+        >>> int(Uneven(1.0).make(np.zeros(100), devices=5, seed=0).sizes.min()) >= 1
+        True
+    """
 
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.sigma <= 1e6:
-            raise InputError("sigma", self.sigma, "a number from 0 (equal sizes) upwards")
+        checks.number("sigma", self.sigma, least=0, most=1e6)
 
     def make(self, y: NDArray[Any], devices: int, seed: int) -> Split:
         _check_devices(devices, len(y))
@@ -249,33 +333,50 @@ class Uneven(SplitRule):
 @register("split", "drawn")
 @dataclass(frozen=True)
 class Drawn(SplitRule):
-    """`samples` samples for each device, drawn with replacement: for more devices than there are samples."""
+    """Samples of each device drawn with replacement, for more devices than samples.
+
+    Args:
+        samples: Number of samples per device.
+
+    Raises:
+        InputError: If `samples` is below 1.
+
+    Example:
+        >>> Drawn(4).make(np.zeros(10), devices=20, seed=0).index.shape
+        (80,)
+    """
 
     samples: int = 32
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise InputError("samples", self.samples, "a whole number, at least 1")
+        checks.whole("samples", self.samples, 1)
 
     def make(self, y: NDArray[Any], devices: int, seed: int) -> Split:
-        if devices < 1:
-            raise InputError("devices", devices, "at least 1")
+        checks.whole("devices", devices, 1)
         if devices * self.samples > MAX_HELD:
-            raise InputError(
-                "samples", self.samples, f"at most {MAX_HELD // devices} for {devices} devices"
-            )
-        index = draws.below(
-            len(y), seed, "split/drawn", np.arange(devices)[:, None], np.arange(self.samples)
-        )
+            accepted = f"at most {MAX_HELD // devices} for {devices} devices"
+            raise InputError("samples", self.samples, accepted)
+        every = np.arange(devices)[:, None]
+        index = draws.below(len(y), seed, "split/drawn", every, np.arange(self.samples))
         return Split(index.ravel(), np.arange(devices + 1) * self.samples)
 
 
 @register("split", "lists")
 @dataclass(frozen=True)
 class Lists(SplitRule):
-    """The user's own lists, from a file: JSON with one list of sample numbers a device, or .npz with index and offsets.
+    """The user's own split, from a file. Devices may share samples.
 
-    In the .npz device i holds index[offsets[i] : offsets[i+1]], as in `Split`. Devices may share samples.
+    Args:
+        path: A JSON file with one list of sample numbers per device; or an .npz file with the
+            arrays index and offsets, as in `Split`.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder, "split.json")
+        ...     count = path.write_text("[[0, 1], [2]]")
+        ...     Lists(path).make(np.zeros(3), devices=2, seed=0).sizes.tolist()
+        [2, 1]
     """
 
     path: Path
@@ -292,31 +393,15 @@ class Lists(SplitRule):
 
     def _read(self, path: Path, samples: int) -> Split:
         if path.suffix == ".npz":
-            from gossamer.tasks.data import read_npz
-
-            arrays = read_npz(path, ("index", "offsets"))
-            index, offsets = arrays["index"], arrays["offsets"]
-            if any(
-                a.ndim != 1 or a.dtype.kind not in "iu" or len(a) == 0 for a in (index, offsets)
-            ):
-                raise DataError(f"{path}: index and offsets must be lists of whole numbers")
-            if (
-                offsets[0] != 0
-                or offsets[-1] != len(index)
-                or len(offsets) < 2
-                or not (offsets[1:] > offsets[:-1]).all()
-            ):
-                raise DataError(
-                    f"{path}: offsets must rise from 0 to the length of index, {len(index)}, at least 1 a device"
-                )
-            return _checked(index, offsets, samples)
+            return _read_index(path, samples)
+        with os_errors("read", path):
+            size = path.stat().st_size
+        if size > MAX_HELD:
+            raise DataError(
+                f"{path} is larger than {MAX_HELD >> 30} GiB; "
+                "give an .npz file with index and offsets"
+            )
         try:
-            with os_errors("read", path):
-                size = path.stat().st_size
-            if size > MAX_HELD:
-                raise DataError(
-                    f"{path} is larger than {MAX_HELD >> 30} GiB; give an .npz file with index and offsets"
-                )
             with os_errors("read", path):
                 lists = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:
@@ -328,37 +413,51 @@ class Lists(SplitRule):
         return from_lists(lists, samples)
 
 
-def _check_devices(devices: int, samples: int) -> None:
-    if devices < 1:
-        raise InputError("devices", devices, "at least 1")
-    if devices > samples:
-        raise InputError(
-            "devices", devices, f'at most {samples}, the number of samples, or split = "drawn"'
+def _read_index(path: Path, samples: int) -> Split:
+    """Read a split from an .npz file with index and offsets."""
+    from gossamer.tasks.array_files import read_npz
+
+    arrays = read_npz(path, ("index", "offsets"))
+    for array in arrays.values():
+        if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) == 0:
+            raise DataError(f"{path}: index and offsets must be lists of whole numbers")
+    index = arrays["index"]
+    offsets = arrays["offsets"]
+    rises = len(offsets) > 1 and bool((offsets[1:] > offsets[:-1]).all())
+    if not rises or offsets[0] != 0 or offsets[-1] != len(index):
+        raise DataError(
+            f"{path}: offsets must rise from 0 to the length of index, {len(index)}, "
+            "by at least 1 per device"
         )
+    return _checked(index, offsets, samples)
+
+
+def _check_devices(devices: int, samples: int) -> None:
+    checks.whole("devices", devices, 1)
+    if devices > samples:
+        accepted = f'at most {samples}, the number of samples, or split = "drawn"'
+        raise InputError("devices", devices, accepted)
 
 
 def _labels(rule: SplitRule, y: NDArray[Any]) -> tuple[IntArray, IntArray]:
-    """Each sample's label, numbered 0 … C-1 among those that occur, and the count of each."""
+    """Return each sample's label, numbered 0 … C-1 among those that occur, and their counts."""
     if y.dtype.kind not in "iu":
-        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(rule).__name__).lower()  # as a spec has it
-        raise InputError(
-            "kind",
-            kind,
-            "iid, uneven, drawn or lists, since the targets are numbers and not labels",
-        )
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(rule).__name__).lower()  # as in a spec
+        accepted = "iid, uneven, drawn or lists, since the targets are numbers and not labels"
+        raise InputError("kind", kind, accepted)
     _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
     return labels.reshape(-1).astype(np.int64), counts.astype(np.int64)
 
 
 def _turns(most: IntArray, total: int) -> IntArray:
-    """The first `total` labels of 0, 1, …, C-1, 0, 1, … where label c is passed over after most[c] turns."""
+    """Return `total` labels of 0, 1, …, C-1, 0, 1, …, with label c at most most[c] times."""
     label = np.repeat(np.arange(len(most)), most)
     turn = np.arange(len(label)) - np.repeat(np.cumsum(most) - most, most)
     return label[np.lexsort((label, turn))][:total]
 
 
 def _ranks(labels: IntArray, counts: IntArray, seed: int) -> IntArray:
-    """Each sample's place in a random order of the samples with its label."""
+    """Return each sample's position in a random order of the samples with its label."""
     order = np.lexsort((draws.bits(seed, "split/order", np.arange(len(labels))), labels))
     rank = np.empty_like(order)
     rank[order] = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -392,12 +491,19 @@ def own_split(source: Any) -> Split | None:
 def _share(
     labels: IntArray, slot_label: IntArray, slot_device: IntArray, devices: int, seed: int
 ) -> Split:
-    """Each label's samples, shuffled, in even parts to the slots that ask for that label."""
-    counts, slots = np.bincount(labels), np.bincount(slot_label)
+    """Give each label's samples, shuffled, in even parts to the slots with that label.
+
+    Args:
+        labels: The label of each sample.
+        slot_label: The label of each slot.
+        slot_device: The device of each slot.
+        devices: Number of devices.
+        seed: The seed of the run.
+    """
+    counts = np.bincount(labels)
+    slots = np.bincount(slot_label)
     part = _ranks(labels, counts, seed) * slots[labels] // counts[labels]
-    first = (
-        np.cumsum(slots) - slots
-    )  # where a label's slots begin once the slots are sorted by label
+    first = np.cumsum(slots) - slots  # of a label's slots, once they are sorted by label
     owner = slot_device[np.argsort(slot_label, kind="stable")][first[labels] + part]
     return _by_owner(owner, devices)
 
@@ -407,8 +513,8 @@ def _by_owner(owner: IntArray, devices: int) -> Split:
     return Split(np.argsort(owner, kind="stable"), np.concatenate([[0], np.cumsum(sizes)]))
 
 
-def _nobody_empty(owner: IntArray, devices: int) -> IntArray:
-    """Each device without samples takes the last one of the device that holds most at that time."""
+def _fill_empty(owner: IntArray, devices: int) -> IntArray:
+    """Let each device without samples take the last one of the device that holds most."""
     split = _by_owner(owner, devices)
     end = split.offsets[1:].copy()
     largest = [(-int(size), device) for device, size in enumerate(split.sizes)]

@@ -69,7 +69,8 @@ class Worker:
         self._dtype = dtype
         self._samples = Samples.of(self._inputs(data.x))
         self._targets = self._cast(data.y)
-        x_test, y_test = data.x_test, data.y_test
+        x_test = data.x_test
+        y_test = data.y_test
         if 0 < test < len(x_test):  # else no copy
             chosen = test_subset(len(x_test), test)
             x_test = x_test[chosen]

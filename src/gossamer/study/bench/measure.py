@@ -38,7 +38,7 @@ from gossamer.study.bench.result import (
 )
 from gossamer.study.study import Study
 from gossamer.tasks import Data
-from gossamer.tasks.data import scaled_bytes
+from gossamer.tasks.image_sets import scaled_bytes
 
 # Values per sample, as in MNIST.
 _FEATURES = 784
