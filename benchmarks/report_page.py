@@ -39,7 +39,7 @@ def made_up(
         for seed in range(seeds):
             network = Random(devices, density=0.2, seed=seed)
             study = Study(
-                WPM.robust(p=2 * method + 1),
+                WPM(p=2 * method + 1),
                 network,
                 rounds=rounds,
                 seed=seed,

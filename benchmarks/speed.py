@@ -117,12 +117,20 @@ def measure(data: gs.Data, blocks: int) -> list[dict[str, object]]:
         for at in ("aggregate", "local"):
             times = in_turn(
                 {
-                    "p = 1": ours(data, m, gs.WPM(1, RATE, gradient_at=at), 1),
-                    "p = 15 constant": ours(data, m, gs.WPM(15, RATE, gs.Constant(), at), 1),
-                    "p = 101 constant": ours(data, m, gs.WPM(101, RATE, gs.Constant(), at), 1),
-                    "p = 15 matched": ours(data, m, gs.WPM(15, RATE, gs.Matched(), at), 1),
-                    "p = 101 matched": ours(data, m, gs.WPM(101, RATE, gs.Matched(), at), 1),
-                    "p = 15 robust": ours(data, m, gs.WPM.robust(15, RATE, gradient_at=at), 1),
+                    "p = 1": ours(data, m, gs.WPM(1, RATE, gradient_at=at, anchor=False), 1),
+                    "p = 15 constant": ours(
+                        data, m, gs.WPM(15, RATE, gs.Constant(), at, anchor=False), 1
+                    ),
+                    "p = 101 constant": ours(
+                        data, m, gs.WPM(101, RATE, gs.Constant(), at, anchor=False), 1
+                    ),
+                    "p = 15 matched": ours(
+                        data, m, gs.WPM(15, RATE, gs.Matched(), at, anchor=False), 1
+                    ),
+                    "p = 101 matched": ours(
+                        data, m, gs.WPM(101, RATE, gs.Matched(), at, anchor=False), 1
+                    ),
+                    "p = 15 robust": ours(data, m, gs.WPM(15, RATE, gradient_at=at), 1),
                 },
                 1,
                 blocks,

@@ -97,7 +97,7 @@ def main() -> None:
     sys.modules["gossamer.study.run"].Live = lambda: turns  # type: ignore[attr-defined]
     rounds = 2 * options.blocks * BLOCK * EVERY
     study = Study(
-        WPM.robust(p=3),
+        WPM(p=3),
         Random(100, density=0.05),
         rounds=rounds,
         measure=Measure(every=EVERY),

@@ -47,7 +47,7 @@ devices = 8
 radius = 0.4
 
 [[algorithm]]
-kind = "dpsgd"
+kind = "d-psgd"
 eta = 0.05
 
 [[algorithm]]

@@ -44,7 +44,7 @@ studies = [
         rounds=120,
         measure=gs.Measure(every=10, accuracy_targets=(0.8,)),
     )
-    for algorithm in (gs.DPSGD(eta=0.2), gs.WPM.robust(p=3, eta=0.2), gs.AllReduce(eta=0.2))
+    for algorithm in (gs.DPSGD(eta=0.2), gs.WPM(p=3, eta=0.2), gs.AllReduce(eta=0.2))
 ]
 print(f"{'method':10}{'accuracy':>10}{'worst':>8}{'rounds to 80 %':>16}{'MB sent':>9}")
 for method in gs.compare(studies):

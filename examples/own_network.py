@@ -42,7 +42,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     print(f"{'links':10}{'links/round':>14}{'B':>4}{'accuracy':>10}{'worst':>8}{'distance':>10}")
     for name, network in (("graphs", graphs), ("function", function), ("log", contacts)):
-        study = gs.Study(gs.WPM.robust(p=3, eta=0.05), network, split=gs.OneLabel(), rounds=ROUNDS)
+        study = gs.Study(gs.WPM(p=3, eta=0.05), network, split=gs.OneLabel(), rounds=ROUNDS)
         result = gs.run(study).summary
         links = sum(len(network.links(t)) for t in range(ROUNDS)) / ROUNDS
         b = check_assumption1(network, ROUNDS).b  # the links of B rounds connect all devices

@@ -28,7 +28,7 @@ print(f"the largest ‖w_i - power mean‖ of {ROUNDS} rounds:")
 print(f"{'p':>3}{'largest gradient':>19}{'measured':>10}{'bound':>8}")
 for p in (1, 3, 5):
     study = gs.Study(
-        gs.WPM(p, ETA, gs.Constant(), gradient_at="aggregate"),
+        gs.WPM(p, ETA, gs.Constant(), gradient_at="aggregate", anchor=False),
         network,
         gs.LeastSquares(DEVICES),
         model=gs.LinearRegression(),

@@ -4,8 +4,8 @@ import gossamer as gs
 
 METHODS = {
     "whole models": gs.DPSGD(eta=0.1, order="adapt-then-combine"),
-    "compressed to a tenth": gs.WPM(
-        p=1, eta=0.1, order="adapt-then-combine", compress=gs.TopK(0.1), pull=0.3
+    "compressed to a tenth": gs.Composition(
+        eta=0.1, order="adapt-then-combine", compress=gs.TopK(0.1), pull=0.3
     ),
 }
 LINKS = {"slow radio": gs.LogUniform(1e3, 1e5), "cable": gs.LogUniform(1e6, 1e8)}  # bytes/s

@@ -206,8 +206,8 @@ def combinations() -> dict[str, Any]:
         found[f"wpm power p={p}"] = wpm(p, 0.1, gs.Power())
         found[f"wpm matched p={p}"] = wpm(p, 0.05, gs.Matched())
         found[f"wpm safe p={p}"] = wpm(p, 0.05, gs.Safe())
-    found["wpm robust p=15"] = gs.WPM.robust(15, 0.05)
-    found["wpm falling"] = gs.WPM.robust(gs.Switch(5, 10), 0.05)
+    found["wpm robust p=15"] = wpm(15, 0.05, anchor=True)
+    found["wpm falling"] = wpm(gs.Switch(5, 10), 0.05, anchor=True)
     found["wpm ratio"] = wpm(3, 0.01, gs.Ratio())
     found["wpm printed ratio"] = wpm(3, 0.01, gs.Ratio("printed"))
     found["wpm plain"] = wpm(3, 0.01, gs.Plain())
@@ -215,14 +215,15 @@ def combinations() -> dict[str, Any]:
     found["d-psgd aggregate"] = gs.DPSGD(0.05, gradient_at="aggregate")
     found["d-psgd adapt"] = gs.DPSGD(0.05, order="adapt-then-combine")
     found["guarded median"] = gs.Guarded(gs.DPSGD(0.05), gs.Median())
-    found["guarded clip wpm"] = gs.Guarded(gs.WPM.robust(3, 0.05), gs.Clip(1.0))
+    found["guarded clip wpm"] = gs.Guarded(wpm(3, 0.05, anchor=True), gs.Clip(1.0))
     return found
 
 
-def wpm(p: float, eta: float, step: Any) -> Any:
+def wpm(p: Any, eta: float, step: Any = None, anchor: bool = False) -> Any:
+    """Return WPM with these settings; version 0.1.0 had other defaults."""
     import gossamer as gs
 
-    return gs.WPM(p, eta, step=step)
+    return gs.WPM(p, eta, step=step or gs.Safe(), anchor=anchor)
 
 
 def network_for(algorithm: Any) -> Any:

@@ -47,7 +47,7 @@ def algorithm(
         fault: A key of FAULTS, or None for no broken device.
         guard: A key of GUARDS.
     """
-    method: gs.Algorithm = gs.WPM.robust(p, scale.eta)
+    method: gs.Algorithm = gs.WPM(p, scale.eta)
     if GUARDS[guard] is not None:
         method = gs.Guarded(method, GUARDS[guard])
     if fault is None:

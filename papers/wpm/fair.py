@@ -18,18 +18,18 @@ from papers.wpm.tuning import Method, Tuned, grid, tuned
 TITLE = "every method with its own best rate; rounds to several targets; 10 devices"
 
 METHODS = (
-    Method("D-PSGD (p = 1)", lambda eta: gs.WPM(1, eta, gs.Matched())),
-    Method("WPM p = 3, matched", lambda eta: gs.WPM(3, eta, gs.Matched())),
-    Method("WPM p = 5, matched", lambda eta: gs.WPM(5, eta, gs.Matched())),
-    Method("WPM p = 15, matched", lambda eta: gs.WPM(15, eta, gs.Matched())),
-    Method("WPM p = 3, robust", lambda eta: gs.WPM.robust(3, eta)),
-    Method("WPM p = 5, robust", lambda eta: gs.WPM.robust(5, eta)),
-    Method("WPM p = 15, robust", lambda eta: gs.WPM.robust(15, eta)),
+    Method("D-PSGD (p = 1)", lambda eta: gs.WPM(1, eta, gs.Matched(), anchor=False)),
+    Method("WPM p = 3, matched", lambda eta: gs.WPM(3, eta, gs.Matched(), anchor=False)),
+    Method("WPM p = 5, matched", lambda eta: gs.WPM(5, eta, gs.Matched(), anchor=False)),
+    Method("WPM p = 15, matched", lambda eta: gs.WPM(15, eta, gs.Matched(), anchor=False)),
+    Method("WPM p = 3, robust", lambda eta: gs.WPM(3, eta)),
+    Method("WPM p = 5, robust", lambda eta: gs.WPM(5, eta)),
+    Method("WPM p = 15, robust", lambda eta: gs.WPM(15, eta)),
     Method(
-        "WPM p = 5, robust, 20 rounds, then 1", lambda eta: gs.WPM.robust(gs.Switch(5, 20), eta)
+        "WPM p = 5, robust, 20 rounds, then 1", lambda eta: gs.WPM(gs.Switch(5, 20), eta)
     ),
-    Method("p = 1 with gain 1.05", lambda eta: gain_control(eta, 1.05, 20)),
-    Method("p = 1 with gain 1.1", lambda eta: gain_control(eta, 1.1, 20)),
+    Method("p = 1 with gain 1.05", lambda eta: GainControl(eta, 1.05, 20)),
+    Method("p = 1 with gain 1.1", lambda eta: GainControl(eta, 1.1, 20)),
     Method("SwarmSGD", lambda eta: gs.SwarmSGD(eta, local_steps=1)),
     Method("All-Reduce (not decentralised)", lambda eta: gs.AllReduce(eta)),
 )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import gossamer as gs
-from gossamer.algorithms.recipes import quasi_global
+from gossamer.algorithms import QuasiGlobal
 from gossamer.study import Study
 from papers.wpm.paper import Results, Scale, number, rounds_to_target, studies, write_csv
 from papers.wpm.tuning import Method, grid, tuned
@@ -20,8 +20,8 @@ TITLE = "IID data: heavy ball and quasi-global momentum against D-PSGD, each wit
 BASE = Method("D-PSGD", lambda eta: gs.WPM(1, eta, gs.Matched()))
 METHODS = (
     BASE,
-    Method("heavy ball per device", lambda eta: gs.WPM(1, eta, direction=gs.Momentum(0.9))),
-    Method("quasi-global momentum", lambda eta: quasi_global(eta, 0.9)),
+    Method("heavy ball per device", lambda eta: gs.WPM(1, eta, direction=gs.HeavyBall(0.9))),
+    Method("quasi-global momentum", lambda eta: QuasiGlobal(eta, 0.9)),
 )
 SPLIT = "iid"
 

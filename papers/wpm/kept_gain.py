@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gossamer.algorithms.recipes import gain_control
+from gossamer.algorithms import GainControl
 from gossamer.study import Study
 from papers.wpm import regimes
 from papers.wpm.paper import Results, Scale, number, rounds_to_target, studies, write_csv
@@ -21,7 +21,7 @@ METHODS = (
     *(
         Method(
             f"p = 1 with gain 1.05 for {rounds} rounds",
-            lambda eta, rounds=rounds: gain_control(eta, 1.05, rounds),
+            lambda eta, rounds=rounds: GainControl(eta, 1.05, rounds),
         )
         for rounds in (20, 40, 60)
     ),

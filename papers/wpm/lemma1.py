@@ -128,7 +128,7 @@ def run(p: float, eta: float, rounds: int) -> tuple[FloatArray, FloatArray]:
         y_{i,t} as [t, i, n] and ȳ_t as [t, n], for t = 0…rounds.
     """
     task = gs.Task(PROBLEM.load(), PROBLEM.split(), gs.LogisticRegression(), batch=0)
-    method = gs.WPM(p, eta, gs.Constant(), order="adapt-then-combine")
+    method = gs.WPM(p, eta, gs.Constant(), order="adapt-then-combine", anchor=False)
     simulator = gs.Simulator(gs.Plan(task, NETWORK, method, rounds, dtype="float64", threads=1))
     models = [simulator.models().clone()]
     for t in range(1, rounds + 1):

@@ -31,15 +31,15 @@ from papers.wpm.tuning import Method, grid, tuned
 
 TITLE = "rounds saved against tuned p = 1, by density, split and devices: a heat map"
 
-BASE = Method("D-PSGD (p = 1)", lambda eta: gs.WPM(1, eta, gs.Matched()))
-MATCHED_15 = Method("WPM p = 15, matched", lambda eta: gs.WPM(15, eta, gs.Matched()))
-ROBUST_15 = Method("WPM p = 15, robust", lambda eta: gs.WPM.robust(15, eta))
+BASE = Method("D-PSGD (p = 1)", lambda eta: gs.WPM(1, eta, gs.Matched(), anchor=False))
+MATCHED_15 = Method("WPM p = 15, matched", lambda eta: gs.WPM(15, eta, gs.Matched(), anchor=False))
+ROBUST_15 = Method("WPM p = 15, robust", lambda eta: gs.WPM(15, eta))
 METHODS = (
     BASE,
-    Method("WPM p = 3, matched", lambda eta: gs.WPM(3, eta, gs.Matched())),
+    Method("WPM p = 3, matched", lambda eta: gs.WPM(3, eta, gs.Matched(), anchor=False)),
     MATCHED_15,
     ROBUST_15,
-    Method("p = 1 with gain 1.05", lambda eta: gain_control(eta, 1.05, 20)),
+    Method("p = 1 with gain 1.05", lambda eta: GainControl(eta, 1.05, 20)),
 )
 AT_MOST = 20  # devices up to which every method is run; with more devices, only two
 TARGET = -2  # index of the target among those of the scale: the middle one

@@ -1,16 +1,18 @@
-"""The mirror map of the power mean.
+"""Mirror maps, and the power mean.
 
     x^[c] = sgn(x)·|x|^c            signed power, element by element, any real c > 0
     z     = w^[p] = ∇φ(w)           the dual of a model w, φ(w) = ‖w‖_{p+1}^{p+1} / (p+1)
     w̄     = (Σ_j a_j·w_j^[p])^[1/p]   the weighted power-p mean
 
-At p = 15 a float32 weight below 0.003 already has a dual of zero. So duals are float64 (they then hold every weight from 1e-8
-to 1e4 up to p = 35), and `power_mean`, which must hold for any p, first divides each coordinate by its largest |w_j|.
+At p = 15 the dual of a float32 weight below 0.003 underflows to zero. Duals are therefore float64,
+which holds every weight from 1e-8 to 1e4 up to p = 35. `power_mean` must hold for any p: it divides
+each coordinate by its largest |w_j| first.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,52 +20,63 @@ import torch
 from torch import Tensor
 
 from gossamer import backend as kernels
+from gossamer._core.registry import register
 from gossamer.errors import InputError
 
-# Duals within these bounds are far enough from float64's ends that a weighted sum of them loses nothing.
-_SMALLEST_DUAL, _LARGEST_DUAL = 1e-280, 1e280
+# A weighted sum of duals within these bounds neither underflows nor overflows in float64.
+_SMALLEST_DUAL = 1e-280
+_LARGEST_DUAL = 1e280
 _TINY = 1e-300
 
 
 def signed_power(x: Tensor, c: float) -> Tensor:
-    """x^[c] = sgn(x)·|x|^c, for any real c > 0, in the type of x; keeps signed zeros, NaN stays NaN.
+    """Return x^[c] = sgn(x)·|x|^c in the type of x. Signed zeros and NaN are kept.
 
-    >>> signed_power(torch.tensor([-2.0, 0.0, 3.0]), 2)
-    tensor([-4.,  0.,  9.])
+    Args:
+        x: Any tensor.
+        c: The exponent, any real number above 0.
+
+    Example:
+        >>> signed_power(torch.tensor([-2.0, 0.0, 3.0]), 2)
+        tensor([-4.,  0.,  9.])
     """
     if not 0 < c < math.inf:
         raise InputError("c", c, "a number above 0")
     return signed_power_(x.clone(), c)
 
 
-def signed_power_(x: Tensor, c: float, room: Tensor | None = None) -> Tensor:
-    """x^[c] in the memory of x, by repeated squaring where c is whole: `torch.pow` is five to ten times slower there.
+def signed_power_(x: Tensor, c: float, scratch: Tensor | None = None) -> Tensor:
+    """Compute x^[c] in place, by repeated squaring if c is whole.
 
-    `room`: memory of the shape of x to work in, if there is some; fresh memory costs as much as the arithmetic.
+    `torch.pow` is 5 to 10 times slower for whole exponents.
+
+    Args:
+        x: The tensor to overwrite.
+        c: The exponent.
+        scratch: A buffer of the shape of x. Allocating one costs as much as the arithmetic.
     """
     if c != int(c) or c > 1024:
         return x.copy_(torch.pow(x.abs(), c).copysign_(x))
     if c % 2 == 0:
-        return x.copy_(_integer_power_(x.clone(), int(c), room).copysign_(x))
-    return _integer_power_(x, int(c), room)
+        return x.copy_(_integer_power_(x.clone(), int(c), scratch).copysign_(x))
+    return _integer_power_(x, int(c), scratch)
 
 
 def _multiplications(c: int) -> int:
-    """What x^c costs by repeated squaring."""
+    """Return the number of multiplications of x^c by repeated squaring."""
     return c.bit_length() + c.bit_count() - 2
 
 
-def _integer_power_(x: Tensor, c: int, room: Tensor | None) -> Tensor:
+def _integer_power_(x: Tensor, c: int, scratch: Tensor | None) -> Tensor:
     while c % 2 == 0:
         x.mul_(x)
         c //= 2
-    while c % 3 == 0 and 2 + _multiplications(c // 3) < _multiplications(
-        c
-    ):  # p = 15: a cube and five, not six
-        x.mul_(torch.mul(x, x, out=room))
+    # A cube first where that saves a multiplication: five instead of six for c = 15.
+    while c % 3 == 0 and 2 + _multiplications(c // 3) < _multiplications(c):
+        x.mul_(torch.mul(x, x, out=scratch))
         c //= 3
     c //= 2
-    square = torch.mul(x, x, out=room) if c else x
+    square = torch.mul(x, x, out=scratch) if c else x
     while c:
         if c % 2:
             x.mul_(square)
@@ -74,35 +87,102 @@ def _integer_power_(x: Tensor, c: int, room: Tensor | None) -> Tensor:
 
 
 def root(z: Tensor, p: float, dtype: torch.dtype = torch.float64) -> Tensor:
-    """z^[1/p] of a float64 dual. Log and exp are three times faster than pow, and exact enough for all but float64."""
+    """Return z^[1/p] of a float64 dual.
+
+    Log and exp are three times faster than pow, and accurate enough for types below float64.
+    """
     if dtype == torch.float64:
         return torch.pow(z.abs(), 1 / p).copysign_(z)
     return root_(z, p, torch.empty_like(z)).to(dtype)
 
 
-def root_(z: Tensor, p: float, room: Tensor) -> Tensor:
-    """The root of a float64 dual for use in float32, in room of its shape."""
-    # z·|z|^(1/p − 1) needs no copysign, which costs as much as the exp; the bound keeps 0·∞ out
-    return torch.abs(z, out=room).clamp_min_(_TINY).log_().mul_(1 / p - 1).exp_().mul_(z)
+def root_(z: Tensor, p: float, scratch: Tensor) -> Tensor:
+    """Compute z^[1/p] of a float64 dual into `scratch`, to float32 accuracy."""
+    # z·|z|^(1/p − 1) needs no copysign, which costs as much as the exp. The bound avoids 0·∞.
+    return torch.abs(z, out=scratch).clamp_min_(_TINY).log_().mul_(1 / p - 1).exp_().mul_(z)
 
 
 def short_root(z: Tensor, p: float, out: Tensor) -> Tensor:
-    """z^[1/p] of a float32 dual, in float32, written to `out`: a third of the cost of `root`.
+    """Compute z^[1/p] of a float32 dual in float32, into `out`, at a third of the cost of `root`.
 
-    A relative error ε of z is one of ε/p in the root, so float32 is as good as float64 wherever z is well inside it. But
-    the log is rounded too, by up to |log z|·eps/p: 16·eps for small p, and there the root is taken in float64.
+    A relative error ε of z becomes ε/p in the root, so float32 is as accurate as float64 wherever z
+    is well inside its range. The log adds up to |log z|·eps/p, which is 16·eps for small p: below
+    p = 9 the root is computed in float64.
     """
     if p < 9:
         return out.copy_(root(z.double(), p, torch.float32))
     return torch.abs(z, out=out).log_().mul_(1 / p).exp_().mul_(z.sign())
 
 
-@dataclass(frozen=True)
-class PowerMap:
-    """The mirror map ∇φ and its inverse for one p; p = 1 is the identity.
+class MirrorMap(ABC):
+    """A mirror map ∇φ and its inverse, element by element.
 
-    >>> PowerMap(3).to_primal(PowerMap(3).to_dual(torch.tensor([0.5, -2.0])), torch.float32)
-    tensor([ 0.5000, -2.0000])
+    Models are averaged in its dual: w̄ = ∇φ⁻¹(Σ_j a_j·∇φ(w_j)). Subclasses are frozen dataclasses.
+
+    Example:
+        A map of one's own is two functions:
+
+        >>> class Sinh(MirrorMap):
+        ...     def to_dual(self, w):
+        ...         return torch.sinh(w.double())
+        ...     def to_primal(self, z, dtype=None):
+        ...         return torch.asinh(z).to(dtype or z.dtype)
+    """
+
+    @property
+    def power(self) -> float | None:
+        """The exponent p of a power map w^[p], for which there is faster code; None for others."""
+        return None
+
+    @property
+    def label(self) -> str:
+        """A short name for tables and legends."""
+        return type(self).__name__
+
+    @abstractmethod
+    def to_dual(self, w: Tensor) -> Tensor:
+        """Return the dual z = ∇φ(w)."""
+
+    @abstractmethod
+    def to_primal(self, z: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Return the model w = ∇φ⁻¹(z), in the given type or that of z."""
+
+    def mean(self, models: Tensor) -> Tensor:
+        """Return the mean of the rows of models [k, …] in the dual."""
+        return self.to_primal(self.to_dual(models).mean(0), models.dtype)
+
+
+@register("mirror", "identity")
+@dataclass(frozen=True)
+class IdentityMap(MirrorMap):
+    """The mirror map of φ(w) = ‖w‖²/2: the dual is the model, the mean the arithmetic mean."""
+
+    @property
+    def power(self) -> float | None:
+        return 1.0
+
+    @property
+    def label(self) -> str:
+        return ""
+
+    def to_dual(self, w: Tensor) -> Tensor:
+        return w
+
+    def to_primal(self, z: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        return z.to(dtype or z.dtype)
+
+
+@register("mirror", "power")
+@dataclass(frozen=True)
+class PowerMap(MirrorMap):
+    """The mirror map w^[p] of φ(w) = ‖w‖_{p+1}^{p+1}/(p+1); p = 1 is the identity.
+
+    Args:
+        p: The exponent, at least 1.
+
+    Example:
+        >>> PowerMap(3).to_primal(PowerMap(3).to_dual(torch.tensor([0.5, -2.0])), torch.float32)
+        tensor([ 0.5000, -2.0000])
     """
 
     p: float
@@ -110,12 +190,28 @@ class PowerMap:
     def __post_init__(self) -> None:
         check_p(self.p)
 
+    @property
+    def power(self) -> float | None:
+        return float(self.p)
+
+    @property
+    def label(self) -> str:
+        return f"p={self.p:g}"
+
+    def mean(self, models: Tensor) -> Tensor:
+        if self.p == 1:
+            return models.mean(0)
+        equal = torch.full((len(models),), 1 / len(models), dtype=torch.float64)
+        return power_mean(models, equal, self.p)
+
     def to_dual(self, w: Tensor) -> Tensor:
-        """z = w^[p], in float64 unless p = 1."""
-        return w if self.p == 1 else signed_power_(w.to(torch.float64, copy=True), self.p)
+        """Return z = w^[p], in float64 unless p = 1."""
+        if self.p == 1:
+            return w
+        return signed_power_(w.to(torch.float64, copy=True), self.p)
 
     def to_primal(self, z: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-        """w = z^[1/p], in the type of z unless another is asked for."""
+        """Return w = z^[1/p]."""
         dtype = dtype or z.dtype
         if self.p == 1:
             return z.to(dtype)
@@ -132,21 +228,31 @@ class PowerMap:
 
     @property
     def always_fits(self) -> bool:
-        """Whether float64 holds the dual of every weight from 1e-8 to 1e8: so it is up to p = 35."""
+        """True if float64 holds the dual of every weight from 1e-8 to 1e8: up to p = 35."""
         return 1e-8**self.p >= _SMALLEST_DUAL
 
     @property
     def smallest(self) -> float:
-        """The smallest |w| whose dual float64 holds with room to spare."""
+        """The smallest |w| whose dual is far enough from the smallest float64."""
         return _SMALLEST_DUAL ** (1 / self.p)
 
     def fits(self, w: Tensor) -> Tensor:
-        """Where the dual of w is safely inside float64 (true for exact zeros): a mask of w's shape."""
+        """Return a mask of the elements that are zero or whose dual is well inside float64."""
         return _within(w.abs(), self.smallest, _LARGEST_DUAL ** (1 / self.p))
 
 
+def power_map(p: float) -> MirrorMap:
+    """Return the mirror map for an exponent: the identity for p = 1.
+
+    Example:
+        >>> power_map(1), power_map(3)
+        (IdentityMap(), PowerMap(p=3))
+    """
+    return IdentityMap() if p == 1 else PowerMap(p)
+
+
 def inside_float32(z: Tensor) -> bool:
-    """Whether a dual is zero or well inside float32's range, everywhere."""
+    """True if every element is zero or well inside the range of float32."""
     return bool(_within(z.abs(), 1e-30, 1e30).all())
 
 
@@ -155,13 +261,22 @@ def _within(magnitude: Tensor, smallest: float, largest: float) -> Tensor:
 
 
 def power_mean(models: Tensor, weights: Tensor, p: float) -> Tensor:
-    """The weighted power-p mean of models [k, …] with weights [k], or several means at once with weights [n, k].
+    """Return the weighted power-p mean of models.
 
-    Right for any real p >= 1 and any magnitudes: each coordinate is divided by the largest |w_j| that has a weight, summed
-    in float64, and multiplied back. NaN or infinity in a model that has a weight gives NaN.
+    Accurate for any real p >= 1 and any magnitudes: each coordinate is divided by the largest |w_j|
+    with a nonzero weight, summed in float64, and multiplied back.
 
-    >>> power_mean(torch.tensor([[1.0], [2.0]]), torch.tensor([0.5, 0.5]), 3)   # ((1 + 8) / 2) ** (1/3)
-    tensor([1.6510])
+    Args:
+        models: Tensor [k, …].
+        weights: Tensor [k] for one mean, or [n, k] for n means at once.
+        p: The exponent, at least 1.
+
+    Returns:
+        Tensor […] or [n, …]. NaN or infinity in a model with a nonzero weight gives NaN.
+
+    Example:
+        >>> power_mean(torch.tensor([[1.0], [2.0]]), torch.tensor([0.5, 0.5]), 3)
+        tensor([1.6510])
     """
     check_p(p)
     if not len(models):
@@ -174,61 +289,87 @@ def power_mean(models: Tensor, weights: Tensor, p: float) -> Tensor:
         rows = [power_mean(models, row, p) for row in weights]
         return torch.stack(rows) if rows else models.new_empty((0, *models.shape[1:]))
     held = weights != 0
-    kept, shares = models[held], weights[held].double()
+    kept = models[held]
+    shares = weights[held].double()
     if not len(kept):
         return torch.zeros_like(models[0])
     if p == 1:
         return torch.tensordot(shares, kept.double(), dims=1).to(models.dtype)
-    flat, result = kept.reshape(len(kept), -1), models.new_empty(models.shape[1:])
-    for columns, out in zip(
-        *(x.split(columns_at_once(len(kept)), -1) for x in (flat, result.view(-1))), strict=True
-    ):
-        x = columns.double()
-        scale = x.abs().amax(0)
-        scale = torch.where(scale == 0, 1.0, scale)
-        out.copy_(root(shares @ signed_power(x / scale, p), p, torch.float64) * scale)
+    result = models.new_empty(models.shape[1:])
+    width = block_columns(len(kept))
+    columns = kept.reshape(len(kept), -1).split(width, -1)
+    for x, out in zip(columns, result.view(-1).split(width), strict=True):
+        out.copy_(_scaled_mean(x.double(), shares, p))
     return result
 
 
-# How many numbers are worked on at once, so that their float64 duals stay in the processor's cache.
-_AT_ONCE = 80_000
+def _scaled_mean(x: Tensor, shares: Tensor, p: float) -> Tensor:
+    """Return the power mean of float64 rows [k, n], scaled by each column's largest element."""
+    scale = x.abs().amax(0)
+    scale = torch.where(scale == 0, 1.0, scale)
+    return root(shares @ signed_power(x / scale, p), p) * scale
 
 
-def columns_at_once(rows: int) -> int:
-    """The same in columns of a stack of so many rows."""
-    return max(64, _AT_ONCE // max(1, rows))
+# Elements per block: their float64 duals stay in the processor's cache.
+_BLOCK_ELEMENTS = 80_000
+
+
+def block_columns(rows: int) -> int:
+    """Return the number of columns per block for a stack of this many rows."""
+    return max(64, _BLOCK_ELEMENTS // max(1, rows))
 
 
 def blockwise(function: Callable[..., object], like: Tensor, *tensors: Tensor) -> Tensor:
-    """function(out, *parts) for a block of the elements of tensors of one shape at a time; a new tensor like `like`."""
+    """Call function(out, *blocks) for each block of elements of tensors of one shape.
+
+    Args:
+        function: Writes its result into its first argument.
+        like: The result has its shape and type.
+        tensors: What is passed on, block by block.
+
+    Returns:
+        A new tensor.
+    """
     result = torch.empty_like(like)
-    for out, *parts in zip(
-        *(x.reshape(-1).split(_AT_ONCE) for x in (result, *tensors)), strict=True
-    ):
-        function(out, *parts)
+    blocks = [x.reshape(-1).split(_BLOCK_ELEMENTS) for x in (result, *tensors)]
+    for block in zip(*blocks, strict=True):
+        function(*block)
     return result
 
 
 def bregman(a: Tensor, b: Tensor, p: float) -> Tensor:
-    """D_φ(a, b) = φ(a) − φ(b) − ⟨∇φ(b), a − b⟩, summed over the last axis, in float64; never negative.
+    """Return the Bregman divergence D_φ(a, b) = φ(a) − φ(b) − ⟨∇φ(b), a − b⟩ of the power map.
 
-    >>> bregman(torch.tensor([3.0]), torch.tensor([1.0]), 1)        # half the squared distance
-    tensor(2., dtype=torch.float64)
+    Args:
+        a: Tensor […, n].
+        b: Tensor […, n].
+        p: The exponent of the power map, at least 1.
+
+    Returns:
+        Tensor […] in float64, never negative.
+
+    Example:
+        Half the squared distance for p = 1:
+
+        >>> bregman(torch.tensor([3.0]), torch.tensor([1.0]), 1)
+        tensor(2., dtype=torch.float64)
     """
     check_p(p)
-    a, b = a.double(), b.double()
+    a = a.double()
+    b = b.double()
     if p == 1:
         return (a - b).square().sum(-1) / 2
-    s = torch.maximum(
-        a.abs(), b.abs()
-    )  # the divergence of a/s and b/s is s^-(p+1) times that of a and b
-    a, b = a / torch.where(s == 0, 1.0, s), b / torch.where(s == 0, 1.0, s)
+    # The divergence of a/s and b/s is s^-(p+1) times that of a and b.
+    s = torch.maximum(a.abs(), b.abs())
+    scale = torch.where(s == 0, 1.0, s)
+    a = a / scale
+    b = b / scale
     terms = (a.abs() ** (p + 1) + p * b.abs() ** (p + 1)) / (p + 1) - signed_power(b, p) * a
-    half = s ** (p / 2)  # in two halves: s^p alone may leave float64 where the divergence does not
+    half = s ** (p / 2)  # in two factors: s^p alone may overflow where the divergence does not
     return (terms.clamp_min(0) * half * s * half).sum(-1)
 
 
 def check_p(p: float) -> None:
-    """Refuse a p below 1, NaN or infinite."""
+    """Raise InputError if p is below 1, NaN or infinite."""
     if not isinstance(p, int | float) or not (1 <= p < math.inf):
         raise InputError("p", p, "a number of at least 1")

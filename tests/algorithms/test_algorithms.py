@@ -22,24 +22,28 @@ from gossamer.algorithms import (
     WPM,
     Algorithm,
     AllReduce,
+    Composition,
     Constant,
     Cosine,
+    GainControl,
     Inverse,
     InverseSqrt,
     Matched,
     Plain,
     Power,
-    QuasiGlobal,
+    QuasiGlobalMomentum,
     Ratio,
     Safe,
     StepRule,
     SwarmSGD,
     Switch,
+    WPMPaper,
 )
 from gossamer.algorithms.base import ORDERS
-from gossamer.algorithms.recipes import gain_control
+from gossamer.algorithms.composition import mirror_of
 from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.errors import InputError
+from gossamer.mirror import PowerMap
 from gossamer.network import (
     Callback,
     Churn,
@@ -97,7 +101,7 @@ def plan_of(
         SwarmSGD(0.05, pairs="matching"),
         SwarmSGD(0.05, local_steps=3, pairs="matching"),
         AllReduce(0.05),
-        gain_control(0.05, 1.1, 10),
+        GainControl(0.05, 1.1, 10),
     ],
     ids=repr,
 )
@@ -154,18 +158,18 @@ def by_device(t: int) -> list[float]:
 @pytest.mark.parametrize(
     "algorithm",
     [
-        WPM(Switch(5, 10), 0.02),
-        WPM.robust(Switch(15, 10, then=3), 0.02),
-        WPM(Switch(3, 10), 0.02, Constant(), order="adapt-then-combine"),
-        WPM(alternating, 0.02, Constant(), anchor=True),
-        WPM(3, Cosine(0.05, 20, 0.01)),
-        WPM(3, Inverse(0.05, 10), Matched(), "local"),
-        WPM.paper(3, 0.05),
-        WPM(3, by_device, Constant()),
-        WPM(3, by_device, Power(), anchor=True),
-        WPM(3, by_device, Safe(), order="adapt-then-combine"),
-        WPM(3, by_device, Ratio("printed")),
-        WPM(3, by_device, Ratio("norm")),
+        WPM(Switch(5, 10), 0.02, anchor=False),
+        WPM(Switch(15, 10, then=3), 0.02),
+        WPM(Switch(3, 10), 0.02, Constant(), order="adapt-then-combine", anchor=False),
+        WPM(alternating, 0.02, Constant()),
+        WPM(3, Cosine(0.05, 20, 0.01), anchor=False),
+        WPM(3, Inverse(0.05, 10), Matched(), "local", anchor=False),
+        WPMPaper(3, 0.05),
+        WPM(3, by_device, Constant(), anchor=False),
+        WPM(3, by_device, Power()),
+        WPM(3, by_device, Safe(), order="adapt-then-combine", anchor=False),
+        WPM(3, by_device, Ratio("printed"), anchor=False),
+        WPM(3, by_device, Ratio("norm"), anchor=False),
         DPSGD(InverseSqrt(0.1, 5)),
         DPSGD(by_device, order="adapt-then-combine"),
         SwarmSGD(by_device, local_steps=2, pairs="matching"),
@@ -202,7 +206,7 @@ def classes(model: Any, devices: int = M) -> Task:
 )
 @pytest.mark.parametrize(
     "algorithm",
-    [DPSGD(0.1), WPM(3, 0.1), SwarmSGD(0.1, 2, "matching"), AllReduce(0.1)],
+    [DPSGD(0.1), WPM(3, 0.1, anchor=False), SwarmSGD(0.1, 2, "matching"), AllReduce(0.1)],
     ids=lambda a: type(a).__name__,
 )
 def test_any_model_equals_the_reference(model: Any, algorithm: Algorithm) -> None:
@@ -336,7 +340,7 @@ def test_a_dual_that_float64_cannot_hold_waits_in_the_primal() -> None:
     """At p = 101 a start near 0.001 has a dual of 1e-303. The first step is what makes it fit."""
     problem = LeastSquares(devices=M, dimension=400, samples=4)
     task = Task(problem.load(), problem.split(), LinearRegression(), 4)
-    plan = plan_of(WPM(101, 0.01, Constant()), NETWORKS["bursts"], task=task)
+    plan = plan_of(WPM(101, 0.01, Constant(), anchor=False), NETWORKS["bursts"], task=task)
     simulator = Simulator(plan)
     assert "w" in simulator.snapshot().tensors
     simulator.advance(1)
@@ -348,7 +352,9 @@ def test_a_dual_that_float64_cannot_hold_waits_in_the_primal() -> None:
 def test_a_state_changes_its_form_while_devices_are_away(p: float, dtype: Any) -> None:
     """Those who were away have not moved, whatever form the state has taken."""
     network = Random(M, 0.5) & Churn(0.3, 0.5)
-    plan = plan_of(WPM(p, 0.01, Constant()), network, dtype=dtype, task=classes(Mlp((40,))))
+    plan = plan_of(
+        WPM(p, 0.01, Constant(), anchor=False), network, dtype=dtype, task=classes(Mlp((40,)))
+    )
     simulator = Simulator(plan)
     for t in range(20):
         before, active = simulator.models().clone(), network.links(t).active
@@ -391,7 +397,7 @@ def test_the_model_of_a_dual_state(p: float, dtype: torch.dtype, anchor: bool) -
 
 
 def test_presets() -> None:
-    paper, robust = WPM.paper(15), WPM.robust(15)
+    paper, robust = WPMPaper(15), WPM(15)
     assert (paper.step, paper.gradient_at, paper.order, paper.anchor) == (
         Power(),
         "local",
@@ -404,8 +410,17 @@ def test_presets() -> None:
         "combine-then-adapt",
         True,
     )
-    assert WPM.robust(Switch(5, 20), order="adapt-then-combine").order == "adapt-then-combine"
-    assert [a.label for a in (WPM(2.5), WPM(Switch(5, 20)), DPSGD(), SwarmSGD(), AllReduce())] == [
+    assert WPM(Switch(5, 20), order="adapt-then-combine").order == "adapt-then-combine"
+    assert [
+        a.label
+        for a in (
+            WPM(2.5, anchor=False),
+            WPM(Switch(5, 20), anchor=False),
+            DPSGD(),
+            SwarmSGD(),
+            AllReduce(),
+        )
+    ] == [
         "WPM p=2.5",
         "WPM p(t)",
         "D-PSGD",
@@ -426,13 +441,13 @@ def test_schedules() -> None:
 @pytest.mark.parametrize(
     ("make", "field"),
     [
-        (lambda: WPM(0.5), "p"),
-        (lambda: WPM(math.nan), "p"),
-        (lambda: WPM(math.inf), "p"),
-        (lambda: WPM(3, -0.1), "eta"),
-        (lambda: WPM(3, math.nan), "eta"),
-        (lambda: WPM(3, gradient_at="mean"), "gradient_at"),  # type: ignore[arg-type]
-        (lambda: WPM(3, order="adapt"), "order"),  # type: ignore[arg-type]
+        (lambda: WPM(0.5, anchor=False), "p"),
+        (lambda: WPM(math.nan, anchor=False), "p"),
+        (lambda: WPM(math.inf, anchor=False), "p"),
+        (lambda: WPM(3, -0.1, anchor=False), "eta"),
+        (lambda: WPM(3, math.nan, anchor=False), "eta"),
+        (lambda: WPM(3, gradient_at="mean", anchor=False), "gradient_at"),  # type: ignore[arg-type]
+        (lambda: WPM(3, order="adapt", anchor=False), "order"),  # type: ignore[arg-type]
         (lambda: DPSGD(-1), "eta"),
         (lambda: DPSGD(order="mix"), "order"),  # type: ignore[arg-type]
         (lambda: SwarmSGD(local_steps=0), "local_steps"),
@@ -448,7 +463,7 @@ def test_refusals(make: Callable[[], Algorithm], field: str) -> None:
 
 
 def test_a_schedule_that_leaves_the_allowed_p_is_refused_in_its_round() -> None:
-    simulator = Simulator(plan_of(WPM(lambda t: 3.0 if t < 2 else 0.5)))
+    simulator = Simulator(plan_of(WPM(lambda t: 3.0 if t < 2 else 0.5, anchor=False)))
     simulator.advance(2)
     with pytest.raises(InputError, match=r"^p = 0.5"):
         simulator.advance(3)
@@ -458,7 +473,14 @@ def test_a_schedule_that_leaves_the_allowed_p_is_refused_in_its_round() -> None:
 def test_a_gain_multiplies_the_averaged_distance_from_the_start(rule: StepRule) -> None:
     """Against the naive loop, with a power mean and without, in the dual and in the primal."""
     for p in (1, 3):
-        algorithm = WPM(p, 0.01, rule, anchor=True, gain=Switch(1.2, 6), direction=QuasiGlobal(0.5))
+        algorithm = Composition(
+            mirror_of(p),
+            0.01,
+            step=rule,
+            anchor=True,
+            gain=Switch(1.2, 6),
+            direction=QuasiGlobalMomentum(0.5),
+        )
         check_against_reference(plan_of(algorithm, NETWORKS["churn"]))
 
 
@@ -473,4 +495,4 @@ def test_a_gain_multiplies_the_averaged_distance_from_the_start(rule: StepRule) 
 )
 def test_gains_that_are_refused(change: dict[str, object]) -> None:
     with pytest.raises(InputError, match="gain"):
-        WPM.robust(3, **change)  # type: ignore[arg-type]
+        Composition(PowerMap(3), **{"anchor": True, **change})

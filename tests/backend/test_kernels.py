@@ -368,9 +368,7 @@ def test_where_they_do_not_serve() -> None:
 @pytest.mark.parametrize("p", [1, 3, 15, 101])
 def test_a_run_with_and_without(p: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def models() -> Tensor:
-        simulator = gs.Simulator(
-            gs.Study(gs.WPM.robust(p, eta=0.05), gs.Random(6, density=0.3)).plan()
-        )
+        simulator = gs.Simulator(gs.Study(gs.WPM(p, eta=0.05), gs.Random(6, density=0.3)).plan())
         simulator.advance(20)
         return simulator.models()
 

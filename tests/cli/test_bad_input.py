@@ -139,7 +139,7 @@ KINDS = [
     ),
     ("network={kind='mobility',devices=10}", "network.radius is missing: give a number"),
     ("data.kind=arrays", "data.path is missing: give a path"),
-    ("algorithm={kind='dpsgd',preset='paper'}", 'only "wpm" has them'),
+    ("algorithm={kind='d-psgd',preset='paper'}", 'only "wpm" has them'),
     ("algorithm=[]", "give one [algorithm] or several [[algorithm]]"),
     ("data={kind='least-squares'}", "split is not accepted"),
 ]
@@ -205,7 +205,7 @@ VALUES = [
     ("algorithm.eta=nan", "algorithm.eta = nan"),
     ("algorithm.eta=inf", "algorithm.eta = inf"),
     ("algorithm.step={kind='safe',floor=0}", "algorithm.step.floor = 0 is not accepted"),
-    ("algorithm={kind='swarm',local_steps=0}", "algorithm.local_steps = 0"),
+    ("algorithm={kind='swarm-sgd',local_steps=0}", "algorithm.local_steps = 0"),
     ("network.density=1.5", "network.density = 1.5 is not accepted: give a number from 0 to 1"),
     ("network.density=-0.1", "network.density = -0.1"),
     ("network.density=nan", "network.density = nan"),
@@ -267,7 +267,7 @@ LATE = [
     ("algorithm.eta={kind='inverse-sqrt',start=nan}", "algorithm.eta.start = nan"),
     ("algorithm.p={kind='switch',first=5,rounds=2,then=0.5}", "algorithm.p"),
     ("algorithm.p={kind='inverse',start=2}", "algorithm.p"),
-    ("algorithm={kind='dpsgd',eta=1e300}", "algorithm.eta = 1e+300"),
+    ("algorithm={kind='d-psgd',eta=1e300}", "algorithm.eta = 1e+300"),
     ("measure.loss_targets=[nan]", "measure.loss_targets = [nan]"),
     ("threads=99999999999", "threads = 99999999999"),
     ("device=meta", "device = 'meta'"),
@@ -549,7 +549,7 @@ def test_network_show_of_a_folder() -> None:
 
 
 def test_several_methods_are_not_one_run() -> None:
-    Path("a.toml").write_text('[[algorithm]]\nkind = "dpsgd"\n[[algorithm]]\nkind = "swarm"\n')
+    Path("a.toml").write_text('[[algorithm]]\nkind = "d-psgd"\n[[algorithm]]\nkind = "swarm-sgd"\n')
     refused(
         parts=(
             "algorithm = 'D-PSGD, SwarmSGD' is not accepted: give one [algorithm]",
@@ -769,7 +769,7 @@ def test_a_disk_that_is_full(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_run_that_diverges() -> None:
     """Least squares with a step far beyond 2/L: the models grow without bound."""
     Path("a.toml").write_text(
-        'rounds = 500\ndata = "least-squares"\nmeasure = { every = 5 }\nalgorithm = { kind = "dpsgd", eta = 50.0 }\n'
+        'rounds = 500\ndata = "least-squares"\nmeasure = { every = 5 }\nalgorithm = { kind = "d-psgd", eta = 50.0 }\n'
     )
     result = gossamer("run", "a.toml", "-q", "--out", "out")
     summary = json.loads(Path("out/summary.json").read_text(), parse_constant=pytest.fail)
@@ -799,7 +799,7 @@ def test_a_run_that_diverges_says_which_device() -> None:
     Path("own.json").write_text(json.dumps([list(range(4 * i, 4 * i + 4)) for i in range(10)]))
     Path("a.toml").write_text(
         'rounds = 5\nsplit = { kind = "lists", path = "own.json" }\nmodel = "least-squares"\n'
-        'algorithm = { kind = "dpsgd", eta = 0.1 }\n'
+        'algorithm = { kind = "d-psgd", eta = 0.1 }\n'
         'network = { kind = "random", devices = 10, density = 0.0 }\n'
     )
     setting = arrays(x=x, y=np.ones(40), x_test=x[:8], y_test=np.ones(8))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gossamer import testing
-from gossamer.algorithms import CATALOGUE, Algorithm
+from gossamer.algorithms import METHODS, Algorithm
 from gossamer.engines import Plan, Simulator
 from gossamer.errors import GossamerError, InputError
 from gossamer.network import Network, Ring
@@ -20,8 +20,8 @@ from gossamer.study import Study, spec
 from gossamer.tasks import LinearRegression, Task
 from gossamer.tasks.synthetic import LeastSquares
 
-METHODS = Path(__file__).parents[2] / "docs" / "methods"
-PAGES = {page.stem: page.read_text() for page in sorted(METHODS.glob("*.md"))}
+FOLDER = Path(__file__).parents[2] / "docs" / "methods"
+PAGES = {page.stem: page.read_text() for page in sorted(FOLDER.glob("*.md"))}
 # A block of code, and the refusal that is quoted right below it, if it is there to be refused.
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n(?:\n((?:^> [^\n]*\n)+))?", re.M | re.S)
 
@@ -31,13 +31,13 @@ def unwrapped(quote: str) -> str:
 
 
 def test_every_method_has_a_page_and_every_page_a_method() -> None:
-    assert PAGES.keys() - {"index", "composition", "robustness"} == CATALOGUE.keys()
+    assert PAGES.keys() - {"index", "composition", "robustness"} == METHODS.keys()
 
 
 def test_the_index_is_the_catalogue() -> None:
     rows = [
         f"| [{name}]({name}.md) | [{entry.file}](../../src/gossamer/algorithms/{entry.file}) | {entry.paper} | {entry.needs} |"
-        for name, entry in CATALOGUE.items()
+        for name, entry in METHODS.items()
     ]
     wanted = "\n".join(["| method | file | paper | needs |", "| --- | --- | --- | --- |", *rows])
     _, _, rest = PAGES["index"].partition("<!-- methods -->\n")
@@ -82,8 +82,8 @@ def test_what_a_page_shows_runs_or_is_refused_as_it_says(name: str) -> None:
             studies = RUN[language](code)
             assert language == "python" or studies == shown
             shown = studies
-    if name in CATALOGUE:
-        assert [type(study.algorithm) for study in shown] == [type(CATALOGUE[name].make())]
+    if name in METHODS:
+        assert [type(study.algorithm) for study in shown] == [type(METHODS[name].make())]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -101,9 +101,9 @@ def test_what_a_page_points_to_is_there(name: str) -> None:
 # What is said of a method
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", METHODS)
 def test_a_page_names_its_file_and_its_knobs(name: str) -> None:
-    entry = CATALOGUE[name]
+    entry = METHODS[name]
     assert f"Code: [{entry.file}](../../src/gossamer/algorithms/{entry.file})" in " ".join(
         PAGES[name].split()
     )
@@ -131,11 +131,11 @@ def run(algorithm: Algorithm, network: Network, dimension: int, rounds: int) -> 
     return simulator
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", METHODS)
 def test_a_page_says_what_is_kept_and_sent(name: str) -> None:
     page = " ".join(PAGES[name].split())
     dimension = 200  # the one number that some send besides is then half a hundredth
-    later, earlier = (run(CATALOGUE[name].make(), Ring(9), dimension, rounds) for rounds in (3, 2))
+    later, earlier = (run(METHODS[name].make(), Ring(9), dimension, rounds) for rounds in (3, 2))
     sent = later.record().bytes - earlier.record().bytes
     (said,) = re.findall(r"(\d\.\d\d) × D-PSGD's bytes", page)
     assert float(said) == pytest.approx(sent / (18 * 4 * dimension), abs=0.0051)
@@ -145,14 +145,14 @@ def test_a_page_says_what_is_kept_and_sent(name: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
+@pytest.mark.parametrize("name", METHODS)
 def test_a_page_quotes_every_refusal_of_a_network(name: str) -> None:
     """Of the networks of the conformance suite; and no page says that it refuses none where it does."""
     quoted = " ".join(unwrapped(refusal) for _, _, refusal in BLOCK.findall(PAGES[name]))
     refusals = []
     for network in testing.NETWORKS.values():
         try:
-            run(CATALOGUE[name].make(), network, 5, 12)
+            run(METHODS[name].make(), network, 5, 12)
         except InputError as refusal:
             refusals.append(refusal.accepted)
     assert [accepted for accepted in refusals if accepted not in quoted] == []

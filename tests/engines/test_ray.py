@@ -227,7 +227,7 @@ from ray.cluster_utils import Cluster
 NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1"}
 cluster = Cluster(initialize_head=True, head_node_args=NODE)
 second = cluster.add_node(**NODE)
-study = gs.Study(gs.WPM.robust(3, 0.02), gs.Ring(12), rounds=2000, dtype="float64")
+study = gs.Study(gs.WPM(3, 0.02), gs.Ring(12), rounds=2000, dtype="float64")
 plan = study.plan()
 settings = Ray(shards=2, address=cluster.address, wait=90, checkpoint=1)
 result = {"error": ""}

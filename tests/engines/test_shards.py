@@ -74,7 +74,7 @@ def test_parts_over_one_way_links(name: str) -> None:
 def test_parts_with_other_models_in_float32(model: gs.tasks.Model) -> None:
     """1e-5 in float32. Each part has the samples of its own devices and no others."""
     study = gs.Study(
-        gs.WPM.robust(3, 0.02),
+        gs.WPM(3, 0.02),
         gs.Random(10, 0.4, seed=3),
         split=gs.OneLabel(),
         model=model,
@@ -95,7 +95,13 @@ def test_parts_with_other_models_in_float32(model: gs.tasks.Model) -> None:
 
 
 def test_a_part_goes_on_from_its_snapshot() -> None:
-    plan = plan_of(gs.WPM(3, 0.02, gs.Constant(), direction=gs.QuasiGlobal()), "churn", 20)
+    plan = plan_of(
+        gs.Composition(
+            gs.PowerMap(3), 0.02, step=gs.Constant(), direction=gs.QuasiGlobalMomentum()
+        ),
+        "churn",
+        20,
+    )
     owner = OWNERS["three, mixed up"]
     straight, first = Parts(plan, owner), Parts(plan, owner)
     straight.advance(20)

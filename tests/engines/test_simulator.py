@@ -21,13 +21,13 @@ from gossamer.algorithms import (
     Algorithm,
     AllReduce,
     Constant,
+    GainControl,
     Matched,
     Power,
     Safe,
     SwarmSGD,
     Switch,
 )
-from gossamer.algorithms.recipes import gain_control
 from gossamer.engines import Measure, Plan, Simulator, Snapshot
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.errors import Diverged, InputError
@@ -202,7 +202,7 @@ def test_rounds_with_other_numbers_of_devices() -> None:
 
 @pytest.mark.parametrize(
     "algorithm",
-    [DPSGD(0.05), WPM(3, 0.01), SwarmSGD(0.05, pairs="matching"), WPM.robust(15)],
+    [DPSGD(0.05), WPM(3, 0.01, anchor=False), SwarmSGD(0.05, pairs="matching"), WPM(15)],
     ids=repr,
 )
 def test_the_simulator_mixes_alike_densely_and_sparsely(
@@ -258,8 +258,8 @@ def halfway(plan: Plan, w: Tensor, t: int, worker: Worker) -> Tensor:
     [
         DPSGD(0.05),
         DPSGD(0.05, order="adapt-then-combine"),
-        WPM(3, 0.05),
-        WPM(3, 0.001, Constant()),
+        WPM(3, 0.05, anchor=False),
+        WPM(3, 0.001, Constant(), anchor=False),
         SwarmSGD(0.05),
         SwarmSGD(0.05, pairs="matching"),
         AllReduce(0.05),
@@ -312,9 +312,9 @@ def test_bytes_and_messages(network: Network, dtype: Any) -> None:
     one = sum(2 * (len(links) > 0) for links in rounds)
     for algorithm in (
         DPSGD(),
-        WPM(3),
-        WPM(3, 0.001, Constant()),
-        WPM.robust(Switch(5, 3)),
+        WPM(3, anchor=False),
+        WPM(3, 0.001, Constant(), anchor=False),
+        WPM(Switch(5, 3)),
         DPSGD(order="adapt-then-combine"),
     ):
         record = ran(plan_of(algorithm, network, dtype=dtype)).record()
@@ -336,15 +336,15 @@ def test_bytes_and_messages(network: Network, dtype: Any) -> None:
 EVERY = [
     DPSGD(0.05),
     DPSGD(0.05, order="adapt-then-combine"),
-    WPM(3, 0.01, Constant()),
-    WPM(101, 0.01, Constant(), order="adapt-then-combine"),
-    WPM(15, 0.05, Power(), anchor=True),
-    WPM(3, 0.05, Matched(), "local"),
-    WPM.robust(Switch(5, 6), 0.05),
+    WPM(3, 0.01, Constant(), anchor=False),
+    WPM(101, 0.01, Constant(), order="adapt-then-combine", anchor=False),
+    WPM(15, 0.05, Power()),
+    WPM(3, 0.05, Matched(), "local", anchor=False),
+    WPM(Switch(5, 6), 0.05),
     SwarmSGD(0.05, local_steps=2),
     SwarmSGD(0.05, pairs="matching"),
     AllReduce(0.05),
-    gain_control(0.05),
+    GainControl(0.05),
 ]
 MODELS = {
     "softmax": Softmax(),
@@ -436,7 +436,12 @@ def test_who_is_away_does_not_move(algorithm: Algorithm, model: str) -> None:
 
 def test_what_an_away_device_has_reaches_nobody() -> None:
     network = Callback(M, lambda t: Links.of(M, Full(M).links(0).pairs).keep(*without(5)))
-    for algorithm in (DPSGD(0.05), WPM(3, 0.01), AllReduce(0.05), SwarmSGD(0.05, pairs="matching")):
+    for algorithm in (
+        DPSGD(0.05),
+        WPM(3, 0.01, anchor=False),
+        AllReduce(0.05),
+        SwarmSGD(0.05, pairs="matching"),
+    ):
         plan = plan_of(algorithm, network)
         normal = Simulator(plan)
         start = normal.snapshot()
@@ -478,10 +483,10 @@ def burst(at: int, device: int) -> Callable[[int], list[float]]:
     [
         lambda eta: DPSGD(eta),
         lambda eta: DPSGD(eta, order="adapt-then-combine"),
-        lambda eta: WPM(3, eta),
-        lambda eta: WPM(3, eta, order="adapt-then-combine"),
-        lambda eta: WPM(3, eta, Constant(), order="adapt-then-combine"),
-        lambda eta: WPM(15, eta, Matched(), "local", anchor=True),
+        lambda eta: WPM(3, eta, anchor=False),
+        lambda eta: WPM(3, eta, order="adapt-then-combine", anchor=False),
+        lambda eta: WPM(3, eta, Constant(), order="adapt-then-combine", anchor=False),
+        lambda eta: WPM(15, eta, Matched(), "local"),
         lambda eta: AllReduce(eta),
     ],
 )
@@ -596,7 +601,7 @@ PAIRS = Cycle(
 @pytest.mark.parametrize("p", [1, 3, 15])
 def test_pure_mixing_keeps_the_mean(network: Network, rule: Any, p: float) -> None:
     """Doubly stochastic weights keep the arithmetic mean for p = 1, and the mean of the duals for p > 1."""
-    simulator = scattered(WPM(p, 0.0, rule), network, 40)
+    simulator = scattered(WPM(p, 0.0, rule, anchor=False), network, 40)
     z = signed_power(simulator.models(), p)
     for until in range(1, 41):
         simulator.advance(until)
@@ -611,7 +616,7 @@ def test_mixing_over_b_connected_links_reaches_consensus(network: Network, p: fl
     """No round of `PAIRS` is connected, but every four rounds together are: that is enough, and the limit is the mean."""
     rounds = 400
     assert check_assumption1(network, rounds).holds
-    simulator = scattered(WPM(p, 0.0, Constant()), network, rounds)
+    simulator = scattered(WPM(p, 0.0, Constant(), anchor=False), network, rounds)
     centre = signed_power(signed_power(simulator.models(), p).mean(0), 1 / p)
     simulator.advance(rounds)
     torch.testing.assert_close(simulator.models(), centre.expand(M, -1), rtol=0, atol=1e-9)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from gossamer import CATALOGUE, DPSGD, WPM, ErdosRenyi, Mlp, Ring, Softmax, Svm
-from gossamer.algorithms import Algorithm
+from gossamer import DPSGD, METHODS, WPM, ErdosRenyi, Mlp, Ring, Softmax, Svm
+from gossamer.algorithms import Algorithm, Composition
 from gossamer.algorithms.compression import TopK
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.simulate import BatchGradient
@@ -25,8 +25,8 @@ ASKS = {
     "dabmd",
     "fedavg",
     "gossip-learning",
-    "swarm",
-    *(name for name in CATALOGUE if name.startswith("wpm")),
+    "swarm-sgd",
+    *(name for name in METHODS if name.startswith("wpm")),
 }
 
 
@@ -46,9 +46,9 @@ def after_a_round(
     return state | {"loss": scores.loss, "accuracy": scores.accuracy}
 
 
-@pytest.mark.parametrize("name", sorted(set(CATALOGUE) - ASKS))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - ASKS))
 def test_a_round_of_every_method(name: str) -> None:
-    found = after_a_round(CATALOGUE[name].make(), Softmax(), Ring(10), torch.float32)
+    found = after_a_round(METHODS[name].make(), Softmax(), Ring(10), torch.float32)
     assert {x.device for x in found.values()} == {THERE}
 
 
@@ -65,14 +65,17 @@ def test_a_round_of_every_method(name: str) -> None:
     ids=["sparse", "dense", "dense float64"],
 )
 def test_every_way_to_mix_and_learn(model: Model, network: Network, dtype: torch.dtype) -> None:
-    for algorithm in (DPSGD(0.1), WPM(1, 0.1, compress=TopK(0.1))):
+    for algorithm in (DPSGD(0.1), Composition(eta=0.1, compress=TopK(0.1))):
         found = after_a_round(algorithm, model, network, dtype)
         assert {x.device for x in found.values()} == {THERE}
 
 
 def test_the_means_of_powers() -> None:
     mix = StackedMix(
-        WPM().weights(Ring(10).links(0), 0, 0), torch.arange(10, device=THERE), 4, Traffic()
+        WPM(anchor=False).weights(Ring(10).links(0), 0, 0),
+        torch.arange(10, device=THERE),
+        4,
+        Traffic(),
     )
     w = torch.empty(10, 7, device=THERE)
     for mean in (

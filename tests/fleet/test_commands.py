@@ -423,11 +423,11 @@ def test_a_device_that_comes_after_the_end_is_refused() -> None:
 
 
 WRONG_FLEETS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
-    "allreduce": (
-        ("--set", "algorithm.kind=allreduce"),
+    "all-reduce": (
+        ("--set", "algorithm.kind=all-reduce"),
         ("'AllReduce'", "an average over all devices"),
     ),
-    "one pair": (("--set", "algorithm.kind=swarm"), ("'SwarmSGD'", 'pairs = "matching"')),
+    "one pair": (("--set", "algorithm.kind=swarm-sgd-sgd"), ("'SwarmSGD'", 'pairs = "matching"')),
     "adom": (("--set", "algorithm.kind=adom"), ("'ADOM'", "all devices connected")),
     "no time": (("--start", "tomorrow"), ("--start = 'tomorrow'", "a time with its zone")),
     "no zone": (("--start", "2050-01-01T12:00:00"), ("--start", "a time with its zone")),
@@ -463,7 +463,7 @@ def test_an_invalid_fleet_is_refused_and_leaves_nothing(wrong: str) -> None:
 @pytest.mark.usefixtures("no_network")
 def test_a_fleet_has_one_method_and_an_empty_folder() -> None:
     Path("two.toml").write_text(
-        SPEC.replace("algorithm = {", "algorithm = [{ kind = 'dpsgd' }, {").replace(
+        SPEC.replace("algorithm = {", "algorithm = [{ kind = 'd-psgd' }, {").replace(
             "0.1 }", "0.1 }]", 1
         )
     )

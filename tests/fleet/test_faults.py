@@ -177,9 +177,12 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleets]:
     for fault in FAULTS:
         for p in (1, 3):
             trials[f"{fault} p={p}"] = trial(
-                fault, gs.WPM(p, 0.0, gs.Constant()), LINE, before=write_initial_models
+                fault,
+                gs.WPM(p, 0.0, gs.Constant(), anchor=False),
+                LINE,
+                before=write_initial_models,
             )
-        trials[f"{fault} steps"] = trial(fault, gs.WPM.robust(3, 0.2), gs.Full(M))
+        trials[f"{fault} steps"] = trial(fault, gs.WPM(3, 0.2, anchor=False), gs.Full(M))
     running = Fleets(trials, tmp_path_factory.mktemp("fleets"))
     yield running
     running.close()

@@ -45,11 +45,15 @@ TRACE = gs.Full(M) & gs.GilbertElliott(
 SLOTS, LONGER = Fleet(slot=2.2, lease=0.7, sync=False), Fleet(slot=5.0, lease=1.5, sync=False)
 
 METHODS: dict[str, Algorithm] = {
-    "wpm p=1": gs.WPM(1, 0.05),
-    "wpm p=3": gs.WPM.robust(3, 0.05),
-    "swarm": gs.SwarmSGD(0.05, local_steps=2, pairs="matching"),
-    "quasi-global": gs.WPM(1, 0.05, direction=gs.QuasiGlobal(0.9), order="adapt-then-combine"),
-    "wpm p=15": gs.WPM(15, 0.05),  # not anchored, so that a model is all there is of a state
+    "wpm p=1": gs.WPM(1, 0.05, anchor=False),
+    "wpm p=3": gs.WPM(3, 0.05),
+    "swarm-sgd": gs.SwarmSGD(0.05, local_steps=2, pairs="matching"),
+    "quasi-global": gs.Composition(
+        eta=0.05, direction=gs.QuasiGlobalMomentum(0.9), order="adapt-then-combine"
+    ),
+    "wpm p=15": gs.WPM(
+        15, 0.05, anchor=False
+    ),  # not anchored, so that a model is all there is of a state
 }
 
 
@@ -82,7 +86,10 @@ def few(
     absent: tuple[int, ...] = (),
 ) -> Trial:
     study = gs.Study(
-        gs.WPM(P, 0.0, gs.Constant()), network, rounds=SHORT, measure=gs.Measure(every=1)
+        gs.WPM(P, 0.0, gs.Constant(), anchor=False),
+        network,
+        rounds=SHORT,
+        measure=gs.Measure(every=1),
     )
     return Trial(study, fleet, events, partial(write_initial_models, absent=absent), absent=absent)
 

@@ -32,7 +32,7 @@ M, ROUNDS, SLOT = 6, 48, 1.2
 HONEST, ABSENT, HOSTILE = range(4), 4, 5
 IGNORED = 10  # rounds
 STUDY = gs.Study(
-    gs.WPM.robust(3, 0.2),
+    gs.WPM(3, 0.2),
     gs.Full(M),
     gs.Digits(),
     gs.Dirichlet(1.0),

@@ -104,17 +104,21 @@ def on_devices(
 
 
 METHODS: dict[str, Algorithm] = {
-    "wpm p=1": gs.WPM(1, 0.02),
-    "wpm p=3 robust": gs.WPM.robust(3, 0.02),
-    "wpm p=3 constant": gs.WPM(3, 0.02, gs.Constant()),  # in the simulator it goes over to the dual
-    "swarm": gs.SwarmSGD(0.05, local_steps=2, pairs="matching"),
-    "quasi-global": gs.WPM(1, 0.02, direction=gs.QuasiGlobal(0.9), order="adapt-then-combine"),
-    "tracking": gs.WPM(1, 0.02, direction=gs.Tracking()),
+    "wpm p=1": gs.WPM(1, 0.02, anchor=False),
+    "wpm p=3 robust": gs.WPM(3, 0.02),
+    "wpm p=3 constant": gs.WPM(
+        3, 0.02, gs.Constant(), anchor=False
+    ),  # in the simulator it goes over to the dual
+    "swarm-sgd": gs.SwarmSGD(0.05, local_steps=2, pairs="matching"),
+    "quasi-global": gs.Composition(
+        eta=0.02, direction=gs.QuasiGlobalMomentum(0.9), order="adapt-then-combine"
+    ),
+    "tracking": gs.Composition(eta=0.02, direction=gs.GradientTracking()),
     "d-psgd": gs.DPSGD(0.02),
     "guarded": gs.Guarded(gs.DPSGD(0.02), gs.TrimmedMean(0.34)),
-    "choco": gs.WPM(1, 0.02, compress=gs.TopK(0.4), pull=0.5),
-    "laplacian": gs.WPM(1, 0.02, weights=Laplacian(0.15)),
-    "falling p": gs.WPM.robust(gs.Switch(5, 20), 0.02),
+    "choco-sgd": gs.Composition(eta=0.02, compress=gs.TopK(0.4), pull=0.5),
+    "laplacian": gs.Composition(eta=0.02, weights=Laplacian(0.15)),
+    "falling p": gs.WPM(gs.Switch(5, 20), 0.02),
 }
 
 
@@ -129,7 +133,9 @@ def test_devices_are_the_simulator(name: str, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["wpm p=1", "wpm p=3 robust", "swarm", "quasi-global", "tracking"])
+@pytest.mark.parametrize(
+    "name", ["wpm p=1", "wpm p=3 robust", "swarm-sgd", "quasi-global", "tracking"]
+)
 def test_devices_are_the_simulator_in_float32(name: str, tmp_path: Path) -> None:
     plan = plan_of(METHODS[name], "float32")
     simulator = Simulator(plan)
@@ -142,7 +148,7 @@ def test_devices_are_the_simulator_in_float32(name: str, tmp_path: Path) -> None
 
 def test_p_15_is_the_simulator_round_by_round(tmp_path: Path) -> None:
     """One round from equal states: for such a p the dynamics amplify rounding."""
-    simulator = Simulator(plan_of(gs.WPM.robust(15, 0.02)))
+    simulator = Simulator(plan_of(gs.WPM(15, 0.02)))
     for t in range(12):
         before = simulator.snapshot()
         simulator.advance(t + 1)
@@ -203,7 +209,7 @@ def test_a_late_flow_neither_vanishes_nor_overflows(tmp_path: Path) -> None:
 
 def test_half_the_bytes(tmp_path: Path) -> None:
     """In bfloat16 the models differ from the simulator's by little, and the means of all by nothing: see test_peer_edges."""
-    plan = plan_of(gs.WPM(1, 0.02), "float32")
+    plan = plan_of(gs.WPM(1, 0.02, anchor=False), "float32")
     simulator = Simulator(plan)
     simulator.advance(ROUNDS)
     there, here = simulator.models(), on_devices(plan, tmp_path, wire=torch.bfloat16)
@@ -213,7 +219,7 @@ def test_half_the_bytes(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["wpm p=1", "wpm p=3 robust", "swarm", "tracking"])
+@pytest.mark.parametrize("name", ["wpm p=1", "wpm p=3 robust", "swarm-sgd", "tracking"])
 def test_methods_get_through_faults(name: str, tmp_path: Path) -> None:
     """With steps too: the devices end near where those undisturbed do."""
     plan = plan_of(METHODS[name])
@@ -284,8 +290,8 @@ def test_what_is_mixed_link_by_link(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[Algorithm, str]] = {
     "one pair": (gs.SwarmSGD(), "matching"),
-    "best constant": (gs.WPM(1, weights=BestConstant()), "whole network"),
-    "laplacian": (gs.WPM(1, weights=Laplacian()), "whole network"),
+    "best constant": (gs.Composition(weights=BestConstant()), "whole network"),
+    "laplacian": (gs.Composition(weights=Laplacian()), "whole network"),
     "all-reduce": (gs.AllReduce(), "average over all devices"),
     "fedavg": (gs.FedAvg(), "average over all devices"),
     "adom": (gs.ADOM(), "connected in every round"),
@@ -293,7 +299,7 @@ REFUSED: dict[str, tuple[Algorithm, str]] = {
     "extra": (gs.EXTRA(), "never change"),
     "nids": (gs.NIDS(), "never change"),
     "d2": (gs.D2(), "never change"),
-    "push-sum": (gs.StochasticGradientPush(), "same for both ends"),
+    "push-sum": (gs.PushSum(), "same for both ends"),
     "gossip learning": (gs.GossipLearning(), "same for both ends"),
 }
 
@@ -314,7 +320,7 @@ def test_what_runs_on_devices_is_taken(name: str) -> None:
 
 def test_shapes() -> None:
     w0 = torch.zeros(1, 5)
-    assert shapes(METHODS["swarm"], w0) == ((1,), (5,))
+    assert shapes(METHODS["swarm-sgd"], w0) == ((1,), (5,))
     assert shapes(METHODS["tracking"], w0) == ((5,), (5,))
     assert shapes(METHODS["guarded"], w0) == ((5,),)
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from support.command import assert_refused, gossamer
 
 import gossamer as gs
-from gossamer.algorithms import QuasiGlobal, TopK, Tracking
+from gossamer.algorithms import GradientTracking, QuasiGlobalMomentum, TopK
 from gossamer.engines import Plan, Simulator
 from gossamer.errors import DataError, InputError
 from gossamer.network import (
@@ -144,14 +144,20 @@ VECTOR = N * 8
 METHODS = {
     "combine, adapt": (gs.DPSGD(0.05), 1, VECTOR),
     "adapt, combine": (gs.DPSGD(0.05, order="adapt-then-combine"), 1, VECTOR),
-    "power mean": (gs.WPM(3, 0.05), 1, VECTOR),
+    "power mean": (gs.WPM(3, 0.05, anchor=False), 1, VECTOR),
     "local steps": (
-        gs.WPM(1, 0.05, local_steps=3, direction=QuasiGlobal(0.5), order="adapt-then-combine"),
+        gs.Composition(
+            eta=0.05, local_steps=3, direction=QuasiGlobalMomentum(0.5), order="adapt-then-combine"
+        ),
         3,
         VECTOR,
     ),
-    "two vectors in one message": (gs.WPM(1, 0.05, direction=Tracking()), None, 2 * VECTOR),
-    "one way": (gs.WPM(1, 0.05, weights=RandomPeer()), 1, VECTOR),
+    "two vectors in one message": (
+        gs.Composition(eta=0.05, direction=GradientTracking()),
+        None,
+        2 * VECTOR,
+    ),
+    "one way": (gs.Composition(eta=0.05, weights=RandomPeer()), 1, VECTOR),
     "one pair": (gs.SwarmSGD(0.05, 2), paired, VECTOR),
     "pairs": (gs.SwarmSGD(0.05, 2, "matching"), paired, VECTOR),
 }
@@ -183,7 +189,7 @@ def test_the_clocks_are_those_of_independent_devices(name: str, network: Any) ->
 
 def test_compressed_messages_are_faster_and_the_first_to_a_neighbour_is_complete() -> None:
     network = gs.Random(M, 0.4, every=3)
-    plan = plan_of(gs.WPM(1, 0.05, compress=TopK(0.2)), network, rounds=9)
+    plan = plan_of(gs.Composition(eta=0.05, compress=TopK(0.2)), network, rounds=9)
     pairs = [{(a, b) for a, b in network.links(t).pairs.tolist()} for t in range(9)]
     known = [pairs[0], *pairs]  # all devices know the shared start
 
@@ -569,10 +575,10 @@ compute = 0.02
 rate = { kind = "log-uniform", low = 1e5, high = 1e6 }
 latency = { kind = "trace", path = "links.csv", default = 0.5 }
 [[algorithm]]
-kind = "dpsgd"
+kind = "d-psgd"
 eta = 0.2
 [[algorithm]]
-kind = "allreduce"
+kind = "all-reduce"
 eta = 0.2
 """
 
@@ -599,7 +605,7 @@ def test_compare_shows_seconds_to_each_target() -> None:
         "distance",
         "MB",
     ]
-    for name, label in (("d-psgd", "D-PSGD"), ("allreduce", "AllReduce")):
+    for name, label in (("d-psgd", "D-PSGD"), ("all-reduce", "AllReduce")):
         summary = json.loads(Path(f"out/{name}-seed0/summary.json").read_text())
         row = next(line.split() for line in done.out.splitlines() if line.strip().startswith(label))
         seconds = summary["seconds_to_accuracy"]["0.3"]
@@ -609,7 +615,7 @@ def test_compare_shows_seconds_to_each_target() -> None:
 
 @pytest.mark.usefixtures("_here")
 def test_run_resumes_and_shows_no_seconds_without_a_timing() -> None:
-    one = ["--set", "algorithm={kind='dpsgd',eta=0.2}"]
+    one = ["--set", "algorithm={kind='d-psgd',eta=0.2}"]
     assert "seconds" in gossamer("run", "a.toml", "-q", "--out", "timed", *one).out
     assert gossamer("run", "timed/spec.toml", "-q", "--out", "timed", "--resume").code == 0
     other = gossamer(

@@ -15,7 +15,7 @@ import gossamer as gs
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 import papers.wpm  # noqa: E402
-from gossamer.algorithms.recipes import CATALOGUE  # noqa: E402
+from gossamer.algorithms import METHODS  # noqa: E402
 from gossamer.cli.reproduce import parts_of  # noqa: E402
 from papers.wpm.paper import TINY, Results, Scale, expected, studies  # noqa: E402
 from papers.wpm.tuning import Method, on_tuning_seeds, tuned  # noqa: E402
@@ -57,7 +57,7 @@ def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyP
         rows = {(row["method"], row["network"]): row["rounds"] for row in csv.DictReader(file)}
     assert set(rows) == {
         (name, network)
-        for name in CATALOGUE
+        for name in METHODS
         for network in ("static ring", "random ring", "density 0.1")
     }
     assert rows["extra", "random ring"] == "refuses"  # it needs links that stay

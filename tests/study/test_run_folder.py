@@ -119,10 +119,10 @@ def stopping_after(calls: int) -> Iterator[Callable[[], bool]]:
 
 
 METHODS = {
-    "wpm in the primal": gs.WPM.robust(p=15, eta=0.05),
-    "wpm in the dual": gs.WPM(p=3, eta=1e-4, step=gs.Constant()),
-    "p changes": gs.WPM.robust(p=gs.Switch(5, 6), eta=gs.Cosine(0.1, 12)),
-    "swarm": gs.SwarmSGD(eta=0.05, local_steps=2),
+    "wpm in the primal": gs.WPM(p=15, eta=0.05),
+    "wpm in the dual": gs.WPM(p=3, eta=1e-4, step=gs.Constant(), anchor=False),
+    "p changes": gs.WPM(p=gs.Switch(5, 6), eta=gs.Cosine(0.1, 12)),
+    "swarm-sgd": gs.SwarmSGD(eta=0.05, local_steps=2),
     "all-reduce": gs.AllReduce(eta=0.05),
 }
 MODELS = {
@@ -134,7 +134,7 @@ MODELS = {
 
 def study_with(method: str, model: str) -> gs.Study:
     network = gs.Random(10, 0.2) & gs.Churn(0.1, 0.5)
-    at = "after_mix" if method == "swarm" else "after_step"
+    at = "after_mix" if method == "swarm-sgd" else "after_step"
     return gs.Study(
         METHODS[method],
         network,
@@ -147,7 +147,11 @@ def study_with(method: str, model: str) -> gs.Study:
 
 @pytest.mark.parametrize(
     ("method", "model"),
-    [*((name, "softmax") for name in METHODS), ("p changes", "dropout"), ("swarm", "batch norm")],
+    [
+        *((name, "softmax") for name in METHODS),
+        ("p changes", "dropout"),
+        ("swarm-sgd", "batch norm"),
+    ],
 )
 def test_a_run_stopped_at_any_moment_goes_on_as_if_nothing_had_been(
     method: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,7 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from gossamer import algorithms, network, tasks
+from gossamer.algorithms.composition import mirror_of
 from gossamer.cli.template import DEMO, TEMPLATE
 from gossamer.engines import Measure
 from gossamer.errors import GossamerError
@@ -53,9 +54,9 @@ points, orders = (
 )
 betas = st.floats(0, 0.99)
 directions = st.one_of(
-    st.just(algorithms.Steepest()),
-    st.builds(algorithms.Momentum, betas),
-    st.builds(algorithms.QuasiGlobal, betas),
+    st.just(algorithms.PlainGradient()),
+    st.builds(algorithms.HeavyBall, betas),
+    st.builds(algorithms.QuasiGlobalMomentum, betas),
 )
 weight_rules = st.one_of(
     *(st.just(rule()) for rule in (network.Metropolis, network.BestConstant, network.OnePair)),
@@ -68,36 +69,41 @@ compressors = st.one_of(
     st.builds(algorithms.RandomK, st.floats(0.01, 1), count),
     st.builds(algorithms.Quantised, st.integers(2, 16), count),
 )
+mirrors = powers.map(mirror_of)
 methods = st.one_of(
     st.builds(algorithms.WPM, powers, etas, steps, points, orders, st.booleans()),
     st.builds(
-        algorithms.WPM,
-        powers,
+        algorithms.Composition,
+        mirrors,
         direction=directions,
         local_steps=st.integers(1, 4),
         weights=weight_rules,
     ),
     st.builds(
-        algorithms.WPM,
-        powers,
-        direction=st.just(algorithms.Tracking()),
+        algorithms.Composition,
+        mirrors,
+        direction=st.just(algorithms.GradientTracking()),
         compress=compressors,
         pull=st.floats(0.1, 1),
     ),
-    st.builds(algorithms.WPM.paper, st.floats(1, 101), number),
-    st.builds(algorithms.WPM.robust, powers, etas),
+    st.builds(algorithms.WPMPaper, st.floats(1, 101), number),
+    st.builds(algorithms.QuasiGlobal, etas, st.floats(0, 0.99)),
+    st.builds(algorithms.ChocoSGD, etas, compressors, st.floats(0.1, 1)),
+    st.builds(algorithms.WPMTracking, etas, powers),
+    st.builds(algorithms.LocalSGD, etas, count, weight_rules),
     st.builds(algorithms.DPSGD, etas, points, orders),
     st.builds(algorithms.SwarmSGD, etas, count, st.sampled_from(["one", "matching"])),
     st.builds(algorithms.AllReduce, etas),
     st.builds(
-        algorithms.WPM.robust,
-        powers,
+        algorithms.Composition,
+        mirrors,
         etas,
+        anchor=st.just(True),
         gain=number | st.builds(algorithms.Switch, number, count),
     ),
     st.builds(algorithms.FedAvg, etas, count, st.floats(0.01, 1)),
     st.builds(algorithms.GossipLearning, etas),
-    st.builds(algorithms.StochasticGradientPush, etas),
+    st.builds(algorithms.PushSum, etas),
     *(st.builds(static, number) for static in (algorithms.EXTRA, algorithms.D2, algorithms.NIDS)),
     st.builds(algorithms.ADOM, st.floats(1, 9), st.floats(0.1, 1), st.floats(1, 99)),
     st.builds(algorithms.DABMD, etas, st.floats(1, 9), count, steps, seed),
@@ -370,7 +376,7 @@ def test_the_kind_alone_is_short_for_a_table() -> None:
     }
     (study,) = spec.studies(short)
     assert (study.split, study.model) == (splits.OneLabel(), tasks.Svm())
-    assert study.algorithm == algorithms.WPM(step=algorithms.Matched())
+    assert study.algorithm == algorithms.WPM(step=algorithms.Matched(), anchor=False)
 
 
 def test_files_are_looked_for_beside_the_spec(
@@ -395,11 +401,13 @@ def test_the_preset_comes_first_and_the_table_has_the_last_word() -> None:
     def one(**table: object) -> algorithms.Algorithm:
         return spec.studies({"algorithm": {"preset": "paper", "p": 5, **table}})[0].algorithm
 
-    assert one() == one(kind="wpm") == algorithms.WPM.paper(5)
-    assert one(gradient_at="aggregate", eta=0.1) == algorithms.WPM.paper(
-        5, 0.1, gradient_at="aggregate"
+    assert one() == one(kind="wpm") == algorithms.WPMPaper(5)
+    assert one(gradient_at="aggregate", eta=0.1) == algorithms.WPM(
+        5, 0.1, gradient_at="aggregate", step=algorithms.Power(), anchor=False
     )
-    assert one(step="safe") == algorithms.WPM.paper(5, step=algorithms.Safe())
+    assert one(step="safe") == algorithms.WPM(
+        5, step=algorithms.Safe(), gradient_at="local", anchor=False
+    )
 
 
 def test_the_seed_reaches_whatever_draws() -> None:
@@ -454,12 +462,12 @@ def test_our_own_specs_are_specs(text: str) -> None:
         ),
         ({"split": "iid"}, ["split=one-label"], {"split": "one-label"}),
         (
-            {"algorithm": [{"kind": "dpsgd"}, {"kind": "swarm"}]},
+            {"algorithm": [{"kind": "d-psgd"}, {"kind": "swarm-sgd"}]},
             ["algorithm.eta=0.1", "algorithm[1].local_steps=3"],
             {
                 "algorithm": [
-                    {"kind": "dpsgd", "eta": 0.1},
-                    {"kind": "swarm", "eta": 0.1, "local_steps": 3},
+                    {"kind": "d-psgd", "eta": 0.1},
+                    {"kind": "swarm-sgd", "eta": 0.1, "local_steps": 3},
                 ]
             },
         ),
@@ -482,8 +490,8 @@ def test_our_own_specs_are_specs(text: str) -> None:
         ),
         (
             {"algorithm": {"kind": "wpm", "preset": "robust", "p": 3, "eta": 0.1}},
-            ["algorithm.kind=dpsgd"],
-            {"algorithm": {"kind": "dpsgd", "eta": 0.1}},
+            ["algorithm.kind=d-psgd"],
+            {"algorithm": {"kind": "d-psgd", "eta": 0.1}},
         ),
         (
             {"algorithm": {"kind": "wpm", "step": {"kind": "safe", "floor": 0.1}}},

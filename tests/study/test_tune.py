@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from support.command import assert_refused, files, gossamer, real
 
 import gossamer as gs
-from gossamer.algorithms.recipes import gain_control
+from gossamer.algorithms import GainControl
+from gossamer.algorithms.registry import Choice, LogRange, Method
 from gossamer.errors import InputError
 from gossamer.study import spec
-from gossamer.study.space import BASELINE, RECIPES, Candidate, Choice, Log, Recipe, point
+from gossamer.study.space import BASELINE, Candidate, candidate, point, searched
 from gossamer.study.tune import (
     FRESH_SEEDS,
     RATES,
@@ -43,8 +44,9 @@ tuning = importlib.import_module(
 STUDY = gs.Study(
     gs.DPSGD(), gs.Random(10, 0.2), split=gs.OneLabel(), rounds=90, measure=gs.Measure(every=10)
 )
-FAST = Recipe("Fast", lambda eta: gain_control(eta), {"eta": Log(0.01, 1)})
-WILD = Recipe("Wild", lambda eta: gs.SwarmSGD(eta), {"eta": Log(0.01, 1)})
+FAST = Method("fast", GainControl, "Fast", "", tune={"eta": LogRange(0.01, 1)})
+WILD = Method("wild", gs.SwarmSGD, "Wild", "", tune={"eta": LogRange(0.01, 1)})
+METHODS = searched()
 
 
 class Refuses(gs.DPSGD):
@@ -97,18 +99,18 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[gs.Study]:
 
 
 def search(
-    budget: int = 60, recipes: Sequence[Recipe] = (BASELINE, FAST, WILD), **options: Any
+    budget: int = 60, methods: Sequence[Method] = (BASELINE, FAST, WILD), **options: Any
 ) -> Tuned:
-    return tuning.tune(STUDY, budget, Path("cells"), recipes=recipes, **options)
+    return tuning.tune(STUDY, budget, Path("cells"), methods=methods, **options)
 
 
 def test_it_finds_the_planted_method_and_rate(planted: list[gs.Study]) -> None:
     tuned = search(100)
-    assert tuned.winner.candidate.recipe == "Fast"
+    assert tuned.winner.candidate.method.name == "fast"
     tried = [
         score.candidate.algorithm.eta
         for score in tuned.others[0]
-        if score.candidate.recipe == "Fast"
+        if score.candidate.method.name == "fast"
     ]
     nearest = min(tried, key=lambda eta: abs(np.log(eta / 0.2)))
     assert tuned.winner.candidate.algorithm.eta == nearest
@@ -152,7 +154,7 @@ def test_what_confirms_has_no_part_in_the_search(planted: list[gs.Study]) -> Non
 
 def test_methods_are_run_on_the_same_links_and_seeds(planted: list[gs.Study]) -> None:
     search()
-    for algorithm in (gs.DPSGD, gs.WPM):
+    for algorithm in (gs.DPSGD, GainControl):
         last = [s for s in planted if s.data == STUDY.data and isinstance(s.algorithm, algorithm)]
         assert {(s.seed, s.network) for s in last} >= {
             (k, STUDY.with_seed(k).network) for k in range(FRESH_SEEDS)
@@ -175,22 +177,26 @@ def test_progress_goes_from_nothing_to_all(planted: list[gs.Study]) -> None:
 
 def test_a_target_out_of_reach_ranks_by_accuracy(planted: list[gs.Study]) -> None:
     tuned = search(target=1.0)
-    assert tuned.winner.candidate.recipe == "Fast"
+    assert tuned.winner.candidate.method.name == "fast"
     assert tuned.winner.mean_to_target("rounds", tuned.target) is None
     assert tuned.lead_over(tuned.baseline).unit == "accuracy"
 
 
 def test_a_method_that_the_network_does_not_suit_is_left_out(planted: list[gs.Study]) -> None:
     tuned = search(
-        recipes=(BASELINE, FAST, Recipe("Static", lambda eta: Refuses(eta), {"eta": Log(0.01, 1)}))
+        methods=(
+            BASELINE,
+            FAST,
+            Method("static", Refuses, "Static", "", tune={"eta": LogRange(0.01, 1)}),
+        )
     )
-    assert list(tuned.left_out) == ["Static"]
-    assert "links that never change" in tuned.left_out["Static"]
+    assert list(tuned.left_out) == ["static"]
+    assert "links that never change" in tuned.left_out["static"]
 
 
 def test_the_baseline_alone_can_be_tuned(planted: list[gs.Study]) -> None:
-    tuned = search(recipes=(BASELINE,))
-    assert {score.candidate.recipe for score in tuned.confirmed} == {"D-PSGD"}
+    tuned = search(methods=(BASELINE,))
+    assert {score.candidate.method.name for score in tuned.confirmed} == {"d-psgd"}
     assert len(tuned.confirmed) == 2
 
 
@@ -212,16 +218,16 @@ def test_halving_by_hand() -> None:
 
 @settings(max_examples=60)
 @given(
-    st.integers(1, 1000), st.integers(1, 2000), st.integers(0, 10**6), st.integers(0, len(RECIPES))
+    st.integers(1, 1000), st.integers(1, 2000), st.integers(0, 10**6), st.integers(0, len(METHODS))
 )
 def test_a_course_is_within_its_budget(rounds: int, budget: int, seed: int, methods: int) -> None:
     study = replace(STUDY.with_seed(seed), rounds=rounds)
     try:
-        plan = course(study, budget, RECIPES[:methods])
+        plan = course(study, budget, METHODS[:methods])
     except InputError as refusal:
         least = int(refusal.accepted.split("from ")[1].split(",")[0])
         assert budget < least
-        plan = course(study, least, RECIPES[:methods])  # what it asks for is enough
+        plan = course(study, least, METHODS[:methods])  # what it asks for is enough
         budget = least
     assert plan.cost <= budget
     first, second, third = plan.rungs
@@ -256,25 +262,24 @@ def test_a_short_run_is_the_beginning_of_the_long_one() -> None:
 # -- the space ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
-def test_every_setting_is_within_its_ranges_and_can_be_kept_as_toml(recipe: Recipe) -> None:
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_every_setting_is_within_its_ranges_and_can_be_kept_as_toml(method: Method) -> None:
     for number in range(12):
-        candidate = recipe.candidate(number)
-        for key, value in candidate.settings:
-            range_ = recipe.ranges[key]
-            assert (
-                value in range_.values
-                if isinstance(range_, Choice)
-                else range_.low <= value <= range_.high
-            )
-        study = replace(STUDY, algorithm=candidate.algorithm)
+        made = candidate(method, number)
+        for key, value in made.settings:
+            values = method.tune[key]
+            if isinstance(values, Choice):
+                assert value in values.values
+            else:
+                assert values.low <= value <= values.high
+        study = replace(STUDY, algorithm=made.algorithm)
         assert spec.studies(spec.parse(spec.dumps(study))) == [study]
-        assert recipe.name in candidate.label
+        assert method.label in made.label
 
 
-def test_recipes_have_names_of_their_own() -> None:
-    assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
-    assert RECIPES[0] is BASELINE
+def test_methods_have_names_of_their_own() -> None:
+    assert len({method.name for method in METHODS}) == len(METHODS)
+    assert METHODS[0] is BASELINE
 
 
 @pytest.mark.parametrize("count", [5, 9, 30, 200])
@@ -290,13 +295,14 @@ def test_settings_cover_a_range_evenly(count: int) -> None:
 
 
 def test_a_larger_search_begins_with_the_smaller_one() -> None:
-    few, many = candidates(RECIPES, 20), candidates(RECIPES, 60)
+    few, many = candidates(METHODS, 20), candidates(METHODS, 60)
     assert many[: len(few)] == few
-    assert {candidate.recipe for candidate in few} == {recipe.name for recipe in RECIPES}
+    assert {each.method.name for each in few} == {method.name for method in METHODS}
 
 
 def test_a_setting_at_the_end_of_its_range_is_known_as_such() -> None:
-    edges = [candidate for candidate in map(BASELINE.candidate, range(40)) if candidate.edges]
+    tried = [candidate(BASELINE, number) for number in range(40)]
+    edges = [each for each in tried if each.edges]
     ends = [abs(np.log(c.algorithm.eta / end)) for c in edges for end in (0.002, 1.0)]
     assert edges
     assert sum(distance < 0.06 * np.log(500) for distance in ends) == len(edges)
@@ -311,7 +317,7 @@ def score(name: str, *speeds: float | None, rounds: int = 90) -> Score:
 
 
 def names(scores: Sequence[Score]) -> list[str]:
-    return [one.candidate.recipe for one in scores]
+    return [one.candidate.method.name for one in scores]
 
 
 def test_who_ranks_before_whom() -> None:
@@ -448,8 +454,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         (["--budget", "5"], ("budget = 5 is not accepted: give a whole number from",)),
         (
-            ["--methods", "wpm-robsut"],
-            ("methods = 'wpm-robsut' is not accepted", "did you mean 'wpm-robust'?"),
+            ["--methods", "wpn"],
+            ("methods = 'wpn' is not accepted", "did you mean 'wpm'?"),
         ),
         (["--target", "88"], ("target = 88.0 is not accepted: give an accuracy above 0",)),
         (["--target", "0"], ("target = 0.0 is not accepted",)),
@@ -477,10 +483,10 @@ def test_a_task_without_labels_is_refused(here: Path) -> None:
 
 
 def test_methods_are_chosen_by_name() -> None:
-    assert [recipe.name for recipe in choose(["WPM robust", " swarmsgd"])] == [
-        "D-PSGD",
-        "WPM robust",
-        "SwarmSGD",
+    assert [method.name for method in choose(["wpm", " swarm-sgd"])] == [
+        "d-psgd",
+        "swarm-sgd",
+        "wpm",
     ]
     assert choose(["d-psgd"]) == [BASELINE]
 
@@ -492,7 +498,7 @@ def test_what_the_command_says(here: Path, planted: list[gs.Study]) -> None:
         "--budget",
         60,
         "--methods",
-        "gain-control,swarmsgd",
+        "gain-control,swarm-sgd",
         "--set",
         "rounds=90",
     )
@@ -567,7 +573,7 @@ def test_the_command_from_end_to_end(here: Path) -> None:
         "--budget",
         "40",
         "--methods",
-        "wpm-robust,gain-control",
+        "wpm,gain-control",
         "--workers",
         "2",
     )

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from gossamer import algorithms, testing
 from gossamer.algorithms import (
-    CATALOGUE,
     DABMD,
-    WPM,
+    METHODS,
+    ChocoSGD,
+    Composition,
+    FastAveraging,
     FedAvg,
-    Momentum,
+    HeavyBall,
+    LocalSGD,
     Quantised,
-    QuasiGlobal,
+    QuasiGlobalMomentum,
     RandomK,
     TopK,
-    recipes,
 )
+from gossamer.mirror import PowerMap
 from gossamer.network import (
     Laplacian,
     Matching,
@@ -25,30 +28,38 @@ M = testing.DEVICES
 
 EVERY = {
     name: entry.make() if name == "adom" else entry.make(eta=0.05)
-    for name, entry in CATALOGUE.items()
+    for name, entry in METHODS.items()
 }
 
 
 MORE = {
     "fedavg, some, local steps": FedAvg(0.05, local_steps=3, fraction=0.4),
     "dabmd p=3": DABMD(0.005, p=3, max_batches=3, seed=4),
-    "choco random-k": recipes.choco(0.05, RandomK(0.5), 0.5),
-    "choco quantised": recipes.choco(0.05, Quantised(4), 0.8),
-    "compressed tracking": WPM(
-        1, 0.05, direction=algorithms.Tracking(), gradient_at="local", compress=TopK(0.6), pull=0.6
+    "choco random-k": ChocoSGD(0.05, RandomK(0.5), 0.5),
+    "choco quantised": ChocoSGD(0.05, Quantised(4), 0.8),
+    "compressed tracking": Composition(
+        eta=0.05,
+        direction=algorithms.GradientTracking(),
+        gradient_at="local",
+        compress=TopK(0.6),
+        pull=0.6,
     ),
-    "heavy ball": WPM(1, 0.05, direction=Momentum(0.5)),
-    "local steps in pairs": recipes.koloskova(0.05, 2, Matching()),
-    "laplacian": recipes.xiao_boyd(0.05, Laplacian(0.1)),
-    "laplacian by degree": recipes.xiao_boyd(0.05, Laplacian()),
-    "wpm momentum": WPM.robust(3, 0.02, direction=Momentum(0.5), local_steps=2),
-    "wpm quasi-global, combine-then-adapt": WPM.robust(3, 0.02, direction=QuasiGlobal(0.8)),
+    "heavy ball": Composition(eta=0.05, direction=HeavyBall(0.5)),
+    "local steps in pairs": LocalSGD(0.05, 2, Matching()),
+    "laplacian": FastAveraging(0.05, Laplacian(0.1)),
+    "laplacian by degree": FastAveraging(0.05, Laplacian()),
+    "wpm momentum": Composition(
+        PowerMap(3), 0.02, direction=HeavyBall(0.5), local_steps=2, anchor=True
+    ),
+    "wpm quasi-global, combine-then-adapt": Composition(
+        PowerMap(3), 0.02, direction=QuasiGlobalMomentum(0.8), anchor=True
+    ),
 }
 
 
 def takes(name: str) -> list[str]:
     """The networks of the suite that a method takes, by what it needs; any other it refuses."""
-    needs = CATALOGUE[name].needs if name in CATALOGUE else "a server" if "fedavg" in name else ""
+    needs = METHODS[name].needs if name in METHODS else "a server" if "fedavg" in name else ""
     one_way = any(word in needs for word in ("one-way", "server", "mean of all"))
     if "static" in needs:
         return ["static"]

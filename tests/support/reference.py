@@ -22,24 +22,25 @@ from gossamer.algorithms import (
     DPSGD,
     EXTRA,
     NIDS,
-    WPM,
     AllReduce,
+    Composition,
     Constant,
     FedAvg,
     GossipLearning,
+    GradientTracking,
+    HeavyBall,
     Matched,
-    Momentum,
     Plain,
     Power,
+    Preset,
+    PushSum,
     Quantised,
-    QuasiGlobal,
+    QuasiGlobalMomentum,
     RandomK,
     Ratio,
     Safe,
-    StochasticGradientPush,
     SwarmSGD,
     TopK,
-    Tracking,
 )
 from gossamer.engines import Plan
 from gossamer.network import (
@@ -49,9 +50,9 @@ from gossamer.network import (
     Matching,
     Metropolis,
     OnePair,
-    PushSum,
     RandomPeer,
 )
+from gossamer.network import PushSum as PushSumWeights
 
 Vector = np.ndarray[Any, Any]  # float64, or mpmath's numbers
 Vectors = dict[int, Vector]  # by device
@@ -78,7 +79,10 @@ class Reference:
             plan.task.worker(np.array([i]), plan.seed, torch.float64, place) for i in self.devices
         ]
         self.start = self.lift(self.workers[0].start()[0])
-        anchored = isinstance(plan.algorithm, WPM) and plan.algorithm.anchor
+        self.algorithm = plan.algorithm
+        while isinstance(self.algorithm, Preset):
+            self.algorithm = self.algorithm.expand()
+        anchored = isinstance(self.algorithm, Composition) and self.algorithm.anchor
         # The state of a device: its model, less the shared start where the method is anchored there.
         self.x: Vectors = dict.fromkeys(self.devices, 0 * self.start if anchored else self.start)
         self.memory: dict[str, Vectors] = {}  # what a method keeps of each device, by name
@@ -107,12 +111,13 @@ class Reference:
         return self.number(self.workers[i].loss(self.row(x), t).item())
 
     def model(self, x: Vector) -> Vector:
-        algorithm = self.plan.algorithm
-        return x + self.start if isinstance(algorithm, WPM) and algorithm.anchor else x
+        if isinstance(self.algorithm, Composition) and self.algorithm.anchor:
+            return x + self.start
+        return x
 
     def eta(self, i: int, t: int) -> Any:
         """η_i(t)."""
-        eta = self.plan.algorithm.eta  # type: ignore[attr-defined]
+        eta = self.algorithm.eta  # type: ignore[attr-defined]
         now = eta(t) if callable(eta) else eta
         return self.number(now if isinstance(now, int | float) else now[i])
 
@@ -187,7 +192,7 @@ class Reference:
                 sends_to = self.random_peers(links, t)
                 senders = {i: [j for j in here if sends_to.get(j) == i] for i in here}
                 a = {i: dict.fromkeys(senders[i], one / (1 + len(senders[i]))) for i in here}
-            case PushSum():
+            case PushSumWeights():
                 out = receivers_of(links)
                 return {
                     i: {j: one / (1 + len(out[j])) for j in here if j == i or i in out[j]}
@@ -218,10 +223,10 @@ class Reference:
     def advance(self, until: int) -> None:
         rounds: dict[type, Callable[[Any, int, Links, list[int]], Vectors]] = {
             DPSGD: self.dpsgd,
-            WPM: self.wpm,
+            Composition: self.composition,
             SwarmSGD: self.swarm,
             AllReduce: self.all_reduce,
-            StochasticGradientPush: self.push_sum,
+            PushSum: self.push_sum,
             EXTRA: self.extra,
             D2: self.d2,
             NIDS: self.nids,
@@ -230,7 +235,7 @@ class Reference:
             DABMD: self.dabmd,
             ADOM: self.adom,
         }
-        algorithm = self.plan.algorithm
+        algorithm = self.algorithm
         while self.round < until:
             links = self.plan.network.links(self.round)
             here = [i for i in self.devices if links.active is None or links.active[i]]
@@ -252,10 +257,12 @@ class Reference:
         at = w if algorithm.gradient_at == "local" else mean
         return {i: mean[i] - self.eta(i, t) * self.gradient(i, at[i], t) for i in here}
 
-    def wpm(self, algorithm: WPM, t: int, links: Links, here: list[int]) -> Vectors:
+    def composition(self, algorithm: Composition, t: int, links: Links, here: list[int]) -> Vectors:
         """w̄_i = (Σ_j a_ij·w_j^[p])^[1/p], then w_i⁺ = (w̄_i^[p] − rate·d_i)^[1/p]; or the other way round."""
         a = self.shares(algorithm.weights, links, t, here)
-        p = self.number(algorithm.p(t) if callable(algorithm.p) else algorithm.p)  # type: ignore[arg-type]
+        exponent = algorithm.mirror_at(t).power
+        assert exponent is not None
+        p = self.number(exponent)
         gain = self.number(algorithm.gain(t) if callable(algorithm.gain) else algorithm.gain)  # type: ignore[arg-type]
         before = x = {i: self.x[i] for i in here}
 
@@ -300,7 +307,7 @@ class Reference:
             middle = mean(x)
             after = step(middle, x if algorithm.gradient_at == "local" else middle)
             self.added = {i: self.added[i] + self.weighted(terms, a[i]) for i in here}
-        if isinstance(algorithm.direction, QuasiGlobal):
+        if isinstance(algorithm.direction, QuasiGlobalMomentum):
             b, beta = self.kept("momentum", here), algorithm.direction.beta
             way = {
                 i: (before[i] - after[i]) / (self.eta(i, t) * algorithm.local_steps) for i in here
@@ -311,14 +318,14 @@ class Reference:
     def directed(self, direction: Any, g: Vectors, a: Shares) -> Vectors:
         """What each device steps along, from its gradient and what it keeps."""
         match direction:
-            case Momentum():
+            case HeavyBall():
                 m = self.kept("momentum", list(g))
                 self.memory["momentum"] |= {i: direction.beta * m[i] + g[i] for i in g}
                 return self.kept("momentum", list(g))
-            case QuasiGlobal():
+            case QuasiGlobalMomentum():
                 b = self.kept("momentum", list(g))
                 return {i: g[i] + direction.beta * b[i] for i in g}
-            case Tracking():
+            case GradientTracking():
                 y, old = self.kept("tracked", list(g)), self.kept("gradient", list(g))
                 inbox = self.send({i: y[i] + g[i] - old[i] for i in g}, a)
                 self.memory["tracked"] |= {i: self.weighted(inbox[i], a[i]) for i in g}
@@ -326,7 +333,9 @@ class Reference:
                 return self.kept("tracked", list(g))
         return g
 
-    def send_changes(self, algorithm: WPM, x: Vectors, a: Shares, t: int) -> dict[int, Vectors]:
+    def send_changes(
+        self, algorithm: Composition, x: Vectors, a: Shares, t: int
+    ) -> dict[int, Vectors]:
         """CHOCO: each device sends the compressed change of what it is known by; all of that to whom it did not send before.
 
         Everybody keeps copies of the others by itself, and mixes what it has.
@@ -346,11 +355,9 @@ class Reference:
         self.heard = {(i, j) for i in a for j in a[i]}
         return {i: {j: self.copies[i][j] for j in a[i]} for i in a}
 
-    def push_sum(
-        self, algorithm: StochasticGradientPush, t: int, links: Links, here: list[int]
-    ) -> Vectors:
+    def push_sum(self, algorithm: PushSum, t: int, links: Links, here: list[int]) -> Vectors:
         """x_i ← Σ_j p_ij·(x_j − η·d_j(z_j)), w_i ← Σ_j p_ij·w_j, z_i = x_i/w_i."""
-        a = self.shares(PushSum(), links, t, here)
+        a = self.shares(PushSumWeights(), links, t, here)
         x, weight = self.kept("x", here, self.start), self.kept("weight", here, np.ones(1))
         pushed = {
             i: np.append(x[i] - self.eta(i, t) * self.gradient(i, self.x[i], t), weight[i])

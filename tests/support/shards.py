@@ -103,9 +103,11 @@ ROUNDS = 50
 METHODS = {
     **EVERY,
     **MORE,
-    "wpm constant": gs.WPM(3, 0.02, gs.Constant()),  # which goes over to the dual, all at once
-    "wpm p=15 constant": gs.WPM(15, 1e-4, gs.Constant(), anchor=True),
-    "guarded": gs.Guarded(gs.WPM(3, 0.02, gs.Constant()), gs.TrimmedMean(0.34)),
+    "wpm constant": gs.WPM(
+        3, 0.02, gs.Constant(), anchor=False
+    ),  # which goes over to the dual, all at once
+    "wpm p=15 constant": gs.WPM(15, 1e-4, gs.Constant()),
+    "guarded": gs.Guarded(gs.WPM(3, 0.02, gs.Constant(), anchor=False), gs.TrimmedMean(0.34)),
     "broken": gs.Broken(gs.DPSGD(0.05), (2,), "noise", 0.1),
 }
 

@@ -30,7 +30,7 @@ eta = 0.05
 
 
 SEVERAL = (
-    SPEC.replace("[algorithm]", "[[algorithm]]") + '[[algorithm]]\nkind = "dpsgd"\neta = 0.05\n'
+    SPEC.replace("[algorithm]", "[[algorithm]]") + '[[algorithm]]\nkind = "d-psgd"\neta = 0.05\n'
 )
 
 

@@ -1,72 +1,81 @@
-"""How devices learn together: one file is one paper. An algorithm sees `mix` and `grad`, nothing else."""
+"""How devices learn together: one file per paper. An algorithm sees `mix` and `grad`, nothing else.
 
-from gossamer.algorithms.adom import ADOM
-from gossamer.algorithms.allreduce import AllReduce
+Every module of this package is imported here, and every method that registers itself is an attribute
+of this package: to add a method is to add a file.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Any
+
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, Neighbours, State
 from gossamer.algorithms.broken import Broken
+from gossamer.algorithms.composition import Composition, PowerSchedule
 from gossamer.algorithms.compression import Compressor, Quantised, RandomK, TopK
-from gossamer.algorithms.d2 import D2
-from gossamer.algorithms.dabmd import DABMD
-from gossamer.algorithms.directions import Direction, Momentum, QuasiGlobal, Steepest, Tracking
-from gossamer.algorithms.dpsgd import DPSGD
-from gossamer.algorithms.extra import EXTRA
-from gossamer.algorithms.fedavg import FedAvg
-from gossamer.algorithms.gossip_learning import GossipLearning
-from gossamer.algorithms.nids import NIDS
-from gossamer.algorithms.push_sum import StochasticGradientPush
-from gossamer.algorithms.recipes import CATALOGUE, Entry
-from gossamer.algorithms.robust import Checked, Clip, Guarded, Median, MixRule, TrimmedMean
+from gossamer.algorithms.directions import (
+    Direction,
+    GradientTracking,
+    HeavyBall,
+    PlainGradient,
+    QuasiGlobalMomentum,
+)
+from gossamer.algorithms.guards import Checked, Clip, Guarded, Median, MixRule, TrimmedMean
+from gossamer.algorithms.presets import Preset
+from gossamer.algorithms.registry import METHODS, Method, method
 from gossamer.algorithms.schedules import Cosine, Inverse, InverseSqrt, Schedule, Switch
 from gossamer.algorithms.steps import Constant, Matched, Plain, Power, Ratio, Safe, StepRule
-from gossamer.algorithms.swarm import SwarmSGD
-from gossamer.algorithms.wpm import WPM
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+for _method in METHODS.values():
+    globals()[_method.make.__name__] = _method.make
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...  # the registered methods
+
 
 __all__ = [
-    "ADOM",
-    "CATALOGUE",
-    "D2",
-    "DABMD",
-    "DPSGD",
-    "EXTRA",
-    "NIDS",
-    "WPM",
+    "METHODS",
     "Algorithm",
-    "AllReduce",
     "Broken",
     "Checked",
     "Clip",
+    "Composition",
     "Compressor",
     "Constant",
     "Cosine",
     "Direction",
-    "Entry",
-    "FedAvg",
-    "GossipLearning",
     "Gradient",
+    "GradientTracking",
     "Guarded",
+    "HeavyBall",
     "Inverse",
     "InverseSqrt",
     "Matched",
     "Median",
+    "Method",
     "Mix",
     "MixRule",
-    "Momentum",
     "Neighbours",
     "Plain",
+    "PlainGradient",
     "Power",
+    "PowerSchedule",
+    "Preset",
     "Quantised",
-    "QuasiGlobal",
+    "QuasiGlobalMomentum",
     "RandomK",
     "Ratio",
     "Safe",
     "Schedule",
     "State",
-    "Steepest",
     "StepRule",
-    "StochasticGradientPush",
-    "SwarmSGD",
     "Switch",
     "TopK",
-    "Tracking",
     "TrimmedMean",
+    "method",
 ]
+__all__ += [_method.make.__name__ for _method in METHODS.values()]

@@ -1,30 +1,39 @@
-"""The seam between a method and where it runs.
+"""The interface between a method and the engine that runs it.
 
-An algorithm is written once, for a stack of models: every tensor of its state has a leading axis of the devices that this
-process holds (all of them, a shard, or one). It sees the network only through `mix` and the data only through `grad`.
+An algorithm is written once, for a stack of models: every tensor of its state has a leading axis of
+the devices that this process holds (all of them, a shard, or one). It sees the network only through
+`mix` and the data only through `grad`.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from gossamer.errors import InputError
+from gossamer.mirror import IdentityMap, MirrorMap
 from gossamer.network.base import Network
 from gossamer.network.weights import Metropolis, WeightRule
 
 State = dict[str, Tensor]
 Order = Literal["combine-then-adapt", "adapt-then-combine"]
 Point = Literal["local", "aggregate"]
+ORDERS = ("combine-then-adapt", "adapt-then-combine")
+POINTS = ("local", "aggregate")
 
 
 class Neighbours(NamedTuple):
-    """What devices have in front of them: a row for each (receiver, sender), itself included, in ascending order.
+    """The vectors that devices hold when they mix: one row per (receiver, sender) pair, ascending.
 
-    `receiver` is a row of the stack, and so is `sender`, or a number beyond them for a device that another process holds;
-    `weight` is a_ij; `value` is the sender's vector, as it was received.
+    Attributes:
+        receiver: Row of the stack. Every device is also a receiver of its own vector.
+        sender: Row of the stack, or a number beyond it for a device that another process holds.
+        weight: The weight a_ij.
+        value: The sender's vector as it was received.
     """
 
     receiver: Tensor
@@ -34,7 +43,7 @@ class Neighbours(NamedTuple):
 
 
 class Mix(Protocol):
-    """One round's links, as an algorithm sees them."""
+    """The links of one round, as an algorithm sees them."""
 
     @property
     def devices(self) -> Tensor:
@@ -42,123 +51,184 @@ class Mix(Protocol):
 
     @property
     def active(self) -> Tensor | None:
-        """Which rows take part in the round (None: all)."""
+        """A mask of the rows that take part in the round, or None if all do."""
 
-    @property
-    def linear(self) -> bool:
-        """Whether a mix is the weighted sum of what was sent, and nothing looks at that before: see `wrapper`."""
+    def __call__(self, x: Tensor, accumulate: torch.dtype | None = None) -> Tensor:
+        """Return Σ_j a_ij·x_j for every device i of the stack.
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Σ_j a_ij·x_j for every device i of the stack: a new tensor."""
+        Args:
+            x: One row per device.
+            accumulate: The type in which to sum, if not that of x.
 
-    def exactly(self, x: Tensor) -> Tensor:
-        """The same, summed in float64: for what a root or the like would make of the order of a sum."""
+        Returns:
+            A new tensor like x.
+        """
 
-    def power_mean(self, w: Tensor, p: float) -> Tensor:
-        """(Σ_j a_ij·w_j^[p])^[1/p] without overflow or underflow: a new tensor. The linear mix where p = 1."""
+    def mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
+        """Return the weighted mean of the neighbourhood in the dual, ∇φ⁻¹(Σ_j a_ij·∇φ(w_j)).
+
+        For a power map it is computed without overflow or underflow; for the identity it is the
+        linear mix.
+        """
 
     def neighbours(self, x: Tensor) -> Neighbours:
-        """What every device has in front of it when it mixes, link by link: for methods that a weighted sum does not serve."""
+        """Return the vectors that every device receives, link by link, and its own."""
 
-    def sending(self, message: int, first: int) -> Mix:
-        """The same mix, counted as messages of so many bytes; `first` bytes to a neighbour that was none last round.
+    def with_message_size(self, message: int, first: int) -> Mix:
+        """Return the same mix with another message size, for methods that send less than x.
 
-        For what devices know of each other from before, and only send the change of.
+        Args:
+            message: Bytes of a message to a neighbour of the previous round.
+            first: Bytes of a message to a neighbour that was none in the previous round.
         """
 
-    def mean(self, x: Tensor, star: bool = False) -> Tensor:
-        """The exact average over *all* devices that are here, one row; only engines that know the whole network offer it.
+    def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:
+        """Return the exact average over all active devices, as one row; None if there are none.
 
-        It is counted as a ring all-reduce, or as a `star`: everyone sends its vector to a server and gets one back.
-        """
+        Only engines that hold the whole network offer it.
 
-    def everywhere(self, holds: bool) -> bool:
-        """Whether something holds in every process that has some of the devices; false where nobody can know.
-
-        For what all have to do alike, such as sending another form of their state from now on.
+        Args:
+            x: One row per device.
+            star: Count the traffic of a server (every device sends its vector and receives one)
+                instead of that of a ring all-reduce.
         """
 
 
 class Gradient(Protocol):
-    """One round's data, as an algorithm sees them."""
+    """The data of one round, as an algorithm sees them."""
 
     def __call__(self, w: Tensor, step: int = 0, rows: Tensor | None = None) -> Tensor:
-        """Each device's stochastic gradient at its row of w, on its batch for this round and local step.
+        """Return each device's stochastic gradient at its row of w.
 
-        `rows` says which rows of the stack w holds (None: all). The next call may overwrite the result.
+        The next call may overwrite the result.
+
+        Args:
+            w: One model per row.
+            step: The local step of the round, which decides the batch.
+            rows: The rows of the stack that w holds. None: all.
         """
 
     def loss(self, w: Tensor, step: int = 0) -> Tensor:
-        """Each device's loss at its row of w on the same batch."""
+        """Return each device's loss at its row of w on the same batch."""
 
     def conjugate(self, z: Tensor) -> Tensor:
-        """∇f_i*(z_i): where the gradient of device i's own loss is z_i. Only tasks that have it in closed form offer it."""
+        """Return ∇f_i*(z_i), the point where the gradient of device i's loss is z_i.
+
+        Only tasks that have it in closed form offer it.
+        """
 
 
 class Algorithm(ABC):
-    """A method. Subclasses are frozen dataclasses."""
+    """A method. Subclasses are frozen dataclasses.
+
+    Example:
+        D-PSGD in full:
+
+        >>> from dataclasses import dataclass
+        >>> @dataclass(frozen=True)
+        ... class MyDPSGD(Algorithm):
+        ...     eta: float = 0.01
+        ...
+        ...     def round(self, state, grad, mix, t):
+        ...         w = state["w"]
+        ...         return {"w": mix(w) - self.eta * grad(w)}
+        ...
+        ...     def halfway(self, state, grad, mix, t):
+        ...         return mix(state["w"])
+    """
 
     @property
     def weights(self) -> WeightRule:
-        """How a round's links become the weights a_ij."""
+        """The rule that turns the links of a round into weights a_ij."""
         return Metropolis()
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:
-        """What a round ends with: its models are then "after_step" or "after_mix"."""
+        """The last part of a round: its models are measured "after_step" or "after_mix"."""
         return "step"
 
     @property
     def label(self) -> str:
-        """A short name for tables and legends."""
+        """The name in tables and legends."""
         return type(self).__name__
 
+    @property
+    def connected_rounds(self) -> bool:
+        """True if the links of every round must connect all devices."""
+        return False
+
+    @property
+    def merges_one_by_one(self) -> bool:
+        """True if received models are merged one at a time instead of by a weighted mean."""
+        return False
+
     def init(self, w0: Tensor) -> State:
-        """The state from the stacked start w0 [devices, parameters]."""
+        """Return the first state from the stacked start w0 [devices, parameters]."""
         return {"w": w0.clone()}
 
     @abstractmethod
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
-        """One round. The tensors of `state` may be overwritten or returned."""
+        """Run one round and return the next state.
+
+        The tensors of `state` may be overwritten or returned.
+        """
 
     @abstractmethod
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
-        """The models in the middle of round t: after the mix where the round ends with the step, and the other way round."""
+        """Return the models in the middle of round t, without changing the state.
+
+        They are those after the mix if a round ends with the step, and those after the step if it
+        ends with the mix.
+        """
 
     def models(self, state: State) -> Tensor:
-        """The models [devices, parameters] that a state stands for."""
+        """Return the models [devices, parameters] of a state."""
         return state["w"]
 
-    def check(self, network: Network) -> None:
-        """Refuse a network that is outside what the method assumes."""
-        if network.directed and not self.weights.one_way:
-            raise InputError(
-                "network",
-                "directed",
-                f"symmetric links, which {self.label} needs; push-sum takes one-way ones",
-            )
+    def compact(self, state: State, agree: Callable[[bool], bool]) -> State:
+        """Return an equivalent state that is cheaper to compute with.
 
-    def p_at(self, t: int) -> float:
-        """The power of the mean in round t, for the distance to the power mean."""
-        return 1.0
+        The simulator calls it after every round.
+
+        Args:
+            state: The state after a round.
+            agree: Returns True if its argument is True in every process that holds devices. All
+                processes must call it the same number of times.
+        """
+        return state
+
+    def check(self, network: Network) -> None:
+        """Raise InputError if the method does not support a network."""
+        if network.directed and not self.weights.one_way:
+            accepted = f"symmetric links, which {self.label} needs; push-sum takes one-way ones"
+            raise InputError("network", "directed", accepted)
+
+    def mirror_at(self, t: int) -> MirrorMap:
+        """Return the mirror map of round t, for the distance to the mean in its dual."""
+        return IdentityMap()
 
 
 def descend(w: Tensor, d: Tensor, eta: float | Tensor) -> Tensor:
-    """w − η·d, in place: the one kernel of every linear step, so that p = 1 and D-PSGD are equal bit for bit."""
-    return w.sub_(d, alpha=eta) if isinstance(eta, float) else w.sub_(eta * d)
+    """Compute w − η·d in place.
+
+    It is the one kernel of every linear step, so that WPM with p = 1 equals D-PSGD bit for bit.
+    """
+    if isinstance(eta, float):
+        return w.sub_(d, alpha=eta)
+    return w.sub_(eta * d)
 
 
 def check_static(method: Algorithm, network: Network) -> None:
-    """Refuse links that change: an exact method's memory is of the very weights that it goes on with."""
+    """Raise InputError if links change: an exact method's memory holds for one weight matrix."""
     if network.period != 1:
-        accepted = f"links that never change, which {method.label} needs; gradient tracking is exact on changing ones"
+        accepted = (
+            f"links that never change, which {method.label} needs; "
+            "gradient tracking is exact on changing ones"
+        )
         raise InputError("network", type(network).__name__, accepted)
 
 
 def check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise InputError if a value is not one of the choices."""
     if value not in choices:
         raise InputError(field, value, "one of " + ", ".join(repr(c) for c in choices))
-
-
-ORDERS = ("combine-then-adapt", "adapt-then-combine")
-POINTS = ("local", "aggregate")

@@ -108,5 +108,5 @@ class _BrokenMix(LinkMix):
         own = (near.receiver == near.sender).nonzero().squeeze(1)
         return near._replace(value=near.value.index_copy(0, own, x[near.receiver[own]]))
 
-    def mean(self, x: Tensor, star: bool = False) -> Tensor:
-        return self.mix.mean(self.broken.sent(x, self.devices, self.t), star)
+    def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:
+        return self.mix.all_reduce(self.broken.sent(x, self.devices, self.t), star)

@@ -1,7 +1,8 @@
-"""Directions: what a device steps along. Each is one idea of one paper, and goes with any mirror map, order and step rule.
+"""Directions: what a device steps along. Each is one idea of one paper.
 
-A direction keeps its memory in the state, one row a device. `along` turns the gradient g of a step into the direction d;
-`remember` looks at the whole round once it is over.
+A direction works with any mirror map, order and step rule. It keeps its memory in the state, one row
+per device. `along` turns the gradient g of a step into the direction d; `remember` updates the
+memory after the round.
 """
 
 from __future__ import annotations
@@ -18,27 +19,38 @@ from gossamer.errors import InputError
 
 
 class Direction(Protocol):
+    """What a device steps along."""
+
     @property
-    def label(self) -> str: ...
+    def label(self) -> str:
+        """A short name for tables."""
 
     @property
     def looks_back(self) -> bool:
-        """Whether `remember` needs the models from before and after the round."""
+        """True if `remember` needs the models before and after the round."""
 
-    def init(self, w0: Tensor) -> State: ...
+    @property
+    def mixes(self) -> bool:
+        """True if it mixes an estimate of its own in every step."""
 
-    def along(self, g: Tensor, memory: State, mix: Mix) -> tuple[Tensor, State]: ...
+    def init(self, w0: Tensor) -> State:
+        """Return the first memory."""
 
-    def remember(self, memory: State, w: Tensor, w_next: Tensor, eta: float | Tensor) -> State: ...
+    def along(self, g: Tensor, memory: State, mix: Mix) -> tuple[Tensor, State]:
+        """Return the direction of a step with gradient g, and what changes in the memory."""
+
+    def remember(self, memory: State, w: Tensor, w_next: Tensor, eta: float | Tensor) -> State:
+        """Return what changes in the memory after a round from w to w_next at rate eta."""
 
 
-@register("direction", "steepest")
+@register("direction", "gradient")
 @dataclass(frozen=True)
-class Steepest:
+class PlainGradient:
     """d = g: the gradient itself."""
 
     label: ClassVar[str] = ""
     looks_back: ClassVar[bool] = False
+    mixes: ClassVar[bool] = False
 
     def init(self, w0: Tensor) -> State:
         return {}
@@ -50,13 +62,17 @@ class Steepest:
         return memory
 
 
-@register("direction", "momentum")
+@register("direction", "heavy-ball")
 @dataclass(frozen=True)
-class Momentum(Steepest):
-    """m⁺ = β·m + g, d = m⁺: every device has its own heavy ball."""
+class HeavyBall(PlainGradient):
+    """m⁺ = β·m + g, d = m⁺: every device has its own momentum.
+
+    Args:
+        beta: The momentum coefficient β.
+    """
 
     beta: float = 0.9
-    label: ClassVar[str] = "momentum"
+    label: ClassVar[str] = "heavy ball"
 
     def __post_init__(self) -> None:
         _check_beta(self.beta)
@@ -69,17 +85,21 @@ class Momentum(Steepest):
         return m, {"momentum": m}
 
 
-@register("direction", "quasi-global")
+@register("direction", "quasi-global-momentum")
 @dataclass(frozen=True)
-class QuasiGlobal(Steepest):
-    """d = g + β·b, and after the round b⁺ = β·b + (1 − β)·(w − w⁺)/η: momentum along the way that all have gone.
+class QuasiGlobalMomentum(PlainGradient):
+    """d = g + β·b, and after the round b⁺ = β·b + (1 − β)·(w − w⁺)/η: momentum of the shared path.
 
-    T. Lin, S. P. Karimireddy, S. U. Stich, M. Jaggi. "Quasi-global momentum: accelerating decentralized deep learning on
-    heterogeneous data." ICML 2021. It costs no messages. Its paper adapts, then combines.
+    T. Lin, S. P. Karimireddy, S. U. Stich, M. Jaggi. "Quasi-global momentum: accelerating
+    decentralized deep learning on heterogeneous data." ICML 2021. It costs no messages. Its paper
+    adapts, then combines.
+
+    Args:
+        beta: The momentum coefficient β.
     """
 
     beta: float = 0.9
-    label: ClassVar[str] = "QG"
+    label: ClassVar[str] = "quasi-global"
     looks_back: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -93,25 +113,24 @@ class QuasiGlobal(Steepest):
 
     def remember(self, memory: State, w: Tensor, w_next: Tensor, eta: float | Tensor) -> State:
         b = memory["momentum"]
-        # Where a schedule has ended at η = 0, the way says nothing of a direction: the memory stays.
         rate = torch.as_tensor(eta, dtype=w.dtype, device=w.device)
-        return {
-            "momentum": torch.where(
-                rate == 0, b, self.beta * b + (1 - self.beta) * ((w - w_next) / rate)
-            )
-        }
+        moved = self.beta * b + (1 - self.beta) * ((w - w_next) / rate)
+        # At η = 0, where a schedule has ended, the path has no direction: the memory stays.
+        return {"momentum": torch.where(rate == 0, b, moved)}
 
 
-@register("direction", "tracking")
+@register("direction", "gradient-tracking")
 @dataclass(frozen=True)
-class Tracking(Steepest):
-    """y_t = A·y_{t−1} + g_t − g_{t−1}, d = A·y_t: each device's estimate of the gradient of all. Twice the bytes.
+class GradientTracking(PlainGradient):
+    """y_t = A·y_{t−1} + g_t − g_{t−1}, d = A·y_t: an estimate of the mean gradient. Twice the bytes.
 
-    S. Pu, A. Nedić. "Distributed stochastic gradient tracking methods." Mathematical Programming 187, 2021; with the push
-    and pull of S. Pu, W. Shi, J. Xu, A. Nedić. "Push–pull gradient methods." IEEE TAC 66, 2021, where links are symmetric.
+    S. Pu, A. Nedić. "Distributed stochastic gradient tracking methods." Mathematical Programming
+    187, 2021; with the push and pull of S. Pu, W. Shi, J. Xu, A. Nedić. "Push–pull gradient
+    methods." IEEE TAC 66, 2021, on symmetric links.
     """
 
     label: ClassVar[str] = "tracking"
+    mixes: ClassVar[bool] = True
 
     def init(self, w0: Tensor) -> State:
         return {"tracked": torch.zeros_like(w0), "gradient": torch.zeros_like(w0)}
@@ -119,10 +138,8 @@ class Tracking(Steepest):
     def along(self, g: Tensor, memory: State, mix: Mix) -> tuple[Tensor, State]:
         y = memory["tracked"] + g - memory["gradient"]
         y_mean = mix(y)
-        return y_mean, {
-            "tracked": y_mean,
-            "gradient": g.clone(),
-        }  # the next gradient may be written into this one's place
+        # A copy of g: the next gradient may overwrite it.
+        return y_mean, {"tracked": y_mean, "gradient": g.clone()}
 
 
 def _check_beta(beta: float) -> None:

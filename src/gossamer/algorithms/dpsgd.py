@@ -1,7 +1,10 @@
 """D-PSGD: decentralized parallel stochastic gradient descent.
 
-X. Lian, C. Zhang, H. Zhang, C.-J. Hsieh, W. Zhang, J. Liu. "Can decentralized algorithms outperform centralized algorithms?
-A case study for decentralized parallel stochastic gradient descent." NeurIPS 2017.
+X. Lian, C. Zhang, H. Zhang, C.-J. Hsieh, W. Zhang, J. Liu. "Can decentralized algorithms outperform
+centralized algorithms? A case study for decentralized parallel stochastic gradient descent." NeurIPS
+2017.
+
+    w_i⁺ = Σ_j a_ij·w_j − η·d_i
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from typing import Literal
 
 from torch import Tensor
 
-from gossamer._core.registry import register
 from gossamer.algorithms.base import (
     ORDERS,
     POINTS,
@@ -24,21 +26,27 @@ from gossamer.algorithms.base import (
     check_choice,
     descend,
 )
-from gossamer.algorithms.schedules import Schedule, at, check_eta
+from gossamer.algorithms.registry import RATE, method
+from gossamer.algorithms.schedules import Rate, at, check_eta
 
 
-@register("algorithm", "dpsgd")
+@method("d-psgd", label="D-PSGD", paper="Lian et al., NeurIPS 2017", tune={"eta": RATE})
 @dataclass(frozen=True)
 class DPSGD(Algorithm):
-    """w_i⁺ = Σ_j a_ij·w_j − η·d_i, with d_i at w_i ("local", as its paper has it) or at the mean ("aggregate").
+    """Gossip and a gradient step in every round.
 
-    Adapt-then-combine: w_i⁺ = Σ_j a_ij·(w_j − η·d_j).
+    Args:
+        eta: The learning rate: a number or a schedule.
+        gradient_at: Take the gradient d_i at w_i ("local", as in the paper) or at the mean of the
+            neighbourhood ("aggregate").
+        order: "combine-then-adapt", or "adapt-then-combine": w_i⁺ = Σ_j a_ij·(w_j − η·d_j).
 
-    >>> DPSGD(eta=0.01)
-    DPSGD(eta=0.01, gradient_at='local', order='combine-then-adapt')
+    Example:
+        >>> DPSGD(eta=0.01)
+        DPSGD(eta=0.01, gradient_at='local', order='combine-then-adapt')
     """
 
-    eta: float | Schedule = 0.01
+    eta: Rate = 0.01
     gradient_at: Point = "local"
     order: Order = "combine-then-adapt"
 
@@ -51,12 +59,9 @@ class DPSGD(Algorithm):
     def ends_with(self) -> Literal["step", "mix"]:
         return "step" if self.order == "combine-then-adapt" else "mix"
 
-    @property
-    def label(self) -> str:
-        return "D-PSGD"
-
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
-        w, η = state["w"], at(self.eta, t, mix.devices, state["w"])
+        w = state["w"]
+        η = at(self.eta, t, mix.devices, w)
         if self.order == "adapt-then-combine":
             return {"w": mix(descend(w, grad(w), η))}
         w_mean = mix(w)
@@ -64,5 +69,7 @@ class DPSGD(Algorithm):
         return {"w": descend(w_mean, d, η)}
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
-        w, η = state["w"], at(self.eta, t, mix.devices, state["w"])
-        return mix(w) if self.order == "combine-then-adapt" else descend(w.clone(), grad(w), η)
+        w = state["w"]
+        if self.order == "combine-then-adapt":
+            return mix(w)
+        return descend(w.clone(), grad(w), at(self.eta, t, mix.devices, w))

@@ -1,11 +1,15 @@
-"""Gossip learning: models walk from device to device, and are merged by their age where they meet.
+"""Gossip learning: models walk from device to device and are merged by their age where they meet.
 
-I. Hegedűs, G. Danner, M. Jelasity. "Decentralized learning works: an empirical comparison of gossip learning and federated
-learning." Journal of Parallel and Distributed Computing 148, 2021; after R. Ormándi, I. Hegedűs, M. Jelasity. "Gossip
-learning with linear models on fully distributed data." Concurrency and Computation 25, 2013.
+I. Hegedűs, G. Danner, M. Jelasity. "Decentralized learning works: an empirical comparison of gossip
+learning and federated learning." Journal of Parallel and Distributed Computing 148, 2021; after
+R. Ormándi, I. Hegedűs, M. Jelasity. "Gossip learning with linear models on fully distributed data."
+Concurrency and Computation 25, 2013.
 
-Assumes that over many rounds everybody meets everybody, by links of any direction. The mean is not kept, nor is
-it in expectation: an older model has more of a say.
+    a = t_r/(t + t_r), 0 if both are 0      t ← max(t, t_r)      w ← (1 − a)·w + a·w_r
+    w ← w − η·d(w)                           t ← t + 1
+
+Assumption: over many rounds every device meets every other, by links of any direction. The mean of
+the models is not kept, not even in expectation: an older model has more weight.
 """
 
 from __future__ import annotations
@@ -16,30 +20,37 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
-from gossamer.algorithms.schedules import Schedule, at, check_eta
+from gossamer.algorithms.registry import method
+from gossamer.algorithms.schedules import Rate, at, check_eta
 from gossamer.network.weights import RandomPeer, WeightRule
 
 
-@register("algorithm", "gossip-learning")
+@method(
+    "gossip-learning",
+    label="Gossip learning",
+    paper="Hegedűs, Danner and Jelasity, JPDC 148, 2021",
+    needs="any links, one-way too",
+)
 @dataclass(frozen=True)
 class GossipLearning(Algorithm):
-    """Each device sends its model w and its age t to one neighbour, drawn at random; who receives, merges and steps.
+    """Each device sends its model w and its age t to one random neighbour, which merges and steps.
 
-        a = t_r/(t + t_r), 0 if both are 0      t ← max(t, t_r)      w ← (1 − a)·w + a·w_r
-        w ← w − η·d(w)                           t ← t + 1
+    It does so once for every model received, in the order of the senders' numbers; a device that
+    receives none does nothing. Its paper has no rounds: models arrive one by one. Here all models of a
+    round are sent before the first is received. The age counts steps where the authors' code counts
+    samples, which gives the same a for batches of one size. That code can also divide η by the age;
+    here η depends on the round. Sampled models and token accounts are left out.
 
-    Once for every model received, in the order of the senders' numbers; who receives none does nothing. (Its paper has no
-    rounds: models arrive one by one. Here all of a round are sent before the first is received.) The age counts steps where
-    the authors' code counts samples: the same a, for all batches are of one size. That code can also divide η by the age;
-    here η goes by the rounds. Sampled models and token accounts are left out.
+    Args:
+        eta: The learning rate: a number or a schedule.
 
-    >>> GossipLearning(eta=0.05).label
-    'gossip learning'
+    Example:
+        >>> GossipLearning(eta=0.05).label
+        'Gossip learning'
     """
 
-    eta: float | Schedule = 0.01
+    eta: Rate = 0.01
 
     def __post_init__(self) -> None:
         check_eta(self.eta)
@@ -49,24 +60,26 @@ class GossipLearning(Algorithm):
         return RandomPeer()
 
     @property
-    def label(self) -> str:
-        return "gossip learning"
+    def merges_one_by_one(self) -> bool:
+        return True
 
     def init(self, w0: Tensor) -> State:
         return {"w": w0.clone(), "age": torch.zeros_like(w0[:, :1])}
 
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
-        return self._received(state, mix, t, grad)
+        return self._receive(state, mix, t, grad)
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
-        return self._received(state, mix, t, None)["w"]
+        return self._receive(state, mix, t, None)["w"]
 
-    def _received(self, state: State, mix: Mix, t: int, grad: Gradient | None) -> State:
-        """What the round's models make of a state: merged, and after each a step where there is a gradient."""
-        w, age = state["w"].clone(), state["age"].clone()
+    def _receive(self, state: State, mix: Mix, t: int, grad: Gradient | None) -> State:
+        """Merge the models of the round; after each take a step if there is a gradient."""
+        w = state["w"].clone()
+        age = state["age"].clone()
         for k, (to, w_r, t_r) in enumerate(_arrivals(w, age, mix)):
             a = t_r / (age[to] + t_r).clamp_min(1)
-            w[to], age[to] = torch.lerp(w[to], w_r, a), torch.maximum(age[to], t_r)
+            w[to] = torch.lerp(w[to], w_r, a)
+            age[to] = torch.maximum(age[to], t_r)
             if grad:
                 w[to] = descend(w[to], grad(w[to], k, to), at(self.eta, t, mix.devices[to], w))
                 age[to] += 1
@@ -74,10 +87,13 @@ class GossipLearning(Algorithm):
 
 
 def _arrivals(w: Tensor, age: Tensor, mix: Mix) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """First the first model that each device receives, then the second, …: the receivers' rows, the models, their ages."""
+    """Yield receivers, models and ages: the first model that each device receives, then the second."""
     inbox = mix.neighbours(torch.cat([w, age], 1))
     sent = (inbox.receiver != inbox.sender) & (inbox.weight != 0)
-    receiver, value = inbox.receiver[sent], inbox.value[sent]
+    receiver = inbox.receiver[sent]
+    value = inbox.value[sent]
     turn = torch.arange(len(receiver), device=w.device) - torch.searchsorted(receiver, receiver)
-    for k in range(int(turn.max()) + 1 if len(turn) else 0):
-        yield receiver[turn == k], value[turn == k, :-1], value[turn == k, -1:]
+    turns = int(turn.max()) + 1 if len(turn) else 0
+    for k in range(turns):
+        now = turn == k
+        yield receiver[now], value[now, :-1], value[now, -1:]

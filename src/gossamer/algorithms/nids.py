@@ -1,10 +1,14 @@
-"""NIDS: a network-independent step size for decentralised optimisation, on static links.
+"""NIDS: a network-independent step size for decentralized optimization, on static links.
 
-Z. Li, W. Shi, M. Yan. "A decentralized proximal-gradient method with network independent step-sizes and separated
-convergence rates." IEEE Transactions on Signal Processing 67, 2019; here without a non-smooth part.
+Z. Li, W. Shi, M. Yan. "A decentralized proximal-gradient method with network independent step-sizes
+and separated convergence rates." IEEE Transactions on Signal Processing 67, 2019; here without a
+non-smooth part.
 
-Assumes connected links that never change, smooth convex losses, full gradients for exactness, and a constant rate below
-2/L, whatever the network.
+    x¹      = x⁰ − η·d⁰
+    x^{k+1} = (I + W)/2·(2·x^k − x^{k−1} − η·d^k + η·d^{k−1})
+
+Assumptions: connected links that never change, smooth convex losses, full gradients for exactness,
+and a constant rate below 2/L, whatever the network.
 """
 
 from __future__ import annotations
@@ -14,22 +18,29 @@ from typing import Literal
 
 from torch import Tensor
 
-from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_static
+from gossamer.algorithms.registry import method
 from gossamer.algorithms.schedules import check_constant_eta
 from gossamer.network.base import Network
 
 
-@register("algorithm", "nids")
+@method(
+    "nids",
+    label="NIDS",
+    paper="Li, Shi and Yan, IEEE TSP 67, 2019",
+    needs="static symmetric links",
+    exact=True,
+)
 @dataclass(frozen=True)
 class NIDS(Algorithm):
-    """D² with the lazy weights (I + W)/2, by which any connected network and any rate below 2/L will do.
+    """D² with the lazy weights (I + W)/2, which allow any connected network.
 
-        x¹     = x⁰ − η·d⁰
-        x^{k+1} = (I + W)/2·(2·x^k − x^{k−1} − η·d^k + η·d^{k−1})
+    Args:
+        eta: The learning rate, a constant.
 
-    >>> NIDS(eta=0.1)
-    NIDS(eta=0.1)
+    Example:
+        >>> NIDS(eta=0.1)
+        NIDS(eta=0.1)
     """
 
     eta: float = 0.01
@@ -49,7 +60,8 @@ class NIDS(Algorithm):
         return {"w": w0.clone(), "stepped": w0.clone()}
 
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
-        x, stepped = state["w"], state["w"] - self.eta * grad(state["w"])
+        x = state["w"]
+        stepped = x - self.eta * grad(x)
         if t == 0:
             return {"w": stepped.clone(), "stepped": stepped}
         ahead = x + stepped - state["stepped"]

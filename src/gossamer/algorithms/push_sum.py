@@ -1,11 +1,16 @@
-"""Stochastic gradient push: push-sum averaging for links that go one way, with a local step.
+"""Push-sum: stochastic gradient push, for one-way links.
 
-M. Assran, N. Loizou, N. Ballas, M. Rabbat. "Stochastic gradient push for distributed deep learning." ICML 2019; after
-A. Nedić, A. Olshevsky. "Distributed optimization over time-varying directed graphs." IEEE TAC 60, 2015.
+M. Assran, N. Loizou, N. Ballas, M. Rabbat. "Stochastic gradient push for distributed deep learning."
+ICML 2019; after A. Nedić, A. Olshevsky. "Distributed optimization over time-varying directed graphs."
+IEEE TAC 60, 2015.
 
-Assumes that over every B rounds the links, one way or both, lead from every device to every other. A device needs to know
-how many it sends to, not who receives. The sum of x is kept, so the mean of what devices agree on is right, though the
-weights of a row do not sum to 1.
+    x_i ← x_i − η·d_i(z_i)                          a step, with the gradient at the model
+    x_i⁺ = Σ_j p_ij·x_j     w_i⁺ = Σ_j p_ij·w_j     p_ij = 1/(1 + out-degree of j)
+    z_i⁺ = x_i⁺/w_i⁺                                the model
+
+Assumption: over every B rounds the links lead from every device to every other. A device needs to
+know how many it sends to, not who receives. The sum of x is kept, so that the mean on which devices
+agree is right although the weights of a row do not sum to 1.
 """
 
 from __future__ import annotations
@@ -16,41 +21,42 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
-from gossamer.algorithms.schedules import Schedule, at, check_eta
-from gossamer.network.weights import PushSum, WeightRule
+from gossamer.algorithms.registry import method
+from gossamer.algorithms.schedules import Rate, at, check_eta
+from gossamer.network import weights as rules
 
 
-@register("algorithm", "push-sum")
+@method(
+    "push-sum",
+    label="Push-sum",
+    paper="Assran et al., ICML 2019; Nedić and Olshevsky, 2015",
+    needs="any links, one-way too",
+)
 @dataclass(frozen=True)
-class StochasticGradientPush(Algorithm):
-    """Each splits what it has over itself and those it can send to; the pushed weight w undoes the bias of that.
+class PushSum(Algorithm):
+    """Each device splits x over itself and its receivers; the pushed weight w undoes the bias.
 
-        x_i ← x_i − η·d_i(z_i)                    a step, with the gradient at the model
-        x_i⁺ = Σ_j p_ij·x_j    w_i⁺ = Σ_j p_ij·w_j    p_ij = 1/(1 + how many j sends to)
-        z_i⁺ = x_i⁺/w_i⁺                           the model
+    Args:
+        eta: The learning rate: a number or a schedule.
 
-    >>> StochasticGradientPush(eta=0.05).label
-    'SGP'
+    Example:
+        >>> PushSum(eta=0.05).label
+        'Push-sum'
     """
 
-    eta: float | Schedule = 0.01
+    eta: Rate = 0.01
 
     def __post_init__(self) -> None:
         check_eta(self.eta)
 
     @property
-    def weights(self) -> WeightRule:
-        return PushSum()
+    def weights(self) -> rules.WeightRule:
+        return rules.PushSum()
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:
         return "mix"
-
-    @property
-    def label(self) -> str:
-        return "SGP"
 
     def init(self, w0: Tensor) -> State:
         return {"x": w0.clone(), "weight": torch.ones_like(w0[:, :1])}

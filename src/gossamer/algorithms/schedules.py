@@ -1,4 +1,7 @@
-"""η and p as functions of the round. A schedule is any callable t → number, or t → one number a device."""
+"""η, p and gain as functions of the round.
+
+A schedule is any callable from the round to a number, or to one number per device.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,9 @@ from torch import Tensor
 
 from gossamer._core.registry import register
 from gossamer.errors import InputError
-from gossamer.mirror import check_p
 
 Schedule = Callable[[int], float | Sequence[float]]
+Rate = float | Schedule
 
 
 def _not_negative(**values: float) -> None:
@@ -32,7 +35,12 @@ def _positive(**values: float) -> None:
 @register("schedule", "inverse-sqrt")
 @dataclass(frozen=True)
 class InverseSqrt:
-    """start / √(1 + t/every): the classic rate of subgradient methods."""
+    """start / √(1 + t/every): the classic rate of subgradient methods.
+
+    Args:
+        start: The value in round 0.
+        every: The number of rounds after which t counts 1.
+    """
 
     start: float
     every: float = 1.0
@@ -58,7 +66,13 @@ class Inverse(InverseSqrt):
 @register("schedule", "cosine")
 @dataclass(frozen=True)
 class Cosine:
-    """From start to end along half a cosine in `rounds` rounds, then end."""
+    """From start to end along half a cosine, then end.
+
+    Args:
+        start: The value in round 0.
+        rounds: The number of rounds of the fall.
+        end: The value afterwards.
+    """
 
     start: float
     rounds: int
@@ -80,7 +94,17 @@ class Cosine:
 @register("schedule", "switch")
 @dataclass(frozen=True)
 class Switch:
-    """`first` for `rounds` rounds, `then` ever after: `Switch(5, 20)` is p = 5 for 20 rounds, then 1."""
+    """One value for some rounds, another afterwards.
+
+    Args:
+        first: The value before the switch.
+        rounds: The number of rounds before the switch.
+        then: The value after the switch.
+
+    Example:
+        >>> print(Switch(5, 20))
+        5 until round 20, then 1
+    """
 
     first: float
     rounds: int
@@ -96,9 +120,22 @@ class Switch:
     def __call__(self, t: int) -> float:
         return self.first if t < self.rounds else self.then
 
+    def __str__(self) -> str:
+        return f"{self.first:g} until round {self.rounds}, then {self.then:g}"
+
 
 def at(value: float | Schedule, t: int, devices: Tensor, like: Tensor) -> float | Tensor:
-    """The value in round t: a float, or [devices, 1] where the schedule gives one number a device."""
+    """Return the value in round t.
+
+    Args:
+        value: A number or a schedule.
+        t: The round.
+        devices: The numbers of the devices in the stack.
+        like: A tensor of the type and device to use.
+
+    Returns:
+        A float, or a tensor [devices, 1] if the schedule gives one number per device.
+    """
     if isinstance(value, int | float):
         return float(value)
     now = torch.as_tensor(value(t), dtype=torch.float64)
@@ -106,13 +143,13 @@ def at(value: float | Schedule, t: int, devices: Tensor, like: Tensor) -> float 
 
 
 def check_eta(eta: float | Schedule) -> None:
-    """Refuse a rate that is negative, not finite, or beyond what a step could survive."""
+    """Raise InputError if a rate is negative, not finite or too large for any step."""
     if isinstance(eta, int | float) and not 0 <= eta <= 1e30:
         raise InputError("eta", eta, "a number of at least 0, and at most 1e30")
 
 
 def check_constant_eta(eta: float | Schedule, method: str) -> None:
-    """Refuse a schedule too: the step that an exact method takes back has to be of the same rate as the one it takes."""
+    """Raise InputError for a schedule too: an exact method takes back a step of the same rate."""
     check_eta(eta)
     if callable(eta):
         raise InputError(
@@ -120,9 +157,8 @@ def check_constant_eta(eta: float | Schedule, method: str) -> None:
         )
 
 
-def check_p_schedule(p: float | Schedule) -> None:
-    """Refuse a p, or a schedule of ours, that is ever below 1."""
-    if isinstance(p, int | float):
-        check_p(p)
-    elif getattr(p, "lowest", 1) < 1:
-        raise InputError("p", p, "a schedule that never falls below 1")
+def lowest(value: float | Schedule) -> float:
+    """Return the lowest value that a number or a schedule of this module can take; 1 for others."""
+    if isinstance(value, int | float):
+        return value
+    return float(getattr(value, "lowest", 1))

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, Neighbours, State
-from gossamer.mirror import columns_at_once, root, signed_power_
+from gossamer.mirror import IdentityMap, MirrorMap, block_columns, root, signed_power_
 from gossamer.network.base import Network
 from gossamer.network.weights import WeightRule
 
@@ -23,13 +23,12 @@ class LinkMix:
     """`Mix` by way of what each device has in front of it; subclasses say what that is."""
 
     mix: Mix
-    linear: ClassVar[bool] = False
 
     @abstractmethod
     def neighbours(self, x: Tensor) -> Neighbours: ...
 
     @abstractmethod
-    def mean(self, x: Tensor, star: bool = False) -> Tensor: ...
+    def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None: ...
 
     @property
     def devices(self) -> Tensor:
@@ -39,21 +38,20 @@ class LinkMix:
     def active(self) -> Tensor | None:
         return self.mix.active
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.power_mean(x, 1)
+    def __call__(self, x: Tensor, accumulate: torch.dtype | None = None) -> Tensor:
+        return self.mean(x, IdentityMap())  # always summed in float64
 
-    def exactly(self, x: Tensor) -> Tensor:
-        return self.power_mean(x, 1)
-
-    def power_mean(self, w: Tensor, p: float) -> Tensor:
+    def mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
         flat = w.reshape(len(w), -1)
-        return _power_means(self.neighbours(flat), flat, p).view_as(w)
+        near = self.neighbours(flat)
+        if mirror.power is not None:
+            return _power_means(near, flat, mirror.power).view_as(w)
+        dual = near._replace(value=mirror.to_dual(near.value))
+        mean = _power_means(dual, torch.empty_like(flat, dtype=torch.float64), 1)
+        return mirror.to_primal(mean, w.dtype).view_as(w)
 
-    def sending(self, message: int, first: int) -> Self:
-        return replace(self, mix=self.mix.sending(message, first))
-
-    def everywhere(self, holds: bool) -> bool:
-        return self.mix.everywhere(holds)
+    def with_message_size(self, message: int, first: int) -> Self:
+        return replace(self, mix=self.mix.with_message_size(message, first))
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,16 @@ class Wrapper(Algorithm):
     def check(self, network: Network) -> None:
         self.algorithm.check(network)
 
-    def p_at(self, t: int) -> float:
-        return self.algorithm.p_at(t)
+    def mirror_at(self, t: int) -> MirrorMap:
+        return self.algorithm.mirror_at(t)
+
+    @property
+    def connected_rounds(self) -> bool:
+        return self.algorithm.connected_rounds
+
+    @property
+    def merges_one_by_one(self) -> bool:
+        return self.algorithm.merges_one_by_one
 
 
 def _power_means(near: Neighbours, like: Tensor, p: float) -> Tensor:
@@ -99,7 +105,7 @@ def _power_means(near: Neighbours, like: Tensor, p: float) -> Tensor:
     For p > 1 each neighbourhood divides by its own largest |x_j| first, so that any magnitudes and powers will do.
     """
     result, weight, receiver = torch.empty_like(like), near.weight.double()[:, None], near.receiver
-    width = columns_at_once(len(receiver))
+    width = block_columns(len(receiver))
     for value, out in zip(near.value.split(width, 1), result.split(width, 1), strict=True):
         x, z = value.double(), torch.zeros(out.shape, dtype=torch.float64, device=out.device)
         if p == 1:

@@ -20,13 +20,11 @@ density = 0.1
 
 [[algorithm]]
 kind = "wpm"
-preset = "robust"
 p = 15
 eta = 0.1
 
 [[algorithm]]
 kind = "wpm"
-preset = "robust"
 p = 3
 eta = 0.1
 
@@ -36,7 +34,7 @@ p = 1
 eta = 0.1
 
 [[algorithm]]
-kind = "swarm"
+kind = "swarm-sgd"
 eta = 0.1
 """
 
@@ -92,15 +90,14 @@ accuracy_targets = [0.8, 0.9]
 # lease = 1.0                 # seconds of silence after which a link is dead
 # sync = true                 # what a device writes outlives a power cut
 
-[[algorithm]]                 # the weighted power mean as we recommend it; preset = "paper" is the paper's own form
-kind = "wpm"
-preset = "robust"
+[[algorithm]]
+kind = "wpm"                  # the weighted power mean; "wpm-paper" is the paper's own form; `gossamer methods` lists all
 p = 15                        # or p = { kind = "switch", first = 5, rounds = 20, then = 1 }
 eta = 0.1                    # or eta = { kind = "cosine", start = 0.1, rounds = 200 }
 # step = { kind = "safe", floor = 0.001 }     # constant | power | matched | safe | ratio
 
 # As many more as you like; `gossamer compare THIS_FILE` runs them all on the same links, batches and start:
 # [[algorithm]]
-# kind = "dpsgd"              # dpsgd | swarm (local_steps = 1) | allreduce
+# kind = "d-psgd"             # d-psgd | quasi-global | tracking | swarm-sgd (local_steps = 1) | all-reduce
 # eta = 0.1
 """

@@ -28,7 +28,7 @@ from gossamer._core.files import write_atomically
 from gossamer.engines import EngineSpec
 from gossamer.study import Interrupted, Interval, Study, interval, spec
 from gossamer.study.pools import pool_on
-from gossamer.study.space import name_of
+from gossamer.study.space import symbol
 from gossamer.study.tune import Goal, Lead, Rung, Score, Tuned, choose
 from gossamer.study.tune import tune as search
 
@@ -48,7 +48,7 @@ def tune(
     quiet: bool,
 ) -> None:
     """Search, keep winner.toml and result.json in the folder, and print the ranking."""
-    recipes = {} if methods is None else {"recipes": choose(methods.split(","))}
+    chosen = None if methods is None else choose(methods.split(","))
     try:
         with pool_on(engine, workers) as pool, _Bar(quiet) as bar:
             tuned = search(
@@ -59,7 +59,7 @@ def tune(
                 target=target,
                 pool=pool,
                 progress=bar,
-                **recipes,
+                methods=chosen,
             )
     except KeyboardInterrupt:
         raise Interrupted(
@@ -106,8 +106,8 @@ def ranking(tuned: Tuned) -> Table:
     for heading in ("accuracy\n%", "worst\ndevice %"):
         table.add_column(heading, justify="right")
     for place, score in enumerate(tuned.confirmed, 1):
-        settings = ", ".join(f"{name_of(key)} {value}" for key, value in score.candidate.settings)
-        cells = [str(place), score.candidate.recipe, settings]
+        settings = ", ".join(f"{symbol(key)} {value}" for key, value in score.candidate.settings)
+        cells = [str(place), score.candidate.method.label, settings]
         for goal, digits, scale in (
             ("rounds", 0, 1.0),
             ("bytes", 2, 1e-6),
@@ -161,7 +161,7 @@ def why(tuned: Tuned) -> str:
         )
     for key in winner.candidate.edges:
         sentences.append(
-            f"Its {name_of(key)} lies at an end of the range that was searched: a better one may lie beyond."
+            f"Its {symbol(key)} lies at an end of the range that was searched: a better one may lie beyond."
         )
     if tuned.study.with_seed(tuned.study.seed + 1).network == tuned.study.network:
         sentences.append(
@@ -178,7 +178,7 @@ def _tried(tuned: Tuned) -> str:
     base = [len(scores) for scores in tuned.baselines]
     said = f"{base[0]} rates of D-PSGD were run to full length, the best {base[1]} and {base[2]} of them on more seeds"
     if counts[0]:
-        methods = len({score.candidate.recipe for score in tuned.others[0]})
+        methods = len({score.candidate.method.name for score in tuned.others[0]})
         said = (
             f"{counts[0]} settings of {methods} methods were tried for {rungs[0].rounds} rounds on {_seeds(rungs[0])}; "
             f"{counts[1]} of them went on for {rungs[1].rounds} rounds on {_seeds(rungs[1])}, and "
@@ -292,7 +292,7 @@ def facts(tuned: Tuned) -> dict[str, Any]:
 
 def _candidate(score: Score) -> dict[str, Any]:
     return {
-        "method": score.candidate.recipe,
+        "method": score.candidate.method.name,
         "settings": dict(score.candidate.settings),
         "label": score.candidate.label,
     }

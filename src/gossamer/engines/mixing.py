@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,15 @@ from gossamer import backend as kernels
 from gossamer.algorithms.base import Neighbours
 from gossamer.engines.memory import Spare
 from gossamer.engines.part import Block, Near, Part
-from gossamer.mirror import PowerMap, columns_at_once, root, root_, signed_power, signed_power_
+from gossamer.mirror import (
+    MirrorMap,
+    PowerMap,
+    block_columns,
+    root,
+    root_,
+    signed_power,
+    signed_power_,
+)
 from gossamer.network.weights import FloatArray, Weights
 
 with warnings.catch_warnings():  # torch says once a process that its CSR tensors are in beta
@@ -30,7 +38,7 @@ def _in_float64(
     rows: list[Tensor], result: Tensor
 ) -> Iterator[tuple[list[Tensor], Tensor, Tensor, Tensor]]:
     """Some columns of rows and result at a time, with room for two float64 copies of the result that stay in the cache."""
-    width = min(columns_at_once(len(result)), result.shape[1])
+    width = min(block_columns(len(result)), result.shape[1])
     double, mixed = (
         torch.empty(len(result), width, dtype=torch.float64, device=result.device) for _ in range(2)
     )
@@ -84,7 +92,6 @@ class StackedMix:
     part: Part | None = None
     near: Near | None = None  # part.near(weights)
     spare: Spare = field(default_factory=Spare)
-    linear: ClassVar[bool] = True
     _matrices: dict[tuple[torch.dtype, int], Tensor | _Sums] = field(default_factory=dict)
 
     @property
@@ -96,23 +103,24 @@ class StackedMix:
             self.devices.device
         )
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, accumulate: torch.dtype | None = None) -> Tensor:
         self._count(x)
-        return self._apply(x)
-
-    def exactly(self, x: Tensor) -> Tensor:
-        self._count(x)
-        if x.dtype == torch.float64:
+        if accumulate in (None, x.dtype):
             return self._apply(x)
         result = torch.empty_like(x)
         for columns, out, double, mixed in _in_float64(self._rows(x), result):
             out.copy_(self._dual(columns, 1, double, mixed))
         return result
 
-    def power_mean(self, w: Tensor, p: float) -> Tensor:
+    def mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
         self._count(w)
-        if p == 1:
+        if mirror.power is None:
+            return mirror.to_primal(self._apply(mirror.to_dual(w)), w.dtype)
+        if mirror.power == 1:
             return self._apply(w)
+        return self._power_mean(w, mirror.power)
+
+    def _power_mean(self, w: Tensor, p: float) -> Tensor:
         rows = self._rows(w)
         if not kernels.serve(p, *rows):
             return self._plain_power_mean(rows, PowerMap(p))
@@ -132,7 +140,7 @@ class StackedMix:
         w, p, result = rows[0], mirror.p, torch.empty_like(rows[0])
         for columns, out, double, mixed in _in_float64(rows, result):
             z = self._dual(columns, p, double, mixed)
-            out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, room=double))
+            out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, scratch=double))
             if not mirror.always_fits:
                 size = out.abs()
                 held = (
@@ -150,7 +158,7 @@ class StackedMix:
     def _dual(self, columns: list[Tensor], p: float, double: Tensor, mixed: Tensor) -> Tensor:
         """Σ_j a_ij·w_j^[p] in float64, of the stack's own rows in the memory of `mixed`, then of what others sent."""
         own, *others = columns
-        z = self._product(signed_power_(double.copy_(own), p, room=mixed), out=mixed)
+        z = self._product(signed_power_(double.copy_(own), p, scratch=mixed), out=mixed)
         for block, received in enumerate(others, 1):
             z = self._product(signed_power_(received.double(), p), block, out=z, more=True)
         return z
@@ -177,13 +185,16 @@ class StackedMix:
             (rows[0] if len(rows) == 1 else torch.cat(rows))[sender],
         )
 
-    def sending(self, message: int, first: int) -> StackedMix:
+    def with_message_size(self, message: int, first: int) -> StackedMix:
         return replace(self, message=(message, first))
 
-    def mean(self, x: Tensor, star: bool = False) -> Tensor:
+    def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:
         self.mixed = x
         here = x if self.active is None else x[self.active]
-        m, size = self._here(), x[0].numel() * self.itemsize
+        m = self._here()
+        if m == 0:
+            return None
+        size = x[0].numel() * self.itemsize
         if star:  # the whole vector to the server and back
             self.traffic.messages += 2 * m
             self.traffic.bytes += 2 * m * size
@@ -194,13 +205,6 @@ class StackedMix:
         if self.part is None:
             return here.mean(0, keepdim=True)
         return torch.stack(self.part.exchange.gather(here.sum(0, keepdim=True))).sum(0) / m
-
-    def everywhere(self, holds: bool) -> bool:
-        if self.part is None:
-            return holds
-        return all(
-            bool(x) for x in self.part.exchange.gather(torch.tensor([holds], dtype=torch.uint8))
-        )
 
     def _here(self) -> int:
         return (

@@ -17,7 +17,7 @@ from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.part import Part
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.errors import Diverged, InputError
-from gossamer.mirror import power_mean, root, signed_power_
+from gossamer.mirror import IdentityMap, MirrorMap, root, signed_power_
 from gossamer.network.base import BoolArray, IntArray, Links
 from gossamer.network.timing import Clock
 from gossamer.network.weights import Weights
@@ -131,6 +131,10 @@ class Simulator:
         if away is not None:  # a device that is away does nothing: its rows are as they were
             for name, rows in before.items():
                 self._all_tensors()[name][away] = rows
+        all_active = mix.active is None or bool(mix.active.all())
+        self._state = self.plan.algorithm.compact(
+            self._state, lambda holds: self._everywhere(all_active and holds)
+        )
         self._check_finite(t, mix)
 
     def _tick(self, clock: Clock, t: int, steps: IntArray, weights: Weights) -> None:
@@ -157,6 +161,13 @@ class Simulator:
         elif t:  # all start alike: in the first round everybody knows what everybody has
             mix.before = lambda: rule(self.plan.network.links(t - 1), t - 1, self.plan.seed)
         return mix
+
+    def _everywhere(self, holds: bool) -> bool:
+        """True if something holds in every process that has some of the devices."""
+        if self._part is None:
+            return holds
+        answers = self._part.exchange.gather(torch.tensor([holds], dtype=torch.uint8))
+        return all(bool(answer) for answer in answers)
 
     def _own(self, active: BoolArray | None) -> BoolArray | None:
         return active if active is None or self._part is None else active[self._part.devices]
@@ -221,9 +232,11 @@ class Simulator:
                     here = torch.from_numpy(self._own(links.active)).to(self._place)
                     w = torch.where(here[:, None], w, self.models())
             scores = self._worker.scores(w)
-            p = plan.algorithm.p_at(t)
-            distance = (w - self._mean(w, 1)).norm(dim=1)
-            to_power = distance if p == 1 else (w - self._mean(w, p)).norm(dim=1)
+            mirror = plan.algorithm.mirror_at(t)
+            distance = (w - self._mean(w, IdentityMap())).norm(dim=1)
+            to_power = distance
+            if mirror.power != 1:
+                to_power = (w - self._mean(w, mirror)).norm(dim=1)
         accuracy, loss, distance, to_power = (
             x.double().cpu().numpy() for x in (scores.accuracy, scores.loss, distance, to_power)
         )
@@ -239,15 +252,16 @@ class Simulator:
             seconds,
         )
 
-    def _mean(self, w: Tensor, p: float) -> Tensor:
-        """The power mean of all devices' models."""
+    def _mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
+        """Return the mean of all devices' models in the dual of a mirror map."""
         if self._part is None:
-            return (
-                w.mean(0)
-                if p == 1
-                else power_mean(w, torch.full((len(w),), 1 / len(w), dtype=torch.float64), p)
-            )
-        gather, x = self._part.exchange.gather, w.double().cpu()
+            return mirror.mean(w)
+        gather = self._part.exchange.gather
+        x = w.double().cpu()
+        p = mirror.power
+        if p is None:
+            dual = torch.stack(gather(mirror.to_dual(x).sum(0))).sum(0)
+            return mirror.to_primal(dual / self.plan.task.devices).to(w)
         largest = torch.stack(gather(x.abs().amax(0))).amax(0)
         scale = torch.where(largest == 0, 1.0, largest)
         total = torch.stack(gather(signed_power_(x / scale, p).sum(0))).sum(0)

@@ -16,7 +16,7 @@ from gossamer.errors import DataError
 from gossamer.fleet import files
 from gossamer.fleet.service import read_study
 from gossamer.fleet.settings import Device, read_devices
-from gossamer.mirror import power_mean
+from gossamer.mirror import MirrorMap
 from gossamer.network import Links, Network, save
 from gossamer.network import Sequence as LinkFile
 from gossamer.results.folder import RunFolder, columns
@@ -158,7 +158,7 @@ def _record(t: int, logs: list[list[Line]], devices: list[Device], study: Study)
     paths = []
     for device, line in zip(devices, measured, strict=True):
         paths.append(files.history_file(device.folder, line.get("round", -1)))
-    distance, to_power = _distances(paths, study.algorithm.p_at(t))
+    distance, to_power = _distances(paths, study.algorithm.mirror_at(t))
     return Record(t, accuracy, loss, distance, to_power, messages, sent_bytes)
 
 
@@ -171,7 +171,7 @@ def _filled(values: list[float]) -> Any:
     return np.where(np.isnan(found), known.mean(), found)
 
 
-def _distances(paths: list[Path], p: float) -> tuple[Any, Any]:
+def _distances(paths: list[Path], mirror: MirrorMap) -> tuple[Any, Any]:
     """Return the distances from the mean and from the power mean; NaN if a model is missing."""
     if not all(path.exists() for path in paths):
         unknown = np.full(len(paths), np.nan)
@@ -181,7 +181,6 @@ def _distances(paths: list[Path], p: float) -> tuple[Any, Any]:
         flat.append(torch.cat([x.flatten() for x in files.read_model(path).values()]))
     w = torch.stack(flat).double()
     distance = (w - w.mean(0)).norm(dim=1).numpy()
-    if p == 1:
+    if mirror.power == 1:
         return distance, distance
-    even = torch.full((len(w),), 1 / len(w), dtype=torch.float64)
-    return distance, (w - power_mean(w, even, p)).norm(dim=1).numpy()
+    return distance, (w - mirror.mean(w)).norm(dim=1).numpy()

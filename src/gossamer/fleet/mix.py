@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gossamer import draws
-from gossamer.algorithms import ADOM, Algorithm, Neighbours
+from gossamer.algorithms import Algorithm, Neighbours
 from gossamer.algorithms.wrapper import Wrapper
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.errors import InputError
@@ -19,7 +18,7 @@ from gossamer.fleet.protocol.edges import Edges, LinkWeight
 from gossamer.fleet.protocol.journal import Transfer
 from gossamer.fleet.protocol.ledger import Exchanged
 from gossamer.fleet.protocol.messages import ExchangeId
-from gossamer.mirror import blockwise, power_mean
+from gossamer.mirror import IdentityMap, MirrorMap, blockwise, power_mean
 from gossamer.network.base import Links, Network
 from gossamer.network.weights import (
     BestConstant,
@@ -49,7 +48,6 @@ class PeerMix:
     t: int
     seed: int
     until: Callable[[ExchangeId], float]
-    linear: ClassVar[bool] = True
     _part: int = 0
     _partner: frozenset[int] | None = None
 
@@ -84,14 +82,13 @@ class PeerMix:
             else frozenset()
         )
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return self.power_mean(x, 1)
+    def __call__(self, x: Tensor, accumulate: torch.dtype | None = None) -> Tensor:
+        return self.mean(x, IdentityMap())  # every sum is taken in float64
 
-    def exactly(self, x: Tensor) -> Tensor:
-        return self.power_mean(x, 1)  # every sum is taken in float64
-
-    def power_mean(self, w: Tensor, p: float) -> Tensor:
-        exchanged = self._exchange(w, p)
+    def mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
+        if mirror.power is None:
+            raise InputError("mirror", mirror.label, "a power map, or the identity, on devices")
+        exchanged = self._exchange(w, mirror.power)
         result = _moved(w, exchanged.committed)
         for (
             flow
@@ -112,14 +109,11 @@ class PeerMix:
             torch.stack([rows[j][1] for j in order]),
         )
 
-    def sending(self, message: int, first: int) -> PeerMix:
+    def with_message_size(self, message: int, first: int) -> PeerMix:
         return self  # whole vectors are sent: a neighbour that missed a change could not follow
 
-    def mean(self, x: Tensor, star: bool = False) -> Tensor:
+    def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:
         raise InputError("algorithm", "an average over all devices", _ALL)
-
-    def everywhere(self, holds: bool) -> bool:
-        return False
 
     def _next(self) -> ExchangeId:
         self._part += 1
@@ -182,7 +176,7 @@ def check_runs_on_devices(algorithm: Algorithm) -> None:
         inner = inner.algorithm
     try:
         link_weight(inner.weights)
-        if isinstance(inner, ADOM):
+        if inner.connected_rounds:
             raise InputError(
                 "algorithm",
                 inner.label,
@@ -212,7 +206,7 @@ def shapes(algorithm: Algorithm, w0: Tensor) -> tuple[tuple[int, ...], ...]:
     """The shape of what is sent in each part of a round, from a start w0 [1, parameters]: for `wire.Expected`.
 
     >>> from gossamer.algorithms import WPM, Tracking
-    >>> shapes(WPM(3, direction=Tracking()), torch.zeros(1, 5))
+    >>> shapes(WPM(3, direction=GradientTracking()), torch.zeros(1, 5))
     ((5,), (5,))
     """
     mix = _Rehearsal(Matching()(Links.of(1, []), 0, 0), torch.tensor([0]), 0, Traffic())

@@ -39,12 +39,12 @@ class Study:
             rounds and bytes.
 
     Example:
-        >>> study = Study(WPM.robust(p=15), Random(devices=10, density=0.2), rounds=100)
+        >>> study = Study(WPM(p=15), Random(devices=10, density=0.2), rounds=100)
         >>> study.seed
         0
     """
 
-    algorithm: Algorithm = field(default_factory=lambda: WPM.robust(p=3))
+    algorithm: Algorithm = field(default_factory=lambda: WPM(p=3))
     network: Network = field(default_factory=lambda: Random(devices=10, density=0.2))
     data: Source | Data = field(default_factory=Digits)
     split: SplitRule | Split = field(default_factory=Iid)

@@ -22,12 +22,13 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 
 from gossamer._core import checks
+from gossamer.algorithms import Method
 from gossamer.engines import Simulator
 from gossamer.errors import InputError, nearest
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval, interval, rounds_to
 from gossamer.study.pools import Pool
-from gossamer.study.space import BASELINE, RECIPES, Candidate, Recipe
+from gossamer.study.space import BASELINE, Candidate, candidate, searched
 from gossamer.study.study import Study, load
 from gossamer.study.sweep import sweep
 from gossamer.tasks import Lists, Split, Validation
@@ -82,14 +83,14 @@ class Course:
         return self.work / self.final.rounds
 
 
-def course(study: Study, budget: int, recipes: Sequence[Recipe] = RECIPES) -> Course:
+def course(study: Study, budget: int, methods: Sequence[Method]) -> Course:
     """The largest search that the budget, in runs of full length, pays for.
 
-    >>> [(rung.others, rung.rounds, len(rung.seeds)) for rung in course(Study(rounds=90), 70, RECIPES[:6]).rungs]
+    >>> [(rung.others, rung.rounds, len(rung.seeds)) for rung in course(Study(rounds=90), 70, searched()[:6]).rungs]
     [(54, 10, 1), (18, 30, 2), (6, 90, 3)]
     """
     checks.whole("rounds", study.rounds, 1)
-    others = [recipe for recipe in recipes if recipe is not BASELINE]
+    others = [method for method in methods if method is not BASELINE]
     low = max(RATES, len(others))
     least = math.ceil(_course(study, budget, others, low).cost)
     if not least <= budget <= _MOST:
@@ -110,7 +111,7 @@ def course(study: Study, budget: int, recipes: Sequence[Recipe] = RECIPES) -> Co
     return _course(study, budget, others, low)
 
 
-def _course(study: Study, budget: int, others: Sequence[Recipe], count: int) -> Course:
+def _course(study: Study, budget: int, others: Sequence[Method], count: int) -> Course:
     """The search with so many settings of other methods (or of the baseline, where there are no others)."""
     rates, full, rungs = max(RATES, budget // 10) if others else count, study.rounds, []
     for depth in range(RUNGS):
@@ -132,18 +133,20 @@ def _course(study: Study, budget: int, others: Sequence[Recipe], count: int) -> 
     )
 
 
-def candidates(recipes: Sequence[Recipe], count: int) -> list[Candidate]:
-    """So many settings in all, dealt out to the recipes in turn; a recipe has as many turns as ranges.
+def candidates(methods: Sequence[Method], count: int) -> list[Candidate]:
+    """Return `count` settings, dealt out to the methods in turn, as many turns as each has ranges.
 
-    The same setting twice, where a recipe has only choices, is one.
+    A setting that occurs twice, where a method has only choices, counts once.
     """
-    turns = [recipe for turn in range(8) for recipe in recipes if turn < len(recipe.ranges)]
-    numbers = {recipe.name: itertools.count() for recipe in recipes}
-    dealt = itertools.islice(itertools.cycle(turns), count)
-    settings = (recipe.candidate(next(numbers[recipe.name])) for recipe in dealt)
-    return list(
-        {(candidate.recipe, candidate.settings): candidate for candidate in settings}.values()
-    )
+    turns = []
+    for turn in range(max(len(method.tune) for method in methods)):
+        turns += [method for method in methods if turn < len(method.tune)]
+    numbers = {method.name: itertools.count() for method in methods}
+    found = {}
+    for method in itertools.islice(itertools.cycle(turns), count):
+        made = candidate(method, next(numbers[method.name]))
+        found[made.method.name, made.settings] = made
+    return list(found.values())
 
 
 # -- scores ------------------------------------------------------------------------------------------------------------
@@ -277,7 +280,7 @@ class Tuned:
 
     @property
     def baseline(self) -> Score:
-        return next(score for score in self.confirmed if score.candidate.recipe == BASELINE.name)
+        return next(score for score in self.confirmed if score.candidate.method is BASELINE)
 
     @property
     def led_before(self) -> bool:
@@ -311,13 +314,13 @@ def tune(
     budget: int,
     folder: Path,
     *,
-    recipes: Sequence[Recipe] = RECIPES,
+    methods: Sequence[Method] | None = None,
     goal: Goal = "rounds",
     target: float | None = None,
     pool: Pool | None = None,
     progress: Progress = lambda share, stage: None,
 ) -> Tuned:
-    """Search the recipes for what reaches the target accuracy with the fewest rounds, bytes or seconds.
+    """Search the methods for what reaches the target accuracy with the fewest rounds, bytes or seconds.
 
     `study` says all but the algorithm. `target` None: the highest of its accuracy targets that any candidate reaches.
     Every run is kept in `folder`; those that are there already are not run again.
@@ -326,8 +329,8 @@ def tune(
         print(spec.dumps(tuned.spec))
     """
     _check(study, goal, target)
-    recipes, left_out = _fitting(study, recipes)
-    whole, tuning = course(study, budget, recipes), held_out(study)
+    methods, left_out = _fitting(study, methods or searched())
+    whole, tuning = course(study, budget, methods), held_out(study)
     targets = study.measure.accuracy_targets if target is None else (target,)
     done = 0
 
@@ -336,30 +339,24 @@ def tune(
     ) -> list[list[Score]]:
         """What these candidates do, the baseline's rates and the others."""
         nonlocal done
-        chosen = [(candidate, study.rounds) for candidate in base] + [
-            (candidate, rung.rounds) for candidate in others
-        ]
+        chosen = [(each, study.rounds) for each in base] + [(each, rung.rounds) for each in others]
         cells = sweep(
-            [
-                _cell(part, candidate, rounds, seed)
-                for candidate, rounds in chosen
-                for seed in rung.seeds
-            ],
+            [_cell(part, each, rounds, seed) for each, rounds in chosen for seed in rung.seeds],
             folder,
             pool,
             lambda share: progress((done + share * rung.work) / whole.work, stage),
         )
         done += rung.work
         found, each = [], len(rung.seeds)
-        for k, (candidate, _) in enumerate(chosen):
+        for k, (tried, _) in enumerate(chosen):
             found.append(
-                Score(candidate, tuple(_curve(cell) for cell in cells[k * each : (k + 1) * each]))
+                Score(tried, tuple(_curve(cell) for cell in cells[k * each : (k + 1) * each]))
             )
         return [found[: len(base)], found[len(base) :]]
 
     base = candidates([BASELINE], whole.rungs[0].baseline)
     others = candidates(
-        [recipe for recipe in recipes if recipe is not BASELINE], whole.rungs[0].others
+        [method for method in methods if method is not BASELINE], whole.rungs[0].others
     )
     history = []
     for number, rung in enumerate(whole.rungs, 1):
@@ -407,24 +404,25 @@ def tune(
     )
 
 
-def choose(names: Sequence[str], recipes: Sequence[Recipe] = RECIPES) -> list[Recipe]:
-    """The recipes of these names, and the baseline.
+def choose(names: Sequence[str]) -> list[Method]:
+    """Return the methods of these names, and the baseline.
 
-    >>> [recipe.name for recipe in choose(["wpm-robust"])]
-    ['D-PSGD', 'WPM robust']
+    Args:
+        names: Names of registered methods with settings to search.
+
+    Raises:
+        InputError: A name is not known.
+
+    Example:
+        >>> [method.name for method in choose(["wpm"])]
+        ['d-psgd', 'wpm']
     """
-    known = {_plain(recipe.name): recipe for recipe in recipes}
-    for name in names:
-        if _plain(name) not in known:
-            raise InputError(
-                "methods", name, f"some of {', '.join(known)}{nearest(_plain(name), known)}"
-            )
-    chosen = set(map(_plain, names))
-    return [recipe for key, recipe in known.items() if recipe is BASELINE or key in chosen]
-
-
-def _plain(name: str) -> str:
-    return name.strip().lower().replace(" ", "-")
+    known = {method.name: method for method in searched()}
+    wanted = [name.strip() for name in names]
+    for name in wanted:
+        if name not in known:
+            raise InputError("methods", name, f"some of {', '.join(known)}{nearest(name, known)}")
+    return [method for method in known.values() if method is BASELINE or method.name in wanted]
 
 
 def held_out(study: Study) -> Study:
@@ -445,24 +443,24 @@ def _check(study: Study, goal: Goal, target: float | None) -> None:
         raise InputError("target", target, "an accuracy above 0 and at most 1, such as 0.88")
 
 
-def _fitting(study: Study, recipes: Sequence[Recipe]) -> tuple[list[Recipe], dict[str, str]]:
-    """The recipes whose methods suit the study, and why the others are left out."""
+def _fitting(study: Study, methods: Sequence[Method]) -> tuple[list[Method], dict[str, str]]:
+    """The methods that suit the study, and why the others are left out."""
     data = load(study.data)
     if data.classes is None:
         raise InputError("data", data.name, "data with labels: methods are compared by accuracy")
     held_out(
-        replace(study, algorithm=BASELINE.candidate(0).algorithm)
+        replace(study, algorithm=candidate(BASELINE, 0).algorithm)
     ).plan()  # a study that cannot be run is refused here
     fit, left_out = [BASELINE], {}
-    for recipe in recipes:
-        if recipe is not BASELINE:
+    for method in methods:
+        if method is not BASELINE:
             try:  # one round: some refuse the network, others the model once they see it
                 Simulator(
-                    replace(study, algorithm=recipe.candidate(0).algorithm).plan(data)
+                    replace(study, algorithm=candidate(method, 0).algorithm).plan(data)
                 ).advance(1)
-                fit.append(recipe)
+                fit.append(method)
             except InputError as error:
-                left_out[recipe.name] = str(error)
+                left_out[method.name] = str(error)
     return fit, left_out
 
 
@@ -480,5 +478,5 @@ def _curve(cell: Run) -> dict[str, Any] | None:
 
 def _varied(order: Sequence[Candidate]) -> list[Candidate]:
     """The best of every method first: a second that differs from the first by a hair would tell little."""
-    best = {candidate.recipe: candidate for candidate in reversed(order)}
-    return sorted(order, key=lambda candidate: best[candidate.recipe] is not candidate)
+    best = {each.method.name: each for each in reversed(order)}
+    return sorted(order, key=lambda each: best[each.method.name] is not each)

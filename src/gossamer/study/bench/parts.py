@@ -73,7 +73,7 @@ class TimedSimulator(Simulator):
 
     def _mix(self, *args: Any) -> StackedMix:
         mix: Any = self._make_mix(*args)
-        mix.power_mean = self.timer.timed("mixing", mix.power_mean)
+        mix.mean = self.timer.timed("mixing", mix.mean)
         return mix  # type: ignore[no-any-return]
 
 

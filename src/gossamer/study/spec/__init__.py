@@ -4,7 +4,7 @@ The kinds of every section come from one table, and their keys are the fields of
 Every key has a default, except those that a kind cannot do without: an empty file is a study too.
 """
 
-from gossamer.study.kinds import KINDS, PRESETS
+from gossamer.study.kinds import KINDS
 from gossamer.study.spec.build import build_dataclass, check_keys, engine, studies
 from gossamer.study.spec.sections import SpecError, Table, nested_section
 from gossamer.study.spec.settings import with_settings
@@ -14,7 +14,6 @@ from gossamer.study.spec.write import difference, digest, dumps, to_table
 
 __all__ = [
     "KINDS",
-    "PRESETS",
     "SpecError",
     "Table",
     "build_dataclass",

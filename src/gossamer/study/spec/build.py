@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from gossamer import algorithms, engines, network
+from gossamer import engines, network
 from gossamer.engines import Measure
 from gossamer.errors import InputError, nearest
-from gossamer.study.kinds import KINDS, PRESETS
+from gossamer.study.kinds import KINDS
 from gossamer.study.spec.sections import (
     ALGORITHM_FIELDS,
     DEFAULTS,
@@ -23,7 +23,6 @@ from gossamer.study.spec.sections import (
     nested_section,
 )
 from gossamer.study.spec.values import checked_value, describe_type, type_hints
-from gossamer.study.spec.write import part_to_table
 from gossamer.study.study import Study
 
 _SYNTHETIC = ("least-squares", "logistic")  # kinds of data that bring their own split
@@ -46,7 +45,7 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
         InputError: If a value is not accepted.
 
     Example:
-        >>> spec = {"algorithm": [{"kind": "dpsgd"}, {"kind": "swarm"}]}
+        >>> spec = {"algorithm": [{"kind": "d-psgd"}, {"kind": "swarm-sgd"}]}
         >>> [study.algorithm.label for study in studies(spec)]
         ['D-PSGD', 'SwarmSGD']
     """
@@ -65,7 +64,7 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
         )
     built = []
     for index, one in enumerate(tables):
-        algorithm = _build_algorithm(one, item_path("algorithm", tables, index))
+        algorithm = build_part("algorithm", one, item_path("algorithm", tables, index))
         study = Study(algorithm=algorithm, **fields)
         if seed is not None:
             study = study.with_seed(seed)
@@ -151,7 +150,7 @@ def build_part(section: str, table: Any, path: str, given: Table | None = None) 
     check_keys(table, keys, path)
     values: Table = {}
     for key, value in (given | table).items():
-        if key in keys and key not in ("kind", "faults", "preset"):
+        if key in keys and key not in ("kind", "faults"):
             values[key] = value
     part = build_dataclass(kinds[kind], values, path, given)
     faults = table.get("faults", [])
@@ -232,33 +231,9 @@ def _field_value(cls: type, field: str, value: Any, path: str, given: Table | No
         for index, item in enumerate(value):
             networks.append(build_part(section, item, item_path(path, value, index), given))
         return tuple(networks)
-    if section == "algorithm":
-        return _build_algorithm(value, path)
     if section and (isinstance(value, dict) or section in (*ALGORITHM_FIELDS, "data")):
         return build_part(section, value, path)
     return checked_value(cls, field, value, path)
-
-
-def _build_algorithm(table: Any, path: str) -> algorithms.Algorithm:
-    """Build an algorithm; a table may start from a preset and change some of its values."""
-    if isinstance(table, dict) and "preset" in table:
-        table = _preset_table(table, path) | table | {"kind": "wpm"}
-    algorithm: algorithms.Algorithm = build_part("algorithm", table, path)
-    return algorithm
-
-
-def _preset_table(table: Table, path: str) -> Table:
-    preset = table["preset"]
-    if table.get("kind", "wpm") != "wpm":
-        raise InputError(
-            f"{path}.preset",
-            preset,
-            f'no preset with kind = {table["kind"]!r}: only "wpm" has them',
-        )
-    if not isinstance(preset, str) or preset not in PRESETS:
-        names = ", ".join(map(repr, PRESETS))
-        raise InputError(f"{path}.preset", preset, f"one of {names}{nearest(str(preset), PRESETS)}")
-    return part_to_table("algorithm", PRESETS[preset](p=3))
 
 
 def check_keys(table: Table, known: Sequence[str], path: str) -> None:

@@ -28,7 +28,7 @@ DEFAULTS: Table = {
     "data": {"kind": "digits"},
     "split": {"kind": "iid"},
     "network": {"kind": "random", "devices": 10, "density": 0.2},
-    "algorithm": {"kind": "wpm", "preset": "robust"},
+    "algorithm": {"kind": "wpm"},
     "engine": {"kind": "simulator"},
 }
 
@@ -37,7 +37,7 @@ PATH_KEYS = ("path", "folder")
 # Fields of an algorithm that are a number or a schedule.
 SCHEDULED_FIELDS = ("eta", "p", "gain")
 # Fields of an algorithm that have kinds of their own, in the section of the same name.
-ALGORITHM_FIELDS = ("step", "direction", "weights", "compress", "rule", "algorithm")
+ALGORITHM_FIELDS = ("mirror", "step", "direction", "weights", "compress", "rule", "algorithm")
 # Fields of a timing: each is a number or a table with a kind.
 TIMING_FIELDS = ("compute", "rate", "latency")
 
@@ -64,8 +64,6 @@ def keys_of(section: str, kind: Any) -> list[str]:
             keys.append(field.name)
     if section in ("network", "networks"):
         keys.append("faults")
-    if section == "algorithm" and kind == "wpm":
-        keys.append("preset")
     return keys
 
 
@@ -90,7 +88,7 @@ def nested_section(cls: type, field: str) -> str | None:
     Returns:
         A section's name, such as "schedule" for a learning rate.
     """
-    if issubclass(cls, algorithms.Algorithm):
+    if issubclass(cls, algorithms.Algorithm | algorithms.PowerSchedule):
         if field in SCHEDULED_FIELDS:
             return "schedule"
         if field in ALGORITHM_FIELDS:

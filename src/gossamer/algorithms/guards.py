@@ -21,7 +21,6 @@ from torch import Tensor
 from gossamer._core.registry import register
 from gossamer.algorithms.base import Mix, Neighbours
 from gossamer.algorithms.broken import Broken
-from gossamer.algorithms.gossip_learning import GossipLearning
 from gossamer.algorithms.wrapper import LinkMix, Wrapper
 from gossamer.errors import InputError
 from gossamer.network.weights import Sums
@@ -160,9 +159,12 @@ class Guarded(Wrapper):
             raise InputError(
                 "algorithm", self.algorithm.label, "the guard inside: Broken(Guarded(method, rule))"
             )
-        if isinstance(self.algorithm, GossipLearning):
-            wanted = "a method that mixes a neighbourhood at once: gossip learning merges one model at a time, by its age"
-            raise InputError("algorithm", self.algorithm.label, wanted)
+        if self.algorithm.merges_one_by_one:
+            accepted = (
+                "a method that mixes a neighbourhood at once: gossip learning merges one model at a "
+                "time, by its age"
+            )
+            raise InputError("algorithm", self.algorithm.label, accepted)
         if self.algorithm.weights.sums in _UNGUARDED:
             raise InputError(
                 "algorithm", self.algorithm.label, _UNGUARDED[self.algorithm.weights.sums]
@@ -189,7 +191,7 @@ class _GuardedMix(LinkMix):
             near = Neighbours(*(part[came] for part in near))
         return self.guarded.rule(near, x)
 
-    def mean(self, x: Tensor, star: bool = False) -> Tensor:
+    def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:
         raise InputError("algorithm", self.guarded.algorithm.label, _UNGUARDED["nothing"])
 
 

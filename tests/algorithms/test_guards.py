@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from support.reference import power
 
 import gossamer as gs
-from gossamer.algorithms import Algorithm, Clip, Mix, MixRule, Neighbours, State
-from gossamer.algorithms.recipes import gain_control
-from gossamer.algorithms.robust import _trimmed
+from gossamer.algorithms import Algorithm, Clip, GainControl, Mix, MixRule, Neighbours, State
+from gossamer.algorithms.guards import _trimmed
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.errors import Diverged, InputError
 from gossamer.network.weights import PushSum, WeightRule
@@ -146,7 +145,7 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     mix = StackedMix(gs.metropolis(gs.Random(30, 0.3).links(0)), torch.arange(30), 8, Traffic())
     kinds = (gs.Clip(20.0), gs.Checked(1.0), gs.TrimmedMean(0.2), gs.Median())
     whole = [gs.Guarded(Only(), rule).through(mix, 0).power_mean(x, 3) for rule in kinds]
-    monkeypatch.setattr("gossamer.algorithms.robust._AT_ONCE", 1500)
+    monkeypatch.setattr("gossamer.algorithms.guards._AT_ONCE", 1500)
     for rule, expected in zip(kinds, whole, strict=True):
         assert torch.equal(gs.Guarded(Only(), rule).through(mix, 0).power_mean(x, 3), expected)
         assert not torch.allclose(expected, mix.power_mean(x, 3))  # every rule had something to do
@@ -185,13 +184,15 @@ METHODS: list[Algorithm] = [
     gs.DPSGD(0.05),
     gs.DPSGD(0.05, order="adapt-then-combine"),
     gs.SwarmSGD(0.05, local_steps=2, pairs="matching"),
-    gain_control(0.05, 1.1, 5),
-    gs.WPM(3, 0.02, gs.Constant()),  # which would keep its state in the dual
-    gs.WPM.robust(3, 0.05),
-    gs.WPM(1, 0.05, direction=gs.Tracking()),
-    gs.WPM(3, 0.05, direction=gs.QuasiGlobal(0.8), order="adapt-then-combine"),
-    gs.WPM(1, 0.05, weights=gs.RandomPeer(), local_steps=2),
-    gs.WPM(1, 0.05, compress=gs.TopK(0.4), pull=0.5),
+    GainControl(0.05, 1.1, 5),
+    gs.WPM(3, 0.02, gs.Constant(), anchor=False),  # which would keep its state in the dual
+    gs.WPM(3, 0.05),
+    gs.Composition(eta=0.05, direction=gs.GradientTracking()),
+    gs.Composition(
+        gs.PowerMap(3), 0.05, direction=gs.QuasiGlobalMomentum(0.8), order="adapt-then-combine"
+    ),
+    gs.Composition(eta=0.05, weights=gs.RandomPeer(), local_steps=2),
+    gs.Composition(eta=0.05, compress=gs.TopK(0.4), pull=0.5),
 ]
 
 
@@ -230,7 +231,7 @@ RULES: list[MixRule] = [gs.Clip(0.3), gs.Checked(2.0), gs.TrimmedMean(0.34), gs.
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_what_is_wrapped_conforms_as_before(rule: MixRule) -> None:
-    method = gs.WPM.robust(3, 0.05)
+    method = gs.WPM(3, 0.05)
     assert (
         check(gs.Guarded(method, rule))
         == check(gs.Broken(gs.Guarded(method, rule), sends="noise", size=0.1))
@@ -249,7 +250,9 @@ def test_nothing_trimmed_of_equal_weights_is_the_bare_method() -> None:
 def test_models_are_sent_and_not_their_powers() -> None:
     """A constant rate lets WPM keep its state in the dual, w^[3]; ten times the model is not ten times that."""
     plan = squares_plan(
-        gs.Broken(gs.WPM(3, 1e-30, gs.Constant()), sends="large", size=10.0), gs.Full(6), rounds=1
+        gs.Broken(gs.WPM(3, 1e-30, gs.Constant(), anchor=False), sends="large", size=10.0),
+        gs.Full(6),
+        rounds=1,
     )
     start, after = gs.Simulator(plan).models(), run(plan).models()
     assert torch.allclose(after[1:], start[1:] * ((10**3 + 5) / 6) ** (1 / 3), rtol=1e-12)
@@ -258,7 +261,9 @@ def test_models_are_sent_and_not_their_powers() -> None:
 def test_a_run_with_a_guard_goes_on_from_a_snapshot() -> None:
     plan = squares_plan(
         gs.Broken(
-            gs.Guarded(gs.WPM(15, 0.02, gs.Constant()), gs.Clip(0.5)), sends="noise", size=1.0
+            gs.Guarded(gs.WPM(15, 0.02, gs.Constant(), anchor=False), gs.Clip(0.5)),
+            sends="noise",
+            size=1.0,
         )
     )
     first = gs.Simulator(plan)
@@ -373,7 +378,7 @@ def test_a_large_power_follows_the_largest_value() -> None:
 
 @pytest.mark.parametrize("p", [1, 15])
 def test_clipping_restores_what_one_broken_device_destroys(p: int) -> None:
-    method = gs.WPM.robust(p, 0.1)
+    method = gs.WPM(p, 0.1)
     sound, bare = digits(method), digits(gs.Broken(method, sends="large", size=10.0))
     assert accuracy(sound) > 0.88
     assert accuracy(bare) < 0.7
@@ -385,16 +390,14 @@ def test_clipping_restores_what_one_broken_device_destroys(p: int) -> None:
 
 def test_the_harm_grows_with_the_power() -> None:
     """Half as large again, every round anew: in 60 rounds the models of p = 15 grow far more than those of p = 1."""
-    sizes = {
-        p: norm(digits(gs.Broken(gs.WPM.robust(p, 0.1), sends="large", size=1.5))) for p in (1, 15)
-    }
+    sizes = {p: norm(digits(gs.Broken(gs.WPM(p, 0.1), sends="large", size=1.5))) for p in (1, 15)}
     assert sizes[15] > 5 * sizes[1]
-    clipped = gs.Broken(gs.Guarded(gs.WPM.robust(15, 0.1), gs.Clip(0.3)), sends="large", size=1.5)
+    clipped = gs.Broken(gs.Guarded(gs.WPM(15, 0.1), gs.Clip(0.3)), sends="large", size=1.5)
     assert norm(digits(clipped)) < sizes[1]
 
 
 def test_who_sends_nan_is_named_and_a_check_goes_on() -> None:
-    method = gs.WPM.robust(3, 0.1)
+    method = gs.WPM(3, 0.1)
     with pytest.raises(Diverged, match='a guard such as "checked"') as diverged:
         digits(gs.Broken(method, devices=(4,), sends="nan"))
     assert (diverged.value.device, diverged.value.round) == (4, 1)
@@ -406,7 +409,7 @@ def test_who_sends_nan_is_named_and_a_check_goes_on() -> None:
 
 def test_a_device_that_is_left_out_takes_its_label_with_it() -> None:
     """One label a device: nobody else knows the first one's. Clipped, it still has a say; checked, it has none."""
-    method = gs.WPM.robust(3, 0.1)
+    method = gs.WPM(3, 0.1)
     clipped, checked = (
         digits(gs.Broken(gs.Guarded(method, rule)), gs.OneLabel())
         for rule in (gs.Clip(1.0), gs.Checked(2.0))

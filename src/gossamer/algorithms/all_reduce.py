@@ -1,4 +1,9 @@
-"""All-Reduce SGD: every device has the exact average in every round. Not decentralised: the ceiling of a comparison."""
+"""All-Reduce SGD: every device has the exact average in every round.
+
+It is not decentralized: it is the upper bound of a comparison.
+
+    w⁺ = (1/m)·Σ_j (w_j − η·d_j)
+"""
 
 from __future__ import annotations
 
@@ -7,22 +12,32 @@ from typing import Literal
 
 from torch import Tensor
 
-from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
-from gossamer.algorithms.schedules import Schedule, at, check_eta
+from gossamer.algorithms.registry import method
+from gossamer.algorithms.schedules import Rate, at, check_eta
 from gossamer.network.weights import Clients, WeightRule
 
 
-@register("algorithm", "allreduce")
+@method(
+    "all-reduce",
+    label="All-Reduce",
+    paper="centralised reference",
+    needs="the mean of all devices",
+    exact=True,
+)
 @dataclass(frozen=True)
 class AllReduce(Algorithm):
-    """w⁺ = (1/m)·Σ_j (w_j − η·d_j), whatever the links: plain SGD with the batches of all devices that are here.
+    """Plain SGD with the batches of all active devices, whatever the links.
 
-    >>> AllReduce(eta=0.01)
-    AllReduce(eta=0.01)
+    Args:
+        eta: The learning rate: a number or a schedule.
+
+    Example:
+        >>> AllReduce(eta=0.01)
+        AllReduce(eta=0.01)
     """
 
-    eta: float | Schedule = 0.01
+    eta: Rate = 0.01
 
     def __post_init__(self) -> None:
         check_eta(self.eta)
@@ -37,7 +52,10 @@ class AllReduce(Algorithm):
 
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
         stepped = self.halfway(state, grad, mix, t)
-        return {"w": mix.mean(stepped).expand_as(stepped).clone()}
+        w_mean = mix.all_reduce(stepped)
+        if w_mean is None:
+            return state
+        return {"w": w_mean.expand_as(stepped).clone()}
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
         w = state["w"].clone()
