@@ -207,7 +207,7 @@ def _public_paths() -> list[str]:
     paths = []
     for name in sorted(gossamer.__all__, key=str.lower):
         module = getattr(getattr(gossamer, name), "__module__", None)
-        # A value such as CATALOGUE has no module: it is shown among the methods.
+        # A value such as METHODS has no module: it is shown among the methods.
         paths.append(f"{module}.{name}" if module else f"gossamer.algorithms.{name}")
     return paths
 

@@ -67,7 +67,7 @@ print(json.dumps({"changed": changed, "mallopt": "mallopt" in functions}))
 """
 
 RUNS = {
-    "run": "gs.run(gs.Study(gs.WPM.robust(15, 0.05), gs.Random(6, 0.5), rounds=5, threads=2))",
+    "run": "gs.run(gs.Study(gs.WPM(15, 0.05), gs.Random(6, 0.5), rounds=5, threads=2))",
     "module": "gs.run(gs.Study(gs.DPSGD(0.05), gs.Ring(6), model=gs.Mlp((8,), dropout=0.5), rounds=3))",
     "folder": "gs.run(gs.Study(gs.DPSGD(0.05), gs.Ring(6), rounds=5), out='out')",
     "compare": "gs.compare([gs.Study(gs.DPSGD(0.05), gs.Ring(6), rounds=5)], seeds=2)",

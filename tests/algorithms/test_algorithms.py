@@ -43,7 +43,7 @@ from gossamer.algorithms.base import ORDERS
 from gossamer.algorithms.composition import mirror_of
 from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.errors import InputError
-from gossamer.mirror import PowerMap
+from gossamer.mirror import IdentityMap, PowerMap
 from gossamer.network import (
     Callback,
     Churn,
@@ -397,20 +397,10 @@ def test_the_model_of_a_dual_state(p: float, dtype: torch.dtype, anchor: bool) -
 
 
 def test_presets() -> None:
-    paper, robust = WPMPaper(15), WPM(15)
-    assert (paper.step, paper.gradient_at, paper.order, paper.anchor) == (
-        Power(),
-        "local",
-        "combine-then-adapt",
-        False,
-    )
-    assert (robust.step, robust.gradient_at, robust.order, robust.anchor) == (
-        Safe(),
-        "aggregate",
-        "combine-then-adapt",
-        True,
-    )
-    assert WPM(Switch(5, 20), order="adapt-then-combine").order == "adapt-then-combine"
+    assert WPMPaper(15).expand() == Composition(PowerMap(15), 0.01, Power(), gradient_at="local")
+    assert WPM(15).expand() == Composition(PowerMap(15), 0.01, Safe(), anchor=True)
+    assert WPM(1).expand().mirror == IdentityMap()
+    assert WPM(Switch(5, 20), order="adapt-then-combine").ends_with == "mix"
     assert [
         a.label
         for a in (
@@ -425,7 +415,7 @@ def test_presets() -> None:
         "WPM p(t)",
         "D-PSGD",
         "SwarmSGD",
-        "AllReduce",
+        "All-Reduce",
     ]
 
 

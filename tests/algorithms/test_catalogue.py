@@ -46,6 +46,7 @@ from gossamer.algorithms import (
     TopK,
     Tracking,
     WPMPaper,
+    WPMTracking,
 )
 from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.errors import InputError
@@ -381,7 +382,7 @@ def test_push_sum_keeps_the_sum_and_agrees_on_the_mean(network: str) -> None:
 @pytest.mark.parametrize("p", [1, 3])
 def test_what_is_tracked_sums_to_the_gradients(p: float) -> None:
     """Σ y = Σ g in every round, of those who are away too."""
-    run = differing(Tracking(0.02, p), testing.NETWORKS["churn"])
+    run = differing(WPMTracking(0.02, p), testing.NETWORKS["churn"])
     for t in range(30):
         run.advance(t + 1)
         state = run.snapshot().tensors
@@ -842,5 +843,5 @@ def test_an_entry_says_where_it_comes_from_and_goes_through_toml(name: str) -> N
 
 def test_every_method_that_a_spec_can_name_is_in_the_catalogue() -> None:
     made = {type(entry.make()) for entry in METHODS.values()}
-    wrappers = {algorithms.Guarded, algorithms.Broken}
-    assert made == set(spec.KINDS["algorithm"].values()) - wrappers
+    others = {algorithms.Guarded, algorithms.Broken, Composition}
+    assert made == set(spec.KINDS["algorithm"].values()) - others

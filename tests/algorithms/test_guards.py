@@ -107,7 +107,12 @@ def test_rules_equal_a_loop_over_devices(
     mix, x = given
     devices = () if sends is None else (0,)
     broken = gs.Broken(Only(), devices, sends or "large", 4.0)
-    found = gs.Guarded(Only(), rule).through(broken.through(mix, 0), 0).power_mean(x, p).numpy()
+    found = (
+        gs.Guarded(Only(), rule)
+        .through(broken.through(mix, 0), 0)
+        .mean(x, gs.mirror.power_map(p))
+        .numpy()
+    )
     a = mix.weights.dense()
     for i in range(len(x)):
         inbox = {j: x[j].numpy() for j in range(len(x)) if j == i or a[i, j]}
@@ -144,11 +149,17 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(30, 700, dtype=torch.float64)
     mix = StackedMix(gs.metropolis(gs.Random(30, 0.3).links(0)), torch.arange(30), 8, Traffic())
     kinds = (gs.Clip(20.0), gs.Checked(1.0), gs.TrimmedMean(0.2), gs.Median())
-    whole = [gs.Guarded(Only(), rule).through(mix, 0).power_mean(x, 3) for rule in kinds]
+    whole = [
+        gs.Guarded(Only(), rule).through(mix, 0).mean(x, gs.mirror.power_map(3)) for rule in kinds
+    ]
     monkeypatch.setattr("gossamer.algorithms.guards._AT_ONCE", 1500)
     for rule, expected in zip(kinds, whole, strict=True):
-        assert torch.equal(gs.Guarded(Only(), rule).through(mix, 0).power_mean(x, 3), expected)
-        assert not torch.allclose(expected, mix.power_mean(x, 3))  # every rule had something to do
+        assert torch.equal(
+            gs.Guarded(Only(), rule).through(mix, 0).mean(x, gs.mirror.power_map(3)), expected
+        )
+        assert not torch.allclose(
+            expected, mix.mean(x, gs.mirror.power_map(3))
+        )  # every rule had something to do
 
 
 def test_trimming_keeps_the_rows_in_order() -> None:
@@ -211,10 +222,10 @@ def test_a_rule_that_never_binds_changes_nothing(method: Algorithm, rule: MixRul
         bare.record().messages,
         bare.record().bytes,
     )
-    assert (wrapped.ends_with, wrapped.weights, wrapped.p_at(3)) == (
+    assert (wrapped.ends_with, wrapped.weights, wrapped.mirror_at(3)) == (
         method.ends_with,
         method.weights,
-        method.p_at(3),
+        method.mirror_at(3),
     )
     middle = replace(
         squares_plan(wrapped, network),
@@ -292,7 +303,7 @@ class Averaged(Only):
     """Has weights, as any method, and an average of all: that is seen when it is asked for."""
 
     def round(self, state: State, grad: Any, mix: Mix, t: int) -> State:
-        return {"w": mix.mean(state["w"]).expand_as(state["w"])}
+        return {"w": mix.all_reduce(state["w"]).expand_as(state["w"])}
 
 
 def test_an_average_of_all_cannot_be_guarded() -> None:
@@ -319,7 +330,7 @@ class Pushed(Only):
     [
         (lambda: gs.Guarded(gs.Broken(gs.DPSGD()), gs.Median()), "the guard inside"),
         (lambda: gs.Guarded(Pushed(), gs.Median()), "push-sum sends shares"),
-        (lambda: gs.Guarded(gs.AllReduce(0.05), gs.Clip(1.0)), r"AllReduce.*has none to guard"),
+        (lambda: gs.Guarded(gs.AllReduce(0.05), gs.Clip(1.0)), r"All-Reduce.*has none to guard"),
         (lambda: gs.Guarded(gs.FedAvg(0.05), gs.Median()), r"FedAvg.*has none to guard"),
         *(
             (lambda rule=rule: gs.Guarded(gs.GossipLearning(), rule), "one model at a time")
@@ -368,12 +379,14 @@ def test_a_large_power_follows_the_largest_value() -> None:
     mix = StackedMix(gs.metropolis(gs.Full(3).links(0)), torch.arange(3), 8, Traffic())
     x, broken = torch.ones(3, 1, dtype=torch.float64), gs.Broken(Only(), sends="large", size=10.0)
     for p, expected in ((1, 4.0), (15, ((10.0**15 + 2) / 3) ** (1 / 15))):
-        assert broken.through(mix, 0).power_mean(x, p)[:, 0].tolist() == pytest.approx(
-            [1.0, expected, expected]
-        )
+        assert broken.through(mix, 0).mean(x, gs.mirror.power_map(p))[
+            :, 0
+        ].tolist() == pytest.approx([1.0, expected, expected])
     assert expected > 9
     guarded = gs.Guarded(Only(), Clip(0.1)).through(broken.through(mix, 0), 0)
-    assert guarded.power_mean(x, 15)[1].item() == pytest.approx(((1.1**15 + 2) / 3) ** (1 / 15))
+    assert guarded.mean(x, gs.mirror.power_map(15))[1].item() == pytest.approx(
+        ((1.1**15 + 2) / 3) ** (1 / 15)
+    )
 
 
 @pytest.mark.parametrize("p", [1, 15])

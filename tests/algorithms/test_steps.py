@@ -18,6 +18,7 @@ from gossamer import draws
 from gossamer.algorithms import Constant, Matched, Power, Ratio, Safe
 from gossamer.algorithms.steps import StepRule
 from gossamer.errors import InputError
+from gossamer.mirror import power_map
 
 DTYPES = st.sampled_from([torch.float32, torch.float64])
 POWERS = st.one_of(st.sampled_from([1, 2, 3, 2.5, 15, 31, 101]), st.floats(1, 101)).map(float)
@@ -95,7 +96,7 @@ def test_a_rule_is_its_formula(
 ) -> None:
     """w⁺ = (w̄^[p] − rate·d)^[1/p]; `Safe` takes w̄ − η·d where that would change the sign."""
     w, d = point
-    check_step(rule, rule(w.clone(), d.clone(), eta, p, no_loss), w, d, eta, p)
+    check_step(rule, rule(w.clone(), d.clone(), eta, power_map(p), no_loss), w, d, eta, p)
 
 
 def check_step(rule: StepRule, result: Tensor, w: Tensor, d: Tensor, eta: float, p: float) -> None:
@@ -127,7 +128,7 @@ def test_an_eta_a_device(rule: StepRule, point: tuple[Tensor, Tensor], eta: floa
     w, d = point
     etas = torch.tensor([[eta * (i + 1)] for i in range(len(w))], dtype=w.dtype)
     for p in (1.0, 3.0):
-        result = rule(w.clone(), d, etas, p, no_loss)
+        result = rule(w.clone(), d, etas, power_map(p), no_loss)
         for i in range(len(w)):
             check_step(rule, result[i], w[i], d[i], etas[i].item(), p)
 
@@ -139,9 +140,9 @@ def test_p_1_is_the_plain_step_bit_for_bit(
     rule: StepRule, point: tuple[Tensor, Tensor], eta: float
 ) -> None:
     w, d = point
-    assert torch.equal(rule(w.clone(), d, eta, 1.0, no_loss), torch.sub(w, d, alpha=eta))
+    assert torch.equal(rule(w.clone(), d, eta, power_map(1.0), no_loss), torch.sub(w, d, alpha=eta))
     etas = torch.full((len(w), 1), eta, dtype=w.dtype)
-    assert torch.equal(rule(w.clone(), d, etas, 1.0, no_loss), w - etas * d)
+    assert torch.equal(rule(w.clone(), d, etas, power_map(1.0), no_loss), w - etas * d)
 
 
 @given(points(), ETAS)
@@ -149,7 +150,9 @@ def test_p_1_is_the_plain_step_bit_for_bit(
 def test_p_1_of_the_papers_rule(point: tuple[Tensor, Tensor], eta: float) -> None:
     """η₀^1.5: 0.001 for the 0.01 that the paper also prints."""
     w, d = point
-    assert torch.equal(Power()(w.clone(), d, eta, 1.0, no_loss), torch.sub(w, d, alpha=eta**1.5))
+    assert torch.equal(
+        Power()(w.clone(), d, eta, power_map(1.0), no_loss), torch.sub(w, d, alpha=eta**1.5)
+    )
     assert Power().rate(0.01, 1) == pytest.approx(0.001, rel=1e-14)
 
 
@@ -160,7 +163,7 @@ def test_safe_never_changes_a_sign_that_the_plain_step_keeps(
 ) -> None:
     w, d = point
     plain = torch.sub(w, d, alpha=eta) if p == 1 else w - eta * d
-    result = Safe()(w.clone(), d, eta, p, no_loss)
+    result = Safe()(w.clone(), d, eta, power_map(p), no_loss)
     changed = (result * w.sign() < 0) | ((result == 0) & (w != 0))
     assert ((plain * w.sign() <= 0) | ~changed).all()
 
@@ -173,7 +176,7 @@ def test_to_first_order_matched_is_the_plain_step(
     """Above the floor and for η·p·|d| ≪ |w̄|, w⁺ is w̄ − η·d but for a second-order term (p − 1)/2·(η·d)²/|w̄|."""
     w = torch.tensor([[10.0**size if positive else -(10.0**size)]], dtype=torch.float64)
     d = (w.abs() / p) * 10.0**share * (1 if up else -1)
-    result, plain = Matched(1e-2)(w.clone(), d, 1.0, p, no_loss), w - d
+    result, plain = Matched(1e-2)(w.clone(), d, 1.0, power_map(p), no_loss), w - d
     second = (p - 1) / 2 * d.square() / w.abs()
     assert ((result - plain).abs() <= 2 * second + 20 * eps(w) * w.abs()).all()
     assert ((result - plain).abs() >= 0.5 * second - 20 * eps(w) * w.abs()).all()
@@ -184,7 +187,7 @@ def test_to_first_order_matched_is_the_plain_step(
 def test_ratio_of_norms(point: tuple[Tensor, Tensor], eta: float, p: float) -> None:
     """rate = η·‖w̄^[p]‖/‖d‖, one number a device."""
     w, d = point
-    result = Ratio("norm")(w.clone(), d.clone(), eta, p, no_loss)
+    result = Ratio("norm")(w.clone(), d.clone(), eta, power_map(p), no_loss)
     assert result.isfinite().all()
     for got, w_i, d_i in zip(*(x.tolist() for x in (result, w, d)), strict=True):
         z, g = [power(mpf(x), p) for x in w_i], [mpf(x) for x in d_i]
@@ -199,7 +202,7 @@ def test_ratio_as_printed(point: tuple[Tensor, Tensor], eta: float, p: float, si
     """rate = η·|w̄^[p]|/|f(w̄)|, with f the device's batch loss at the aggregate."""
     w, d = point
     f = torch.tensor([10.0**size * (i + 1) for i in range(len(w))], dtype=w.dtype)
-    result = Ratio("printed")(w.clone(), d.clone(), eta, p, lambda: f)
+    result = Ratio("printed")(w.clone(), d.clone(), eta, power_map(p), lambda: f)
     assert result.isfinite().all()
     for got, w_i, d_i, f_i in zip(*(x.tolist() for x in (result, w, d, f)), strict=True):
         for got_j, x, g in zip(got, map(mpf, w_i), map(mpf, d_i), strict=True):
@@ -219,7 +222,11 @@ def test_extreme_magnitudes_stay_finite(rule: StepRule, p: float, dtype: torch.d
     w = torch.cat([values, -values])
     grid = torch.cartesian_prod(w, w)
     result = rule(
-        grid[:, :1].T.clone(), grid[:, 1:].T.clone(), 0.1, p, lambda: torch.ones(1, dtype=dtype)
+        grid[:, :1].T.clone(),
+        grid[:, 1:].T.clone(),
+        0.1,
+        power_map(p),
+        lambda: torch.ones(1, dtype=dtype),
     )
     assert result.isfinite().all()
 
@@ -228,7 +235,7 @@ def test_extreme_magnitudes_stay_finite(rule: StepRule, p: float, dtype: torch.d
 @pytest.mark.parametrize("p", [1.0, 3.0, 101.0])
 def test_nan_is_never_a_silent_number(rule: StepRule, p: float) -> None:
     w, d = torch.tensor([[math.nan, 1.0, 1.0]]), torch.tensor([[1.0, math.nan, 1.0]])
-    assert rule(w, d, 0.01, p, no_loss).isnan().tolist() == [[True, True, False]]
+    assert rule(w, d, 0.01, power_map(p), no_loss).isnan().tolist() == [[True, True, False]]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
@@ -244,7 +251,7 @@ def test_float32_over_its_whole_range(rule: StepRule, p: float) -> None:
         * draws.normal(0, "d", n)
         * (draws.uniform(0, "some", n) < 0.7)
     ).float()
-    result = rule(w[None].clone(), d[None].clone(), 0.01, p, no_loss)[0]
+    result = rule(w[None].clone(), d[None].clone(), 0.01, power_map(p), no_loss)[0]
     x, g = w.double(), d.double()
     if isinstance(rule, Matched):
         term = 0.01 * p * x.abs().clamp_min(rule.floor) ** (p - 1) * g
@@ -266,7 +273,7 @@ def test_many_elements(rule: StepRule) -> None:
     w = torch.linspace(-2, 2, 150_001, dtype=torch.float64)[None]
     d = torch.linspace(3, -1, 150_001, dtype=torch.float64)[None]
     some = torch.tensor([0, 1, 65_535, 65_536, 75_000, 131_072, 150_000])
-    result = rule(w.clone(), d, 0.01, 3.0, no_loss)
+    result = rule(w.clone(), d, 0.01, power_map(3.0), no_loss)
     check_step(rule, result[:, some], w[:, some], d[:, some], 0.01, 3.0)
 
 

@@ -89,7 +89,7 @@ def test_what_a_page_shows_runs_or_is_refused_as_it_says(name: str) -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_what_a_page_points_to_is_there(name: str) -> None:
     for path, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", PAGES[name]):
-        target = METHODS / path if path else METHODS / f"{name}.md"
+        target = FOLDER / path if path else FOLDER / f"{name}.md"
         assert target.is_file(), path
         headings = [
             heading.lower().replace(" ", "-")

@@ -397,5 +397,5 @@ def test_the_spec_of_the_examples_is_a_study() -> None:
     studies = spec.studies(spec.read(ROOT / "examples" / "robots.toml"))
     assert (
         json.dumps([study.algorithm.label for study in studies])
-        == '["WPM p(t) QG", "WPM p=1 tracking", "D-PSGD", "SwarmSGD"]'
+        == '["WPM quasi-global", "Tracking", "D-PSGD", "SwarmSGD"]'
     )

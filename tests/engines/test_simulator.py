@@ -31,7 +31,7 @@ from gossamer.algorithms import (
 from gossamer.engines import Measure, Plan, Simulator, Snapshot
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.errors import Diverged, InputError
-from gossamer.mirror import power_mean, signed_power
+from gossamer.mirror import IdentityMap, PowerMap, power_map, power_mean, signed_power
 from gossamer.network import (
     Callback,
     Churn,
@@ -133,7 +133,7 @@ def test_power_mean_of_any_magnitudes(
     w = magnitudes(weights.devices, 150, dtype, lowest)
     expected = power_mean(w, torch.from_numpy(weights.dense()), p)
     mix = mix_of(weights)
-    assert_power_means_agree(mix.power_mean(w, p), expected, w, weights, p)
+    assert_power_means_agree(mix.mean(w, power_map(p)), expected, w, weights, p)
     assert_power_means_agree(mix._scaled_power_mean(w, p), expected, w, weights, p)
 
 
@@ -142,10 +142,10 @@ def test_power_mean_of_any_magnitudes(
 def test_more_columns_than_one_block(dtype: torch.dtype) -> None:
     """A matrix product may sum in another order for another number of columns."""
     w = magnitudes(20, 9000, dtype)
-    whole = mix_of(DENSE).power_mean(w, 101.0)
+    whole = mix_of(DENSE).mean(w, power_map(101.0))
     for columns in (slice(0, 3), slice(3270, 3290), slice(8990, 9000)):
         part = w[:, columns]
-        expected = mix_of(DENSE).power_mean(part, 101.0)
+        expected = mix_of(DENSE).mean(part, power_map(101.0))
         assert_power_means_agree(whole[:, columns], expected, part, DENSE, 101.0)
 
 
@@ -163,7 +163,7 @@ def test_the_linear_mix_dense_and_sparse(dtype: torch.dtype) -> None:
         assert is_sparse(mix, dtype) == sparse
         exact = weights.dense() @ x.double().numpy()
         size = weights.dense() @ x.double().abs().numpy()
-        for result in (mix(x), mix.power_mean(x, 1), mix.exactly(x)):
+        for result in (mix(x), mix.mean(x, IdentityMap()), mix(x, torch.float64)):
             assert result.dtype == dtype
             assert result.data_ptr() != x.data_ptr()
             assert (
@@ -187,7 +187,7 @@ def test_what_is_not_finite_is_never_a_silent_number(
     x = magnitudes(weights.devices, 4, torch.float32)
     x[3, 2] = wrong
     touched = torch.from_numpy(weights.dense()[3] != 0)
-    for result in (mix_of(weights).power_mean(x, p), mix_of(weights)._scaled_power_mean(x, p)):
+    for result in (mix_of(weights).mean(x, power_map(p)), mix_of(weights)._scaled_power_mean(x, p)):
         assert not result[touched, 2].isfinite().any()
         assert result[:, [0, 1, 3]].isfinite().all()
 
@@ -197,7 +197,7 @@ def test_rounds_with_other_numbers_of_devices() -> None:
     for m in (1, 2):
         x, mix = magnitudes(m, 40, torch.float64), mix_of(metropolis(Links.of(m, [])))
         assert torch.equal(mix(x), x)
-        torch.testing.assert_close(mix.power_mean(x, 101.0), x, rtol=1e-14, atol=0)
+        torch.testing.assert_close(mix.mean(x, PowerMap(101.0)), x, rtol=1e-14, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,9 @@ def halfway(plan: Plan, w: Tensor, t: int, worker: Worker) -> Tensor:
         case DPSGD(order="combine-then-adapt"):
             middle = torch.from_numpy(metropolis(links).dense()) @ w
         case WPM(order="combine-then-adapt"):
-            middle = power_mean(w, torch.from_numpy(metropolis(links).dense()), algorithm.p_at(t))
+            p = algorithm.mirror_at(t).power
+            assert p is not None
+            middle = power_mean(w, torch.from_numpy(metropolis(links).dense()), p)
         case SwarmSGD():
             middle = w - 0.05 * worker.gradient(w, t)
             here = torch.from_numpy(
@@ -292,7 +294,8 @@ def test_measured_after_the_step_or_after_the_mix(
             np.testing.assert_allclose(
                 record.distance, (w - w.mean(0)).norm(dim=1), rtol=1e-9, atol=1e-12
             )
-            p = algorithm.p_at(until)
+            p = algorithm.mirror_at(until).power
+            assert p is not None
             centre = signed_power(signed_power(w, p).mean(0), 1 / p)
             np.testing.assert_allclose(
                 record.power_distance, (w - centre).norm(dim=1), rtol=1e-9, atol=1e-12
@@ -649,4 +652,4 @@ def test_a_power_mean_that_overflows_float64_is_scaled(dtype: torch.dtype) -> No
     )  # 1e4 to the power 101 is far beyond float64
     weights = metropolis(Links.of(3, [(0, 1), (1, 2)]))
     expected = power_mean(w, torch.from_numpy(weights.dense()), 101)
-    assert_power_means_agree(mix_of(weights).power_mean(w, 101), expected, w, weights, 101)
+    assert_power_means_agree(mix_of(weights).mean(w, power_map(101)), expected, w, weights, 101)

@@ -14,6 +14,7 @@ from gossamer.algorithms import Algorithm, Composition
 from gossamer.algorithms.compression import TopK
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.simulate import BatchGradient
+from gossamer.mirror import PowerMap
 from gossamer.network.base import Network
 from gossamer.tasks import Digits, Iid, Model, Task
 
@@ -79,10 +80,10 @@ def test_the_means_of_powers() -> None:
     )
     w = torch.empty(10, 7, device=THERE)
     for mean in (
-        mix.power_mean(w, 3),
-        mix.exactly(w),
+        mix.mean(w, PowerMap(3)),
+        mix(w, torch.float64),
         mix._scaled_power_mean(w, 101),
-        mix.mean(w),
+        mix.all_reduce(w),
         mix.neighbours(w).value,
     ):
         assert mean.device == THERE

@@ -427,7 +427,10 @@ WRONG_FLEETS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
         ("--set", "algorithm.kind=all-reduce"),
         ("'AllReduce'", "an average over all devices"),
     ),
-    "one pair": (("--set", "algorithm.kind=swarm-sgd-sgd"), ("'SwarmSGD'", 'pairs = "matching"')),
+    "one pair": (
+        ("--set", "algorithm.kind=swarm-sgd-sgd-sgd"),
+        ("'SwarmSGD'", 'pairs = "matching"'),
+    ),
     "adom": (("--set", "algorithm.kind=adom"), ("'ADOM'", "all devices connected")),
     "no time": (("--start", "tomorrow"), ("--start = 'tomorrow'", "a time with its zone")),
     "no zone": (("--start", "2050-01-01T12:00:00"), ("--start", "a time with its zone")),

@@ -13,6 +13,7 @@ from support.edges import RUN, GossipFleet, deadline, initial_models, run_in_thr
 from torch import Tensor
 
 import gossamer as gs
+from gossamer.mirror import power_map
 from gossamer.algorithms import Algorithm
 from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.engines.mixing import StackedMix, Traffic
@@ -163,7 +164,7 @@ class OneMix(Algorithm):
         self.p = p
 
     def round(self, state, grad, mix, t):  # type: ignore[no-untyped-def]
-        return {"w": mix.power_mean(state["w"], self.p)}
+        return {"w": mix.mean(state["w"], power_map(self.p))}
 
     def halfway(self, state, grad, mix, t):  # type: ignore[no-untyped-def]
         return state["w"]
@@ -179,7 +180,7 @@ def test_a_power_mean_is_that_of_the_stack(p: float, dtype: torch.dtype, tmp_pat
     fleet = GossipFleet(network, tmp_path, w, OneMix(p), rounds=1, wire=dtype)
     fleet.run()
     weights = metropolis(Links.of(5, links))
-    there = StackedMix(weights, torch.arange(5), 4, Traffic()).power_mean(w, p)
+    there = StackedMix(weights, torch.arange(5), 4, Traffic()).mean(w, power_map(p))
     here, a = fleet.stacked("w"), torch.from_numpy(weights.dense())
     for i in range(5):
         scale = w[a[i] > 0].double().abs().amax(0)
@@ -333,9 +334,9 @@ def test_what_nobody_can_know(tmp_path: Path) -> None:
     mix = PeerMix(edges, Metropolis(), 0, 0, deadline)
     assert mix.everywhere(True) is False
     assert mix.active is None
-    assert mix.sending(1, 2) is mix
+    assert mix.with_message_size(1, 2) is mix
     assert mix.devices.tolist() == [0]
     with pytest.raises(InputError, match="average over all devices"):
-        mix.mean(torch.zeros(1, 5))
+        mix.all_reduce(torch.zeros(1, 5))
     with pytest.raises(InputError, match="same for both ends"):
         link_weight(PushSum())

@@ -52,7 +52,6 @@ accuracy_targets = [0.3, 1.0]
 loss_targets = [100.0]
 [algorithm]
 kind = "wpm"
-preset = "robust"
 p = 15
 eta = 0.05
 """

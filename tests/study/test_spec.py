@@ -376,7 +376,7 @@ def test_the_kind_alone_is_short_for_a_table() -> None:
     }
     (study,) = spec.studies(short)
     assert (study.split, study.model) == (splits.OneLabel(), tasks.Svm())
-    assert study.algorithm == algorithms.WPM(step=algorithms.Matched(), anchor=False)
+    assert study.algorithm == algorithms.WPM(step=algorithms.Matched())
 
 
 def test_files_are_looked_for_beside_the_spec(
@@ -397,16 +397,19 @@ def test_files_are_looked_for_beside_the_spec(
     )
 
 
-def test_the_preset_comes_first_and_the_table_has_the_last_word() -> None:
+def test_a_methods_name_is_its_kind_and_its_table_has_its_arguments() -> None:
     def one(**table: object) -> algorithms.Algorithm:
-        return spec.studies({"algorithm": {"preset": "paper", "p": 5, **table}})[0].algorithm
+        return spec.studies({"algorithm": table})[0].algorithm
 
-    assert one() == one(kind="wpm") == algorithms.WPMPaper(5)
-    assert one(gradient_at="aggregate", eta=0.1) == algorithms.WPM(
-        5, 0.1, gradient_at="aggregate", step=algorithms.Power(), anchor=False
+    for name, entry in algorithms.METHODS.items():
+        assert one(kind=name) == entry.make()
+    assert one(kind="wpm-paper", p=5) == algorithms.WPMPaper(5)
+    assert one(kind="wpm", p=5, step="power", anchor=False) == algorithms.WPM(
+        5, step=algorithms.Power(), anchor=False
     )
-    assert one(step="safe") == algorithms.WPM(
-        5, step=algorithms.Safe(), gradient_at="local", anchor=False
+    mirror = {"kind": "power-schedule", "p": {"kind": "switch", "first": 5, "rounds": 20}}
+    assert one(kind="composition", mirror=mirror) == algorithms.Composition(
+        algorithms.PowerSchedule(algorithms.Switch(5, 20))
     )
 
 
@@ -489,7 +492,7 @@ def test_our_own_specs_are_specs(text: str) -> None:
             {"network": {"kind": "random", "devices": 8, "density": 0.5}},
         ),
         (
-            {"algorithm": {"kind": "wpm", "preset": "robust", "p": 3, "eta": 0.1}},
+            {"algorithm": {"kind": "wpm", "p": 3, "eta": 0.1}},
             ["algorithm.kind=d-psgd"],
             {"algorithm": {"kind": "d-psgd", "eta": 0.1}},
         ),
@@ -503,14 +506,13 @@ def test_our_own_specs_are_specs(text: str) -> None:
             ["network.density=0.3"],
             {"network": {"kind": "random", "devices": 10, "density": 0.3}},
         ),
-        ({}, ["algorithm.p=5"], {"algorithm": {"kind": "wpm", "preset": "robust", "p": 5}}),
+        ({}, ["algorithm.p=5"], {"algorithm": {"kind": "wpm", "p": 5}}),
         (
             {},
             ["algorithm.p={kind='switch',first=5,rounds=2}"],
             {
                 "algorithm": {
                     "kind": "wpm",
-                    "preset": "robust",
                     "p": {"kind": "switch", "first": 5, "rounds": 2},
                 }
             },

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer.mirror import power_map
 from gossamer import draws
 from gossamer.algorithms import Algorithm, Gradient, Mix, State
 from gossamer.fleet.mix import PeerMix, shapes
@@ -42,7 +43,7 @@ class Gossip(Algorithm):
         return {"w": w0.clone(), "y": w0.clone()}
 
     def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
-        return {"w": mix.power_mean(state["w"], self.p), "y": mix(state["y"])}
+        return {"w": mix.mean(state["w"], power_map(self.p)), "y": mix(state["y"])}
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
         return state["w"]

@@ -23,7 +23,6 @@ density = 0.2
 every = 6
 [algorithm]
 kind = "wpm"
-preset = "robust"
 p = 3
 eta = 0.05
 """

@@ -82,6 +82,11 @@ class Method:
     exact: bool = False
     tune: Mapping[str, Range] = field(default_factory=dict)
 
+    @property
+    def file(self) -> str:
+        """The file in `algorithms` that defines it."""
+        return self.make.__module__.rpartition(".")[2] + ".py"
+
 
 METHODS: dict[str, Method] = {}
 

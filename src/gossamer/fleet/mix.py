@@ -205,8 +205,8 @@ class _Field(Network):
 def shapes(algorithm: Algorithm, w0: Tensor) -> tuple[tuple[int, ...], ...]:
     """The shape of what is sent in each part of a round, from a start w0 [1, parameters]: for `wire.Expected`.
 
-    >>> from gossamer.algorithms import WPM, Tracking
-    >>> shapes(WPM(3, direction=GradientTracking()), torch.zeros(1, 5))
+    >>> from gossamer.algorithms import Tracking
+    >>> shapes(Tracking(), torch.zeros(1, 5))
     ((5,), (5,))
     """
     mix = _Rehearsal(Matching()(Links.of(1, []), 0, 0), torch.tensor([0]), 0, Traffic())
