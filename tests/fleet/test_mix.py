@@ -13,7 +13,6 @@ from support.edges import RUN, GossipFleet, deadline, initial_models, run_in_thr
 from torch import Tensor
 
 import gossamer as gs
-from gossamer.mirror import power_map
 from gossamer.algorithms import Algorithm
 from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.engines.mixing import StackedMix, Traffic
@@ -25,7 +24,7 @@ from gossamer.fleet.protocol.journal import Journal
 from gossamer.fleet.protocol.messages import Kind
 from gossamer.fleet.protocol.wire import Expected
 from gossamer.fleet.transport.memory import Endpoint, Faults, Memory
-from gossamer.mirror import signed_power
+from gossamer.mirror import power_map, signed_power
 from gossamer.network import Links
 from gossamer.network.weights import (
     BestConstant,

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.mirror import power_map
 from gossamer import draws
 from gossamer.algorithms import Algorithm, Gradient, Mix, State
 from gossamer.fleet.mix import PeerMix, shapes
@@ -22,7 +21,7 @@ from gossamer.fleet.protocol.messages import Kind
 from gossamer.fleet.protocol.wire import Expected
 from gossamer.fleet.transport.base import Transport
 from gossamer.fleet.transport.memory import Endpoint, Memory
-from gossamer.mirror import signed_power
+from gossamer.mirror import power_map, signed_power
 
 RUN = bytes(range(16))
 _THREAD_SECONDS = 60  # for all devices, in real time

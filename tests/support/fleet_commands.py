@@ -14,7 +14,7 @@ SPEC = """
 rounds = 8
 batch = 16
 network = { kind = "full", devices = 3 }
-algorithm = { kind = "wpm", preset = "robust", p = 3, eta = 0.1 }
+algorithm = { kind = "wpm", p = 3, eta = 0.1 }
 measure = { every = 2 }
 fleet = { slot = 1.5, lease = 1.0, join = "own" }
 """

@@ -189,7 +189,7 @@ def _plan(
     test: int = 0,
 ) -> Plan:
     study = Study(
-        WPM.robust(p),
+        WPM(p),
         ErdosRenyi(m, probability=min(1.0, NEIGHBOURS / (m - 1))),
         data,
         model=MODELS[model],
