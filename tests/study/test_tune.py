@@ -69,7 +69,7 @@ def speed_of(study: gs.Study) -> float | None:
     eta, noise = study.algorithm.eta, 0.002 * (study.seed % 3)
     if isinstance(study.algorithm, gs.SwarmSGD):
         return None if eta > 0.1 else 0.001
-    best, height = (0.2, 0.08) if isinstance(study.algorithm, gs.WPM) else (0.05, 0.04)
+    best, height = (0.2, 0.08) if isinstance(study.algorithm, GainControl) else (0.05, 0.04)
     return height * float(np.exp(-(np.log(eta / best) ** 2))) + noise
 
 
@@ -243,12 +243,12 @@ def test_a_budget_that_is_too_small_or_too_large(budget: int) -> None:
     with pytest.raises(
         InputError, match=rf"budget = {budget} is not accepted: give a whole number from \d+, which"
     ):
-        course(STUDY, budget)
+        course(STUDY, budget, METHODS)
 
 
 def test_no_rounds_no_tuning() -> None:
     with pytest.raises(InputError, match="rounds = 0"):
-        course(replace(STUDY, rounds=0), 100)
+        course(replace(STUDY, rounds=0), 100, METHODS)
 
 
 def test_a_short_run_is_the_beginning_of_the_long_one() -> None:
@@ -313,7 +313,8 @@ def test_a_setting_at_the_end_of_its_range_is_known_as_such() -> None:
 
 def score(name: str, *speeds: float | None, rounds: int = 90) -> Score:
     curves = tuple(None if speed is None else curve(rounds, speed) for speed in speeds)
-    return Score(Candidate(name, (), gs.DPSGD()), curves)
+    method = Method(name, gs.DPSGD, name, "")
+    return Score(Candidate(method, (), gs.DPSGD()), curves)
 
 
 def names(scores: Sequence[Score]) -> list[str]:
@@ -343,7 +344,7 @@ def test_equal_rounds_are_told_apart_by_accuracy() -> None:
 
 def test_bytes_and_rounds_need_not_agree() -> None:
     frugal = Score(
-        Candidate("frugal", (), gs.DPSGD()),
+        Candidate(Method("frugal", gs.DPSGD, "frugal", ""), (), gs.DPSGD()),
         ({**curve(90, 0.05), "bytes": 10 * curve(90, 0.05)["round"]},),
     )
     scores = [score("quick", 0.1), frugal]
@@ -518,7 +519,7 @@ def test_what_the_command_says(here: Path, planted: list[gs.Study]) -> None:
     winner = Path("runs/tune-fleet/winner.toml")
     assert str(winner) in text
     (study,) = spec.studies(spec.read(winner))
-    assert isinstance(study.algorithm, gs.WPM)
+    assert isinstance(study.algorithm, GainControl)
     assert isinstance(study.algorithm.gain, gs.Switch)
     assert (study.name, study.rounds, study.data, study.seed) == ("fleet-tuned", 90, gs.Digits(), 0)
     assert winner.read_text().startswith("# Found by: gossamer tune fleet.toml --budget 60")

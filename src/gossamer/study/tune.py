@@ -139,7 +139,7 @@ def candidates(methods: Sequence[Method], count: int) -> list[Candidate]:
     A setting that occurs twice, where a method has only choices, counts once.
     """
     turns = []
-    for turn in range(max(len(method.tune) for method in methods)):
+    for turn in range(max((len(method.tune) for method in methods), default=0)):
         turns += [method for method in methods if turn < len(method.tune)]
     numbers = {method.name: itertools.count() for method in methods}
     found = {}
