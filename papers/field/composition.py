@@ -16,7 +16,15 @@ from pathlib import Path
 import numpy as np
 
 import gossamer as gs
-from gossamer.algorithms.recipes import gain_control, quasi_global, tracking
+from gossamer.algorithms import (
+    GainControl,
+    GainQuasiGlobal,
+    GainTracking,
+    QuasiGlobal,
+    Tracking,
+    WPMQuasiGlobal,
+    WPMTracking,
+)
 from gossamer.study import Study
 from papers.drawing import heat_map, saved_figure
 from papers.field.paper import Results, Scale, megabytes_to_target, on_held_out
@@ -37,13 +45,13 @@ METHODS = (
     Method("gain 1.1 @20 (control)", lambda eta: GainControl(eta, 1.1, 20)),
     Method("p = 15", lambda eta: gs.WPM(15, eta)),
     Method("QG", lambda eta: QuasiGlobal(eta)),
-    Method("QG, gain 1.05 @20 (control)", lambda eta: QuasiGlobal(eta, gain=gs.Switch(1.05, 20))),
-    Method("QG, gain 1.1 @20 (control)", lambda eta: QuasiGlobal(eta, gain=gs.Switch(1.1, 20))),
-    Method("QG, p = 5 @20", lambda eta: QuasiGlobal(eta, p=gs.Switch(5, 20))),
-    Method("QG, p = 15 @20", lambda eta: QuasiGlobal(eta, p=gs.Switch(15, 20))),
-    Method("tracking", lambda eta: tracking(eta)),
-    Method("tracking, gain 1.1 @20 (control)", lambda eta: tracking(eta, gain=gs.Switch(1.1, 20))),
-    Method("tracking, p = 5 @20", lambda eta: tracking(eta, gs.Switch(5, 20))),
+    Method("QG, gain 1.05 @20 (control)", lambda eta: GainQuasiGlobal(eta, gain=1.05)),
+    Method("QG, gain 1.1 @20 (control)", lambda eta: GainQuasiGlobal(eta, gain=1.1)),
+    Method("QG, p = 5 @20", lambda eta: WPMQuasiGlobal(eta, p=gs.Switch(5, 20))),
+    Method("QG, p = 15 @20", lambda eta: WPMQuasiGlobal(eta, p=gs.Switch(15, 20))),
+    Method("tracking", lambda eta: Tracking(eta)),
+    Method("tracking, gain 1.1 @20 (control)", lambda eta: GainTracking(eta, gain=1.1)),
+    Method("tracking, p = 5 @20", lambda eta: WPMTracking(eta, gs.Switch(5, 20))),
 )
 BASE = METHODS[0]
 

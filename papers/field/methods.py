@@ -14,7 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import gossamer as gs
-from gossamer.algorithms.recipes import CATALOGUE, Entry
+from gossamer.algorithms import METHODS
+from gossamer.algorithms import Method as Entry
 from gossamer.engines import Simulator
 from gossamer.study import Study
 from papers.field.paper import NETWORKS, megabytes_to_target, on_held_out
@@ -43,7 +44,7 @@ def setting(scale: Scale, network: str) -> Scale:
 
 def method(name: str) -> Method:
     """Return a method of the catalogue as a function of its learning rate."""
-    return Method(name, lambda eta: CATALOGUE[name].make(eta=eta))
+    return Method(name, lambda eta: METHODS[name].make(eta=eta))
 
 
 def refusal(scale: Scale, entry: Entry, devices: int) -> str | None:
@@ -60,7 +61,7 @@ def runs(scale: Scale) -> Iterator[tuple[str, str, Scale]]:
     """Yield network, method and setting wherever the method runs on the network."""
     for network in NETWORKS:
         here = setting(scale, network)
-        for name, entry in CATALOGUE.items():
+        for name, entry in METHODS.items():
             if refusal(here, entry, scale.table_devices[0]) is None:
                 yield network, name, here
 
@@ -87,7 +88,7 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     """Write the table as CSV and as Markdown."""
     runnable = {(network, name) for network, name, _ in runs(scale)}
     rows = []
-    for name, entry in CATALOGUE.items():
+    for name, entry in METHODS.items():
         for network in NETWORKS:
             row: dict[str, object] = {
                 "method": name,
@@ -134,7 +135,7 @@ def _markdown(rows: list[dict[str, object]]) -> str:
         f"| method | file | paper | needs | {' | '.join(NETWORKS)} |",
         "|---|---|---|---|" + "---|" * len(NETWORKS),
     ]
-    for name, entry in CATALOGUE.items():
+    for name, entry in METHODS.items():
         cells = " | ".join(_cell(row) for row in rows if row["method"] == name)
         lines.append(f"| {name} | `{entry.file}` | {entry.paper} | {entry.needs} | {cells} |")
     return "\n".join(lines) + "\n"

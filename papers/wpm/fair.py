@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import gossamer as gs
-from gossamer.algorithms.recipes import gain_control
+from gossamer.algorithms import GainControl
 from gossamer.study import Study
 from papers.wpm.paper import SPLITS, Results, Scale, number, rounds_to_target, studies, write_csv
 from papers.wpm.tuning import Method, Tuned, grid, tuned
@@ -25,9 +25,7 @@ METHODS = (
     Method("WPM p = 3, robust", lambda eta: gs.WPM(3, eta)),
     Method("WPM p = 5, robust", lambda eta: gs.WPM(5, eta)),
     Method("WPM p = 15, robust", lambda eta: gs.WPM(15, eta)),
-    Method(
-        "WPM p = 5, robust, 20 rounds, then 1", lambda eta: gs.WPM(gs.Switch(5, 20), eta)
-    ),
+    Method("WPM p = 5, robust, 20 rounds, then 1", lambda eta: gs.WPM(gs.Switch(5, 20), eta)),
     Method("p = 1 with gain 1.05", lambda eta: GainControl(eta, 1.05, 20)),
     Method("p = 1 with gain 1.1", lambda eta: GainControl(eta, 1.1, 20)),
     Method("SwarmSGD", lambda eta: gs.SwarmSGD(eta, local_steps=1)),

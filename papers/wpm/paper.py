@@ -118,7 +118,9 @@ TINY = Scale(
 
 def wpm(scale: Scale, p: float) -> gs.WPM:
     """Return the paper's method with the readings of a scale."""
-    return gs.WPM(p, scale.eta, scale.step, gradient_at=scale.gradient_at, order=scale.order, anchor=False)
+    return gs.WPM(
+        p, scale.eta, scale.step, gradient_at=scale.gradient_at, order=scale.order, anchor=False
+    )
 
 
 def swarm(scale: Scale) -> gs.SwarmSGD:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 import gossamer as gs
-from gossamer.algorithms.recipes import gain_control
+from gossamer.algorithms import GainControl
 from gossamer.study import Interval, Study
 from papers.drawing import heat_map, saved_figure
 from papers.wpm.paper import (

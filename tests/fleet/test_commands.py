@@ -428,7 +428,7 @@ WRONG_FLEETS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
         ("'AllReduce'", "an average over all devices"),
     ),
     "one pair": (
-        ("--set", "algorithm.kind=swarm-sgd-sgd-sgd-sgd"),
+        ("--set", "algorithm.kind=swarm-sgd-sgd-sgd-sgd-sgd"),
         ("'SwarmSGD'", 'pairs = "matching"'),
     ),
     "adom": (("--set", "algorithm.kind=adom"), ("'ADOM'", "all devices connected")),

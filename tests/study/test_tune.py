@@ -520,7 +520,7 @@ def test_what_the_command_says(here: Path, planted: list[gs.Study]) -> None:
     assert str(winner) in text
     (study,) = spec.studies(spec.read(winner))
     assert isinstance(study.algorithm, GainControl)
-    assert isinstance(study.algorithm.gain, gs.Switch)
+    assert study.algorithm.gain == 1.05
     assert (study.name, study.rounds, study.data, study.seed) == ("fleet-tuned", 90, gs.Digits(), 0)
     assert winner.read_text().startswith("# Found by: gossamer tune fleet.toml --budget 60")
 
