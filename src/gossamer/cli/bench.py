@@ -6,12 +6,12 @@ import textwrap
 from dataclasses import asdict
 from typing import Any
 
-from rich import box
 from rich.table import Table
 
 from gossamer.backend import versions
 from gossamer.cli.progress import ShareBar
 from gossamer.cli.show import open_console, print_json
+from gossamer.results.tables import titled_table
 from gossamer.study.bench import BATCH, NEIGHBOURS, PARTS, Bench, advice, gains_from, measure
 
 # Load average per core above which the numbers are doubtful.
@@ -92,7 +92,7 @@ def speed_table(measured: Bench) -> Table:
         measured: The measurements.
     """
     powers = sorted({speed.p for speed in measured.speeds})
-    table = _table(
+    table = titled_table(
         f"Rounds per second: batch {BATCH}, about {NEIGHBOURS} neighbours, nothing measured"
     )
     table.add_column("devices", justify="right")
@@ -120,7 +120,7 @@ def parts_table(measured: Bench) -> Table:
     Args:
         measured: The measurements.
     """
-    table = _table("Where the time goes, % of a round with one thread")
+    table = titled_table("Where the time goes, % of a round with one thread")
     table.add_column(f"softmax, {measured.parts[0].devices:,} devices", no_wrap=True)
     for row in measured.parts:
         table.add_column(f"p = {row.p}", justify="right")
@@ -137,7 +137,7 @@ def settings_table(measured: Bench) -> Table:
     Args:
         measured: The measurements.
     """
-    table = _table("What to set")
+    table = titled_table("What to set")
     table.add_column("softmax, p = 1", no_wrap=True)
     table.add_column("compared in turn", justify="right")
     for row in measured.threads:
@@ -157,16 +157,6 @@ def settings_table(measured: Bench) -> Table:
         label = f"an evaluation, {evaluation.test:,} test samples, {evaluation.devices:,} devices"
         table.add_row(label, f"{evaluation.rounds:.2f} rounds")
     return table
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-    )
 
 
 def _three_digits(value: float) -> str:

@@ -16,17 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from gossamer.fleet.status import FleetStatus
+from gossamer.results import palette
 
 _REFRESH_SECONDS = 1.0
 _LINE_SECONDS = 5.0  # between two plain lines
 _PLAIN_WIDTH = 160  # characters, where the output is no terminal
-_STYLES = {
-    "running": "green",
-    "done": "bold green",
-    "diverged": "red",
-    "unreadable": "red",
-    "not seen": "dim",
-}
 
 
 class _Count(NamedTuple):
@@ -97,9 +91,9 @@ def _grid(rows: list[dict[str, Any]], layout: _Layout) -> Table:
 
 
 def _cells(row: dict[str, Any], layout: _Layout) -> list[Text]:
-    doing = Text(row["doing"], _STYLES.get(row["doing"], ""))
+    doing = Text(row["doing"], palette.STATUS.get(row["doing"], ""))
     if row.get("silent") is not None:
-        doing = Text(f"silent {_duration(row['silent'])}", "yellow")
+        doing = Text(f"silent {_duration(row['silent'])}", palette.STATUS["silent"])
     if row["doing"] in ("not seen", "unreadable"):
         return [doing]
     cells = [doing]

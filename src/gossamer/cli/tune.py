@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -26,6 +25,7 @@ from rich.table import Table
 
 from gossamer._core.files import write_atomically
 from gossamer.engines import EngineSpec
+from gossamer.results.tables import titled_table
 from gossamer.study import Interrupted, Interval, Study, interval, spec
 from gossamer.study.pools import pool_on
 from gossamer.study.space import symbol
@@ -88,13 +88,7 @@ def ranking(tuned: Tuned) -> Table:
     """The confirmed candidates, the best first."""
     study, timed = tuned.study, _timed(tuned)
     title = f"{study.name}: {study.network.devices} devices, {study.rounds} rounds, {len(tuned.course.final.seeds)} fresh seeds"
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-    )
+    table = titled_table(title)
     table.add_column("\n", justify="right")
     table.add_column("\nmethod", no_wrap=True)
     table.add_column("\nsettings")

@@ -49,13 +49,17 @@ DASHES: tuple[tuple[float, ...], ...] = (
     (2, 1),
 )
 MARKERS: tuple[str, ...] = ("o", "s", "^", "D", "v", "P", "X")  # matplotlib's names
-# The status of a run in a terminal, in rich's names of colours.
+# The status of a run or a device in a terminal, in rich's names of styles.
 STATUS: dict[str, str] = {
     "finished": "green",
+    "done": "bold green",
     "running": "cyan",
     "stopped": "yellow",
+    "silent": "yellow",
     "diverged": "red",
     "broken": "red",
+    "unreadable": "red",
+    "not seen": "dim",
 }
 
 

@@ -149,6 +149,24 @@ def runs_of(methods: Sequence[Method]) -> list[Run]:
     return [run for method in methods for run in method.runs]
 
 
+def titled_table(title: str) -> Table:
+    """Return an empty table for a terminal, in the style of all tables of the commands.
+
+    Args:
+        title: The line above the table.
+    """
+    from rich import box
+    from rich.table import Table
+
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+    )
+
+
 def terminal_table(methods: Sequence[Method], title: str) -> Table:
     """Return the table of a comparison for a terminal.
 
@@ -159,17 +177,8 @@ def terminal_table(methods: Sequence[Method], title: str) -> Table:
     Returns:
         A table that `rich.console.Console` prints.
     """
-    from rich import box
-    from rich.table import Table
-
     headings, rows = Comparison(methods).table()
-    table = Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-    )
+    table = titled_table(title)
     table.add_column(headings[0], no_wrap=True)
     for heading in headings[1:]:
         table.add_column(heading, justify="right")
