@@ -1,13 +1,31 @@
-"""What the user is told when something cannot be done: one sentence naming the field, the value and what would be accepted."""
+"""Exceptions. Each message is one sentence that names the field, the value and what is accepted.
+
+GossamerError            any error of gossamer; the command exits with 2
+├── InputError           a value that cannot be used (also a ValueError)
+├── DataError            a file that is missing, damaged, or not what it should be
+├── Diverged             a model has a value that is not finite; exit code 3
+├── MissingExtra         a package that is not installed
+└── Lost                 a cluster or a link that a run needs is gone; exit code 4
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
+_LONGEST_VALUE = 80  # characters of a value in a message
+_SIMILARITY = 0.6  # least similarity of a word in a hint, as difflib measures it
+
 
 class GossamerError(Exception):
-    """Any refusal. The command prints its sentence and ends with `exit_code`; no traceback."""
+    """Base class of all errors of gossamer.
+
+    The command prints its sentence without a traceback and exits with `exit_code`.
+
+    Example:
+        >>> issubclass(InputError, GossamerError)
+        True
+    """
 
     exit_code = 2
 
@@ -15,65 +33,114 @@ class GossamerError(Exception):
 class InputError(GossamerError, ValueError):
     """A value that cannot be used.
 
-    >>> raise InputError("network.density", 1.5, "a number from 0 to 1")
-    Traceback (most recent call last):
-    gossamer.errors.InputError: network.density = 1.5 is not accepted: give a number from 0 to 1
+    Args:
+        field: Name of the argument, or of the key in a spec.
+        value: The value.
+        accepted: What is accepted instead, as in "give …".
+
+    Example:
+        >>> raise InputError("network.density", 1.5, "a number from 0 to 1")
+        Traceback (most recent call last):
+        gossamer.errors.InputError: network.density = 1.5 is not accepted: give a number from 0 to 1
     """
 
     def __init__(self, field: str, value: object, accepted: str) -> None:
         super().__init__(field, value, accepted)
-        self.field, self.value, self.accepted = field, value, accepted
+        self.field = field
+        self.value = value
+        self.accepted = accepted
 
     def __str__(self) -> str:
-        return f"{self.field} = {_short(self.value)} is not accepted: give {self.accepted}"
+        return f"{self.field} = {_shortened(self.value)} is not accepted: give {self.accepted}"
 
     def under(self, prefix: str) -> InputError:
-        """The same refusal with its field named from further out: `p` becomes `algorithm.p`."""
+        """Return the same error with a longer name of the field: `p` becomes `algorithm.p`.
+
+        Args:
+            prefix: What the field is part of.
+        """
         return InputError(f"{prefix}.{self.field}", self.value, self.accepted)
 
 
 class DataError(GossamerError):
-    """A file that is missing, truncated, or not what it should be."""
+    """A file that is missing, truncated, or not what it should be.
+
+    Example:
+        >>> raise DataError("cannot read links.parquet: No such file or directory")
+        Traceback (most recent call last):
+        gossamer.errors.DataError: cannot read links.parquet: No such file or directory
+    """
 
 
 class Diverged(GossamerError):
-    """A model left the finite numbers. Names the round and the device; exit code 3.
+    """A model has a value that is not finite. The exit code is 3.
 
-    `received`: it was sound until it mixed what it had received.
+    Args:
+        round: The round after which it was found.
+        device: Number of the device.
+        received: True if the model was finite until it was mixed with what it had received.
+
+    Example:
+        >>> Diverged(round=7, device=3).device
+        3
     """
 
     exit_code = 3
 
     def __init__(self, round: int, device: int, received: bool = False) -> None:
         super().__init__(
-            f"the run diverged: device {device} has a value that is not finite after round {round}; "
-            'a smaller eta, a smaller p or step = "safe" usually mends it, or a guard such as "checked" against a broken device'
+            f"the run diverged: device {device} has a value that is not finite "
+            f'after round {round}; a smaller eta, a smaller p or step = "safe" usually mends it, '
+            'or a guard such as "checked" against a broken device'
         )
-        self.round, self.device, self.received = round, device, received
+        self.round = round
+        self.device = device
+        self.received = received
 
     def __reduce__(self) -> tuple[type[Diverged], tuple[int, int, bool]]:
         return Diverged, (self.round, self.device, self.received)
 
 
 class MissingExtra(GossamerError):
-    """Something that needs a package which is not installed; names the command that installs it."""
+    """A package that is not installed. The message names the command that installs it.
+
+    Args:
+        extra: The extra of gossamer that contains the package.
+        what: What needs it.
+    """
 
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(f"{what} is not installed: pip install 'gossamer[{extra}]' brings it")
 
 
 class Lost(GossamerError):
-    """What a run needs is gone: a cluster, a link to it. What was done until then is kept; exit code 4."""
+    """A cluster or a link that a run needs is gone. Its results so far are kept; exit code 4."""
 
     exit_code = 4
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint such as ` (did you mean 'density'?)`, or nothing where no known word is close."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    """Return a hint with the known word that is closest to an unknown one.
+
+    Args:
+        word: The unknown word.
+        known: The known words.
+
+    Returns:
+        A hint to append to a message, or "" if no known word is close.
+
+    Example:
+        >>> nearest("densty", ["density", "devices"])
+        " (did you mean 'density'?)"
+    """
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=_SIMILARITY)
+    if not close:
+        return ""
+    return f" (did you mean {close[0]!r}?)"
 
 
-def _short(value: object, limit: int = 80) -> str:
+def _shortened(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    if len(text) <= _LONGEST_VALUE:
+        return text
+    return text[: _LONGEST_VALUE - 1] + "…"
