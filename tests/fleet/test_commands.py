@@ -37,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("fleet_spec")
 PORTS = [f"127.0.0.1:{port}" for port in range(7001, 7001 + DEVICES)]
 
 
-# -- three devices --------------------------------------------------------------------------------
+# -- three devices ---------------------------------------------------------------------------------
 
 # The beginning of scripts that run devices as processes, in a network namespace.
 DEVICES_RUN = """
@@ -46,7 +46,8 @@ from pathlib import Path
 WORDS = [sys.executable, "-m", "gossamer"]
 def node(i, *more):
     err = open(f"fleet/n{i}.err", "a")
-    return subprocess.Popen([*WORDS, "node", f"fleet/n{i}.toml", *more], stdout=subprocess.PIPE, stderr=err, text=True)
+    command = [*WORDS, "node", f"fleet/n{i}.toml", *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True)
 def command(*words):
     done = subprocess.run([*WORDS, *words], capture_output=True, text=True, timeout=120)
     return [done.returncode, done.stdout, done.stderr]
@@ -65,7 +66,7 @@ def ended(process):
 
 
 def undisturbed(begin: Callable[[float], None], code: str, **given: Any) -> Any:
-    """Repeat a run until all devices started in time and no exchange failed: the machine may be busy."""
+    """Repeat a run until all devices start in time and no exchange fails on a busy machine."""
     for attempt in range(3):
         if attempt:
             shutil.rmtree("fleet")
@@ -83,9 +84,9 @@ def undisturbed(begin: Callable[[float], None], code: str, **given: Any) -> Any:
 @pytest.mark.fleet
 def test_three_devices_over_tls_equal_the_simulator() -> None:
     def begin(ahead: float) -> None:
-        said = init("--hosts", ",".join(PORTS), ahead=ahead)
-        assert "study.toml, n0.toml, n0/" in said
-        assert f"gossamer fleet status fleet --connect {','.join(PORTS)}" in said
+        output = init("--hosts", ",".join(PORTS), ahead=ahead)
+        assert "study.toml, n0.toml, n0/" in output
+        assert f"gossamer fleet status fleet --connect {','.join(PORTS)}" in output
 
     code = """
 nodes = [node(i) for i in range(given["devices"])]
@@ -266,10 +267,16 @@ time.sleep(3)
 before = rounds(0), seconds()
 time.sleep(4)
 after = rounds(0), seconds()
-peak = int([line.split()[1] for line in process_file("status").splitlines() if line.startswith("VmHWM")][0])
+status = process_file("status").splitlines()
+peak = int([line.split()[1] for line in status if line.startswith("VmHWM")][0])
 for process in nodes:
     process.terminate()
-result = {"peak": peak, "used": after[1] - before[1], "rounds": after[0] - before[0], "ended": [ended(p) for p in nodes]}
+result = {
+    "peak": peak,
+    "used": after[1] - before[1],
+    "rounds": after[0] - before[0],
+    "ended": [ended(process) for process in nodes],
+}
 """
     result = python(DEVICES_RUN + code, Path.cwd(), tick=os.sysconf("SC_CLK_TCK"))
     print(f"a device peaks at {result['peak'] / 1000:.0f} MB")  # for docs/field.md
@@ -280,7 +287,7 @@ result = {"peak": peak, "used": after[1] - before[1], "rounds": after[0] - befor
     assert result["used"] < 0.05 * 4  # seconds of a core, in four
 
 
-# -- refusals -------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 def changed(path: str, old: str, new: str) -> None:
@@ -526,19 +533,20 @@ def test_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loud.startswith("--insecure: no certificates, no encryption")
     assert (result.code, refusal) == (
         2,
-        "gossamer: the runtime for devices is not installed: pip install 'gossamer[peer]' brings it",
+        "gossamer: the runtime for devices is not installed:"
+        " pip install 'gossamer[peer]' brings it",
     )
 
 
 def test_keys_are_private_and_samples_stay_on_devices() -> None:
-    said = init("--no-samples", "--days", 30)
-    assert "its own samples to n0/data.safetensors" in said
+    output = init("--no-samples", "--days", 30)
+    assert "its own samples to n0/data.safetensors" in output
     assert not list(Path("fleet").rglob("data.*"))
     assert "classes = 10" in Path("fleet/n1.toml").read_text()
     secret = list(Path("fleet").rglob("*.key"))
     assert len(secret) == DEVICES + 2
     assert {path.stat().st_mode & 0o777 for path in secret} == {0o600}
-    assert "fleet/authority/ca.key makes certificates for this fleet" in said
+    assert "fleet/authority/ca.key makes certificates for this fleet" in output
 
 
 def test_hosts_by_name_and_address() -> None:

@@ -1,9 +1,10 @@
-"""The exchange between devices: the mean is kept whatever is lost, whoever is killed and whoever lies."""
+"""The exchange between devices: the mean is invariant under loss, crashes and hostile messages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -35,49 +36,55 @@ from gossamer.network.weights import Matching, Metropolis, WeightRule
 pytestmark = pytest.mark.slow
 
 
-def everybody(devices: int) -> list[tuple[int, int]]:
+def all_pairs(devices: int) -> list[tuple[int, int]]:
     return list(combinations(range(devices), 2))
 
 
-def sparse(devices: int, t: int, seed: int, density: float = 0.5) -> list[tuple[int, int]]:
-    pairs = np.array(everybody(devices))
-    return [
-        tuple(pair)
-        for pair in pairs[draws.uniform(seed, "links", t, np.arange(len(pairs))) < density].tolist()
-    ]
+def random_pairs(devices: int, t: int, seed: int, density: float = 0.5) -> list[tuple[int, int]]:
+    pairs = np.array(all_pairs(devices))
+    linked = draws.uniform(seed, "links", t, np.arange(len(pairs))) < density
+    return [(a, b) for a, b in pairs[linked].tolist()]
+
+
+def flapping_pairs(devices: int, t: int, seed: int, step: int) -> list[tuple[int, int]]:
+    """Return the links of round t without a quarter of them, another quarter at every step."""
+    return [pair for pair in random_pairs(devices, t, seed) if (sum(pair) + 2 * t + step) % 4]
 
 
 def faulty(
     devices: int, faults: Faults, rounds: int, flapping: bool = False, seed: int = 0
 ) -> Memory:
-    """Links anew in every round, with faults; then four rounds in which all meet, and nothing is lost."""
+    """Return a network with new links in every round, and faults until the last rounds.
+
+    After `rounds` all devices are linked and nothing is lost, so that everything can be settled.
+    """
     network = Memory(faults)
-    network.link(sparse(devices, 0, seed))
-    for t in range(rounds):
-        network.schedule(t, lambda t=t: network.link(sparse(devices, t, seed)))
-        if flapping:  # a MODEL takes a millisecond, and so does its READY
-            for step in range(4):
-                when, half = t + 0.0005 + 0.001 * step, 2 * t + step
-                network.schedule(
-                    when,
-                    lambda t=t, n=half: network.link(
-                        [x for x in sparse(devices, t, seed) if (sum(x) + n) % 4]
-                    ),
-                )
+    network.link(random_pairs(devices, 0, seed))
+
+    def set_links(t: int) -> None:
+        network.link(random_pairs(devices, t, seed))
+
+    def flap(t: int, step: int) -> None:
+        network.link(flapping_pairs(devices, t, seed, step))
 
     def heal() -> None:
         network.faults = Faults()
-        network.link(everybody(devices))
+        network.link(all_pairs(devices))
 
+    for t in range(rounds):
+        network.schedule(t, partial(set_links, t))
+        if flapping:  # a MODEL takes a millisecond, and so does its READY
+            for step in range(4):
+                network.schedule(t + 0.0005 + 0.001 * step, partial(flap, t, step))
     network.schedule(rounds - 0.05, heal)
     return network
 
 
-# -- faults ----------------------------------------------------------------------------------------------------------
+# -- faults ----------------------------------------------------------------------------------------
 
 FAULTS = {
     "none": Faults(),
-    "uneven": Faults(jitter=0.001),
+    "jitter": Faults(jitter=0.001),
     "drops": Faults(seed=1, drop=0.05),
     "many drops": Faults(seed=2, drop=0.3),
     "one way": Faults(one_way=frozenset({(0, 1), (2, 3), (4, 0)})),
@@ -91,9 +98,9 @@ FAULTS = {
 
 @pytest.mark.parametrize(
     ("name", "flapping"),
-    [*((name, False) for name in FAULTS if name != "uneven"), ("uneven", True), ("all", True)],
+    [*((name, False) for name in FAULTS if name != "jitter"), ("jitter", True), ("all", True)],
 )
-def test_the_mean_is_kept(name: str, flapping: bool, tmp_path: Path) -> None:
+def test_the_mean_is_invariant(name: str, flapping: bool, tmp_path: Path) -> None:
     p = 15.0 if flapping else 3.0
     fleet = GossipFleet(
         faulty(5, FAULTS[name], 50, flapping), tmp_path, initial_models(5), Gossip(p), rounds=54
@@ -105,12 +112,12 @@ def test_the_mean_is_kept(name: str, flapping: bool, tmp_path: Path) -> None:
     if name == "none":
         assert not counts["in doubt"] + counts["failed"] + counts["late"] + counts["unexpected"]
     elif name != "one way":
-        assert counts["settled"] > 0, "nothing was ever settled late: this test does not test it"
+        assert counts["settled"] > 0, "nothing was settled late, so this was not tested"
     assert not any(key.startswith("refused") for key in counts)
 
 
 @pytest.mark.parametrize("wire", [torch.float32, torch.bfloat16], ids=str)
-def test_the_mean_is_kept_in_float32_and_when_less_is_sent(
+def test_the_mean_is_invariant_in_float32_and_with_bfloat16_on_the_wire(
     wire: torch.dtype, tmp_path: Path
 ) -> None:
     faults = FAULTS["all"]
@@ -127,18 +134,18 @@ def test_the_mean_is_kept_in_float32_and_when_less_is_sent(
     assert fleet.total()["settled"] > 0
 
 
-class Pairs(Gossip):
-    """The same between the two of a pair."""
+class PairGossip(Gossip):
+    """Gossip between the two devices of a pair."""
 
     @property
     def weights(self) -> WeightRule:
         return Matching()
 
 
-def test_the_mean_is_kept_by_pairs(tmp_path: Path) -> None:
-    """Those in doubt need not be paired again: the words by which pairs are found say what is applied."""
+def test_the_mean_is_invariant_with_pairs(tmp_path: Path) -> None:
+    """Two devices in doubt need not be paired again: proposals list the applied exchanges too."""
     fleet = GossipFleet(
-        faulty(5, FAULTS["many drops"], 30), tmp_path, initial_models(5), Pairs(3), rounds=34
+        faulty(5, FAULTS["many drops"], 30), tmp_path, initial_models(5), PairGossip(3), rounds=34
     )
     fleet.run()
     fleet.check_mean(3)
@@ -146,7 +153,7 @@ def test_the_mean_is_kept_by_pairs(tmp_path: Path) -> None:
 
 
 def test_late_settlement_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests above can fail: without it the mean drifts."""
+    """Without it the mean drifts, so the tests above can fail."""
     monkeypatch.setattr(Ledger, "settle", lambda self, message: None)
     fleet = GossipFleet(faulty(4, FAULTS["many drops"], 20), tmp_path, initial_models(4), rounds=24)
     fleet.run()
@@ -155,11 +162,12 @@ def test_late_settlement_matters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_partition_heals(tmp_path: Path) -> None:
-    """Thirty rounds in two halves, cut in the middle of an exchange; then all is settled and all agree."""
-    network, halves = Memory(), [(0, 1), (2, 3)]
-    network.link(everybody(4))
+    """Thirty rounds in two halves, cut during an exchange; then everything is settled."""
+    network = Memory()
+    halves = [(0, 1), (2, 3)]
+    network.link(all_pairs(4))
     network.schedule(5.0015, lambda: network.link(halves))
-    network.schedule(35.5, lambda: network.link(everybody(4)))
+    network.schedule(35.5, lambda: network.link(all_pairs(4)))
     fleet = GossipFleet(network, tmp_path, initial_models(4), rounds=45)
     fleet.run()
     fleet.check_mean(3)
@@ -167,8 +175,8 @@ def test_a_partition_heals(tmp_path: Path) -> None:
     torch.testing.assert_close(y, y.mean(0).expand_as(y), rtol=1e-4, atol=0)
 
 
-def test_nobody_waits_beyond_a_deadline(tmp_path: Path) -> None:
-    """A neighbour that says nothing costs the time until the deadline, and no more; one that leaves costs nothing."""
+def test_a_silent_neighbour_is_not_waited_for_beyond_the_deadline(tmp_path: Path) -> None:
+    """A silent neighbour costs the time until the deadline and no more."""
     network = Memory()
     network.link([(0, 1)])
     fleet = GossipFleet(network, tmp_path, initial_models(1), rounds=3)
@@ -178,16 +186,16 @@ def test_nobody_waits_beyond_a_deadline(tmp_path: Path) -> None:
     assert not fleet.edges[0].pending
 
 
-# -- crashes ---------------------------------------------------------------------------------------------------------
+# -- crashes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rounds_away", [0, 2])
 def test_a_device_killed_at_any_point(rounds_away: int, tmp_path: Path) -> None:
-    """At every send, receive and write of its round 1: it is rebuilt from its journal, and the mean is what it was."""
+    """Killed at every send, receive and write of round 1, it resumes from its journal."""
     killed = 0
     for calls in range(1, 200):
         network = Memory()
-        network.link(everybody(3))
+        network.link(all_pairs(3))
         fleet = GossipFleet(
             network,
             tmp_path / str(calls),
@@ -204,13 +212,12 @@ def test_a_device_killed_at_any_point(rounds_away: int, tmp_path: Path) -> None:
     assert 20 < killed < 199
 
 
-def test_devices_killed_again_and_again_among_faults(tmp_path: Path) -> None:
-    fuses = {
-        i: [(t, 1 + int(draws.below(30, 7, "fuse", i, t))) for t in range(1, 40, 3)]
-        for i in range(5)
-    }
+def test_devices_killed_repeatedly_among_faults(tmp_path: Path) -> None:
+    kills: dict[int, list[tuple[int, int]]] = {}
+    for i in range(5):
+        kills[i] = [(t, 1 + int(draws.below(30, 7, "fuse", i, t))) for t in range(1, 40, 3)]
     fleet = GossipFleet(
-        faulty(5, FAULTS["all"], 50), tmp_path, initial_models(5), rounds=56, kills=fuses
+        faulty(5, FAULTS["all"], 50), tmp_path, initial_models(5), rounds=56, kills=kills
     )
     fleet.run()
     assert fleet.killed > 40
@@ -232,7 +239,7 @@ def test_devices_killed_again_and_again_among_faults(tmp_path: Path) -> None:
         st.tuples(st.integers(0, 3), st.integers(1, 14), st.integers(1, 60)), max_size=4
     ),
 )
-def test_whatever_happens(
+def test_random_faults_and_kills(
     seed: int,
     drop: float,
     delay: float,
@@ -246,9 +253,9 @@ def test_whatever_happens(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     faults = Faults(seed, drop, duplicate, delay, by, jitter)
-    fuses: dict[int, list[tuple[int, int]]] = {}
+    by_device: dict[int, list[tuple[int, int]]] = {}
     for device, t, calls in sorted(kills):
-        fuses.setdefault(device, []).append((t, calls))
+        by_device.setdefault(device, []).append((t, calls))
     network = faulty(4, faults, 18, flapping, seed)
     fleet = GossipFleet(
         network,
@@ -256,14 +263,14 @@ def test_whatever_happens(
         initial_models(4),
         Gossip(p),
         26,
-        kills=fuses,
+        kills=by_device,
         rounds_away=rounds_away,
     )
     fleet.run()
     fleet.check_mean(p)
 
 
-# -- hostile devices -------------------------------------------------------------------------------------------------
+# -- hostile devices -------------------------------------------------------------------------------
 
 
 def _message(t: int, **changes: Any) -> bytes:
@@ -301,7 +308,7 @@ HOSTILE: dict[str, Callable[[int], list[bytes]]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_neighbour(name: str, tmp_path: Path) -> None:
-    """It is refused, counted and ignored; the others' mean is kept, and they all take part in every exchange."""
+    """It is refused, counted and ignored; the others commit every exchange."""
 
     def hostile(endpoint: Endpoint) -> None:
         for t in range(7):
@@ -311,14 +318,14 @@ def test_a_hostile_neighbour(name: str, tmp_path: Path) -> None:
                     endpoint.send(to, message)
 
     network = Memory(queue=40)
-    network.link(everybody(5))
+    network.link(all_pairs(5))
     fleet = GossipFleet(network, tmp_path, initial_models(4), rounds=7)
     fleet.run(others=[(4, hostile)])
     for i in range(4):
         assert fleet.counts[i][name] > 0
         assert fleet.counts[i]["committed"] >= 3 * 2 * 7
         if name.startswith("refused"):
-            assert fleet.counts[i][name] <= 2, "it is not ignored"
+            assert fleet.counts[i][name] <= 2, "the sender must be ignored"
         assert len(fleet.edges[i].pending) <= 1
     if name.startswith("refused"):
         fleet.check_mean(3)
@@ -326,7 +333,7 @@ def test_a_hostile_neighbour(name: str, tmp_path: Path) -> None:
     torch.testing.assert_close(y, y.mean(0).expand_as(y), rtol=1e-2, atol=1e-9)
 
 
-def test_a_flood_takes_no_memory(tmp_path: Path) -> None:
+def test_a_flood_fills_no_memory(tmp_path: Path) -> None:
     def flood(endpoint: Endpoint) -> None:
         for t in range(4):
             endpoint.sleep_until(t)
@@ -343,34 +350,34 @@ def test_a_flood_takes_no_memory(tmp_path: Path) -> None:
     assert fleet.counts[1]["committed"] == 8
 
 
-def test_one_vector_of_a_device_in_an_exchange(tmp_path: Path) -> None:
-    """READY names what it holds: one for another vector than was sent commits nothing."""
+def test_an_ack_for_another_vector_commits_nothing(tmp_path: Path) -> None:
+    """READY has the checksum of the vector received."""
     network = Memory()
     network.link([(0, 4)])
 
-    def confused(endpoint: Endpoint) -> None:
+    def acknowledge_another(endpoint: Endpoint) -> None:
         endpoint.send(0, _message(0))
         endpoint.send(0, _message(0, kind=Kind.READY, degree=0, vector=None, checksum=12345))
         endpoint.sleep_until(2)
 
     fleet = GossipFleet(network, tmp_path, initial_models(1), rounds=1)
-    fleet.run(others=[(4, confused)])
+    fleet.run(others=[(4, acknowledge_another)])
     assert fleet.counts[0]["committed"] == 0
-    assert [flow.neighbour for flow in fleet.edges[0].pending] == [4]
+    assert [transfer.neighbour for transfer in fleet.edges[0].pending] == [4]
 
 
-def test_what_is_in_doubt_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neighbours that are met once and never again: the oldest are forgotten, and that is counted."""
+def test_transfers_in_doubt_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With neighbours that never return, the oldest are forgotten and counted."""
     monkeypatch.setattr("gossamer.fleet.protocol.ledger._MAX_PENDING", 3)
     network = Memory()
     network.link([(0, j) for j in range(1, 6)])
 
     def silent(j: int) -> Callable[[Endpoint], None]:
-        def life(endpoint: Endpoint) -> None:
+        def send_once(endpoint: Endpoint) -> None:
             endpoint.send(0, _message(0, sender=j))
             endpoint.sleep_until(3)
 
-        return life
+        return send_once
 
     fleet = GossipFleet(network, tmp_path, initial_models(1), rounds=2)
     fleet.run(others=[(j, silent(j)) for j in range(1, 6)])
@@ -379,16 +386,18 @@ def test_what_is_in_doubt_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(Journal(tmp_path / "0").read().pending) == 3  # type: ignore[union-attr]
 
 
-def test_a_device_that_leaves_settles(tmp_path: Path) -> None:
-    """BYE says what is applied: who missed a READY has no need to meet the other again."""
+def test_a_leaving_device_settles(tmp_path: Path) -> None:
+    """BYE lists the applied exchanges: a neighbour that missed a READY can settle."""
     network = Memory()
     network.link([(0, 1)])
 
-    def lose(*ways: tuple[int, int]) -> None:
+    def lose_on(*ways: tuple[int, int]) -> None:
         network.faults = Faults(one_way=frozenset(ways))
 
-    network.schedule(0.0005, lambda: lose((0, 1)))  # the MODELs are under way; READY of 0 is lost
-    network.schedule(0.0015, lose)
+    network.schedule(
+        0.0005, lambda: lose_on((0, 1))
+    )  # the MODELs are in flight; READY of 0 is lost
+    network.schedule(0.0015, lose_on)
     fleet = GossipFleet(network, tmp_path, initial_models(2), rounds=2, leaves={0: 1})
     fleet.run()
     assert fleet.counts[1]["in doubt"] == fleet.counts[1]["settled"] == 1
@@ -400,10 +409,11 @@ def test_weights_of_links_are_metropolis() -> None:
     assert weight(3, 5) == weight(5, 3) == 1 / 6
 
 
-def test_memory_is_a_network() -> None:
+def test_the_in_memory_network() -> None:
     network = Memory(Faults(seed=1, drop=0.5), latency=0.5)
     network.link([(0, 1)])
-    a, b = network.endpoint(0), network.endpoint(1)
+    a = network.endpoint(0)
+    b = network.endpoint(1)
     for number in range(200):
         a.send(1, bytes([number]))
     a.send(2, b"nobody")
@@ -411,7 +421,7 @@ def test_memory_is_a_network() -> None:
     received = []
     while message := b.receive(1):
         received.append(message[1][0])
-    assert 25 < len(received) <= 64  # half are lost, and the queue holds 64
+    assert 25 < len(received) <= 64  # half are lost, and 64 can wait
     assert received == sorted(received)
     assert b.neighbours() == {0}
     network.link([])
@@ -419,13 +429,13 @@ def test_memory_is_a_network() -> None:
     assert replace(network.faults, drop=1.0).delays(0, 1, 0) == []
 
 
-def test_who_comes_late_is_given_a_model(tmp_path: Path) -> None:
-    """It asks all that it meets, and takes the first model that makes sense; the giver's own exchange goes on."""
+def test_a_late_device_gets_a_model(tmp_path: Path) -> None:
+    """It asks all neighbours and takes the first valid model."""
     network = Memory()
     network.link([(0, 1)])
-    given: list[Tensor | None] = []
+    received: list[Tensor | None] = []
 
-    def old(endpoint: Endpoint) -> None:
+    def early(endpoint: Endpoint) -> None:
         edges = Edges(endpoint, Journal(tmp_path / "0", sync=False), expected, network.now)
         state = edges.start(lambda: {"w": torch.ones(1, 3)})
         for t in range(3):
@@ -433,16 +443,16 @@ def test_who_comes_late_is_given_a_model(tmp_path: Path) -> None:
             edges.exchange((t, 0), state["w"][0], t + 0.5, link_weight(Metropolis()))
             edges.finish(t, state)
             edges.send_models(7 * state["w"][0])
-        edges.send_models(state["w"][0])  # nobody has asked: nothing is sent
+        edges.send_models(state["w"][0])  # nobody has asked, so nothing is sent
 
-    def new(endpoint: Endpoint) -> None:
+    def late(endpoint: Endpoint) -> None:
         edges = Edges(endpoint, Journal(tmp_path / "1", sync=False), expected, network.now)
         endpoint.sleep_until(1.2)
-        given.append(edges.request_model(until=4.0))
+        received.append(edges.request_model(until=4.0))
         endpoint.sleep_until(4.0)
-        given.append(edges.request_model(until=5.0))  # all are gone by then
+        received.append(edges.request_model(until=5.0))  # the other has ended
 
     expected = Expected(RUN, frozenset(Kind), ((3,),), torch.float32, 1e6, start=(3,))
-    run_in_threads(network, {0: old, 1: new})
-    assert torch.equal(given[0], torch.full((3,), 7.0))  # type: ignore[arg-type]
-    assert given[1] is None
+    run_in_threads(network, {0: early, 1: late})
+    assert torch.equal(received[0], torch.full((3,), 7.0))  # type: ignore[arg-type]
+    assert received[1] is None

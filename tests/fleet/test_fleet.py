@@ -1,4 +1,4 @@
-"""Real processes on a real network give the simulator's models; and devices that come late, leave and come back."""
+"""Fleets of real processes equal the simulator; devices join late, leave and come back."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from gossamer.network.weights import metropolis
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.fleet]
 
 M, ROUNDS = 6, 50
-TRACE = gs.Full(M) & gs.GilbertElliott(
-    fail=0.2, recover=0.2, seed=3
-)  # seven links at a time; three change every round
-SLOTS, LONGER = Fleet(slot=2.2, lease=0.7, sync=False), Fleet(slot=5.0, lease=1.5, sync=False)
+# About seven links at a time; three change in every round.
+TRACE = gs.Full(M) & gs.GilbertElliott(fail=0.2, recover=0.2, seed=3)
+SHORT_SLOTS = Fleet(slot=2.2, lease=0.7, sync=False)
+LONG_SLOTS = Fleet(slot=5.0, lease=1.5, sync=False)
 
 METHODS: dict[str, Algorithm] = {
     "wpm p=1": gs.WPM(1, 0.05, anchor=False),
@@ -61,10 +61,10 @@ def equal_trial(method: Algorithm) -> Trial:
     every = 1 if isinstance(method, gs.WPM) and method.p == 15 else 0
     measure = gs.Measure(every, "after_step" if method.ends_with == "step" else "after_mix")
     study = gs.Study(method, TRACE, gs.Digits(), gs.Labels(3), rounds=ROUNDS, measure=measure)
-    return Trial(study, SLOTS)
+    return Trial(study, SHORT_SLOTS)
 
 
-# -- devices that come and go, without steps, so that what they hold says where it came from -----------------------------------
+# -- trials of devices that come and go, without steps, so that models tell their origin -----------
 
 FEW, SHORT, P = 4, 24, 3
 LINE = gs.Graph(FEW, tuple((i, i + 1) for i in range(FEW - 1)))
@@ -95,19 +95,21 @@ def few(
 
 
 TRIALS = {name: equal_trial(method) for name, method in METHODS.items()} | {
-    "late, neighbour": few(gs.Full(FEW), SLOTS, coming, absent=(3,)),
-    "late, own": few(gs.Full(FEW), replace(SLOTS, join="own"), coming, absent=(3,)),
-    "leaves": few(LINE, SLOTS, going),
+    "late, neighbour": few(gs.Full(FEW), SHORT_SLOTS, coming, absent=(3,)),
+    "late, own": few(gs.Full(FEW), replace(SHORT_SLOTS, join="own"), coming, absent=(3,)),
+    "leaves": few(LINE, SHORT_SLOTS, going),
 }
 
 
 @pytest.fixture(scope="module")
 def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Outcome]]:
-    """All at once. Should the machine be too busy for one to meet as the trace says, it has a second try, in longer slots."""
+    """All fleets at once; those that a busy machine has disturbed run again in longer slots."""
     require_namespaces()
     outcomes = run_all(TRIALS, tmp_path_factory.mktemp("fleets"))
     again = {
-        name: replace(TRIALS[name], fleet=LONGER) for name in METHODS if disturbed(outcomes[name])
+        name: replace(TRIALS[name], fleet=LONG_SLOTS)
+        for name in METHODS
+        if disturbed(outcomes[name])
     }
     if again:
         outcomes |= run_all(again, tmp_path_factory.mktemp("again"))
@@ -124,46 +126,51 @@ def run_all(trials: dict[str, Trial], folder: Path) -> dict[str, Outcome]:
 
 
 def disturbed(outcome: Outcome) -> list[str]:
-    """What did not go as the trace says: exchanges that were to be and were not, or the other way round, or only half."""
-    run, study = outcome.folder / "run", outcome.trial.study
+    """Return the exchanges in which the fleet differs from its trace, and counts of failures."""
+    run = outcome.folder / "run"
+    study = outcome.trial.study
     if not run.exists():
         assert collect(outcome.folder, run).devices == list(outcome.devices)
-    network, rule = Sequence(run / LINKS, beyond="empty"), study.algorithm.weights
-    met, wanted = set[tuple[int, int, int]](), set[tuple[int, int, int]]()
+    network = Sequence(run / LINKS, beyond="empty")
+    rule = study.algorithm.weights
+    committed: set[tuple[int, int, int]] = set()
+    expected: set[tuple[int, int, int]] = set()
     for t in range(study.rounds):
         weights = rule(study.network.links(t), t, study.seed)
-        met |= {(t, a, b) for a, b in network.links(t).pairs.tolist()}
-        wanted |= {(t, a, b) for a, b in zip(weights.a.tolist(), weights.b.tolist(), strict=True)}
+        committed |= {(t, a, b) for a, b in network.links(t).pairs.tolist()}
+        expected |= {(t, a, b) for a, b in zip(weights.a.tolist(), weights.b.tolist(), strict=True)}
     counts = outcome.counts()
-    half = [f"{counts[key]} {key}" for key in ("failed", "in doubt", "missed") if counts[key]]
-    return [f"round {t}: {a}-{b}" for t, a, b in sorted(met ^ wanted)] + half
+    failures = [f"{counts[key]} {key}" for key in ("failed", "in doubt", "missed") if counts[key]]
+    return [f"round {t}: {a}-{b}" for t, a, b in sorted(committed ^ expected)] + failures
 
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "wpm p=15"])
-def test_devices_are_the_simulator(name: str, fleets: dict[str, Outcome]) -> None:
+def test_devices_equal_the_simulator(name: str, fleets: dict[str, Outcome]) -> None:
     """In float32, to 1e-5 over fifty rounds."""
     outcome = fleets[name]
     assert not disturbed(outcome)
     simulator = simulated(outcome.trial.study)
-    here, there = torch.stack([outcome.model(i) for i in range(M)]), simulator.models()
-    torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-5 * float(there.abs().max()))
+    models = torch.stack([outcome.model(i) for i in range(M)])
+    expected = simulator.models()
+    torch.testing.assert_close(models, expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
     assert outcome.accuracy() == pytest.approx(simulator.record().accuracy.mean(), abs=1e-3)
 
 
-def test_p_15_is_the_simulator_round_by_round(fleets: dict[str, Outcome]) -> None:
-    """From equal states, to 8·p·eps in the dual, where the mean is taken and where its result is rounded."""
-    outcome, p = fleets["wpm p=15"], 15
+def test_p_15_equals_the_simulator_round_by_round(fleets: dict[str, Outcome]) -> None:
+    """From equal states, to 8·p·eps in the dual."""
+    outcome = fleets["wpm p=15"]
+    p = 15
     assert not disturbed(outcome)
     plan = outcome.trial.study.plan()
-    begun = Simulator(plan).snapshot()
+    initial = Simulator(plan).snapshot()
 
     def models(t: int) -> Tensor:
         return torch.stack([outcome.model(i, f"{HISTORY}/{t:06}.safetensors") for i in range(M)])
 
-    assert torch.equal(models(0), begun.tensors["w"])
+    assert torch.equal(models(0), initial.tensors["w"])
     for t in range(ROUNDS):
         w = models(t)
-        simulator = Simulator(plan, replace(begun, round=t, tensors={**begun.tensors, "w": w}))
+        simulator = Simulator(plan, replace(initial, round=t, tensors={**initial.tensors, "w": w}))
         simulator.advance(t + 1)
         here, there = models(t + 1), simulator.models()
         a = torch.from_numpy(metropolis(TRACE.links(t)).dense())
@@ -176,17 +183,15 @@ def test_p_15_is_the_simulator_round_by_round(fleets: dict[str, Outcome]) -> Non
             assert ((z_here - z_there).abs() <= bound).all()
 
 
-# -- devices that come and go ------------------------------------------------------------------------------------------
+# -- devices that come and go ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("join", ["neighbour", "own"])
 def test_a_late_device_joins(join: str, fleets: dict[str, Outcome]) -> None:
-    """After the others have agreed, it begins with their model, or with the start that all share: the mean of all says so."""
+    """It starts from the others' model, once they agree, or its own, as the final mean shows."""
     outcome = fleets[f"late, {join}"]
-    w, own = (
-        initial_models(outcome.trial.study).double(),
-        Simulator(outcome.trial.study.plan()).models()[3].double(),
-    )
+    w = initial_models(outcome.trial.study).double()
+    own = Simulator(outcome.trial.study.plan()).models()[3].double()
     z = signed_power(w[:3], P).mean(0)
     if join == "own":
         z = (3 * z + signed_power(own, P)) / 4
@@ -194,13 +199,14 @@ def test_a_late_device_joins(join: str, fleets: dict[str, Outcome]) -> None:
         torch.cat([outcome.checkpoint(i).state["w"] for i in range(FEW)]).double(), P
     )
     assert ((end - z).abs() <= P * 1e-6 * (w.abs().amax(0) + own.abs()) ** P).all()
-    first, last = outcome.log(3)[0], outcome.log(3)[-1]
+    first = outcome.log(3)[0]
+    last = outcome.log(3)[-1]
     assert 10 <= first["round"] <= 18
     assert (last["round"], last["met"]) == (SHORT, [0, 1, 2])
 
 
 def test_devices_leave_and_come_back(fleets: dict[str, Outcome]) -> None:
-    """The others go on without; then it goes on where it was, and nothing is lost."""
+    """The others continue without it; then it resumes, and nothing is lost."""
     outcome = fleets["leaves"]
     away = range(9, 15)
     assert not [line for line in outcome.log(2) if line["round"] in away]
@@ -210,7 +216,8 @@ def test_devices_leave_and_come_back(fleets: dict[str, Outcome]) -> None:
         assert 2 in lines[6]["met"]
         assert 2 in lines[SHORT]["met"]
     assert all(outcome.log(0)[t - 2]["met"] == [1] for t in away)
-    start, end = dual_start(outcome, P), dual_end(outcome, P)
+    start = dual_start(outcome, P)
+    end = dual_end(outcome, P)
     assert drift(start, end) <= P * 2e-7
     assert spread(end, start) < 0.2 * spread(start, start)
     assert {outcome.status(i)["doing"] for i in range(FEW)} == {"done"}

@@ -1,4 +1,4 @@
-"""The keys of a fleet: who is let in, who is not, and what a device is told when its folder is not as it should be."""
+"""The certificates of a fleet: who is accepted, and what is reported about an invalid folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LAST_YEAR = NOW - timedelta(days=365)
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority with the devices n3 and n4, one whose certificate is a year old, and a stranger's of the same names."""
+    """An authority with devices n3 and n4, an expired device, and another authority with an n3."""
     folder = tmp_path_factory.mktemp("fleet")
     make_authority(folder / "authority", "fleet", days=3650, now=LAST_YEAR)
     make_certificate(
@@ -44,14 +44,14 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     make_certificate(folder / "n4", folder / "authority", "n4", days=30)
     make_certificate(folder / "old", folder / "authority", "old", days=30, now=LAST_YEAR)
-    make_authority(folder / "strangers", "fleet", days=3650, now=LAST_YEAR)
-    make_certificate(folder / "stranger", folder / "strangers", "n3", days=30)
+    make_authority(folder / "another", "fleet", days=3650, now=LAST_YEAR)
+    make_certificate(folder / "foreign", folder / "another", "n3", days=30)
     return folder
 
 
 @pytest.fixture
 def n3(fleet: Path, tmp_path: Path) -> Path:
-    """A copy of a device's folder, to be spoilt."""
+    """A copy of a device's folder, to be damaged."""
     return Path(shutil.copytree(fleet / "n3", tmp_path / "n3"))
 
 
@@ -72,30 +72,35 @@ def context(
 
 
 def connect(client: ssl.SSLContext, server: ssl.SSLContext, host: str) -> ssl.SSLObject:
-    """A TLS handshake in memory, and a byte each way: whoever refuses raises. The server's end, as it sees the client."""
-    upward, downward = ssl.MemoryBIO(), ssl.MemoryBIO()
-    near = client.wrap_bio(downward, upward, server_hostname=host)
-    far = server.wrap_bio(upward, downward, server_side=True)
-    waiting: list[Callable[[], object]] = [near.do_handshake, far.do_handshake]
+    """Do a TLS handshake in memory and send a byte each way; return the server's end.
+
+    The end that refuses raises.
+    """
+    upward = ssl.MemoryBIO()
+    downward = ssl.MemoryBIO()
+    client_end = client.wrap_bio(downward, upward, server_hostname=host)
+    server_end = server.wrap_bio(upward, downward, server_side=True)
+    waiting: list[Callable[[], object]] = [client_end.do_handshake, server_end.do_handshake]
     for _ in range(10):
         for step in list(waiting):
             with suppress(ssl.SSLWantReadError):
                 step()
                 waiting.remove(step)
     assert not waiting
-    for one, other in ((near, far), (far, near)):
-        one.write(b"!")
-        assert other.read(1) == b"!"
-    return far
+    for sender, receiver in ((client_end, server_end), (server_end, client_end)):
+        sender.write(b"!")
+        assert receiver.read(1) == b"!"
+    return server_end
 
 
-def test_two_devices_of_a_fleet_know_each_other(fleet: Path) -> None:
-    n3, n4 = fleet / "n3", fleet / "n4"
+def test_two_devices_of_a_fleet_trust_each_other(fleet: Path) -> None:
+    n3 = fleet / "n3"
+    n4 = fleet / "n4"
     for host in ("n3", "10.0.0.3", "fd00::3", "robot-3.local"):
-        seen = connect(context(n4, server=False), context(n3, server=True), host).getpeercert()
-        assert seen is not None
-        assert seen["subject"] == ((("commonName", "n4"),),)
-    connect(context(n3, server=False), context(n4, server=True), "n4")  # either may call
+        peer = connect(context(n4, server=False), context(n3, server=True), host).getpeercert()
+        assert peer is not None
+        assert peer["subject"] == ((("commonName", "n4"),),)
+    connect(context(n3, server=False), context(n4, server=True), "n4")  # either may dial
 
 
 @pytest.mark.parametrize("host", ["n4", "n33", "10.0.0.4", "robot-3"])
@@ -106,12 +111,12 @@ def test_a_certificate_is_for_its_own_name_only(fleet: Path, host: str) -> None:
 
 @pytest.mark.parametrize(
     ("who", "why"),
-    [("stranger", "certificate signature failure|unable to get|self.signed"), ("old", "expired")],
+    [("foreign", "certificate signature failure|unable to get|self.signed"), ("old", "expired")],
 )
-def test_strangers_and_the_expired_are_refused_by_either_end(
+def test_foreign_and_expired_certificates_are_refused_by_either_end(
     fleet: Path, who: str, why: str
 ) -> None:
-    ours = fleet / "authority"  # whom they claim to belong to
+    ours = fleet / "authority"  # the authority that they claim
     with pytest.raises(ssl.SSLCertVerificationError, match=why):
         connect(context(fleet / who, False, ours), context(fleet / "n3", True), "n3")
     with pytest.raises(ssl.SSLCertVerificationError, match=why):
@@ -122,36 +127,38 @@ def test_strangers_and_the_expired_are_refused_by_either_end(
         )
 
 
-def test_a_stranger_does_not_know_us(fleet: Path) -> None:
+def test_a_foreign_device_does_not_trust_ours(fleet: Path) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
-        connect(context(fleet / "stranger", server=False), context(fleet / "n3", server=True), "n3")
+        connect(context(fleet / "foreign", server=False), context(fleet / "n3", server=True), "n3")
 
 
-def test_whoever_shows_no_certificate_is_refused(fleet: Path) -> None:
+def test_a_peer_without_a_certificate_is_refused(fleet: Path) -> None:
     with pytest.raises(ssl.SSLError, match="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
         connect(context(fleet / "n4", False, shows=False), context(fleet / "n3", True), "n3")
 
 
-def test_a_device_cannot_let_others_in(fleet: Path, tmp_path: Path) -> None:
-    """One that signs a certificate with its own key, and shows its own behind it."""
+def test_a_device_cannot_sign_certificates(fleet: Path, tmp_path: Path) -> None:
+    """A certificate signed with the key of a device, whose own certificate follows in the chain."""
     signer = certificate(fleet / "n3" / "device.pem")
     signer_key = serialization.load_pem_private_key(
         (fleet / "n3" / "device.key").read_bytes(), None
     )
     assert isinstance(signer_key, ec.EllipticCurvePrivateKey)
-    key, honest = ec.generate_private_key(ec.SECP256R1()), certificate(fleet / "n4" / "device.pem")
+    key = ec.generate_private_key(ec.SECP256R1())
+    honest = certificate(fleet / "n4" / "device.pem")
     builder = x509.CertificateBuilder(
         signer.subject, honest.subject, key.public_key(), 1, LAST_YEAR, NOW + timedelta(days=9)
     )
     builder = builder.add_extension(
         x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
     )
-    behind = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key())
-    builder = builder.add_extension(behind, critical=False)  # all in order but for who signed it
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key())
+    builder = builder.add_extension(issuer, critical=False)
     for extension in honest.extensions:
         if not isinstance(extension.value, x509.AuthorityKeyIdentifier | x509.SubjectKeyIdentifier):
             builder = builder.add_extension(extension.value, extension.critical)
-    forged, pem = builder.sign(signer_key, hashes.SHA256()), serialization.Encoding.PEM
+    forged = builder.sign(signer_key, hashes.SHA256())
+    pem = serialization.Encoding.PEM
     (tmp_path / "device.pem").write_bytes(forged.public_bytes(pem) + signer.public_bytes(pem))
     (tmp_path / "device.key").write_bytes(
         key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
@@ -167,25 +174,21 @@ def test_a_device_cannot_let_others_in(fleet: Path, tmp_path: Path) -> None:
 
 def test_another_verifier_agrees(fleet: Path) -> None:
     policy = PolicyBuilder().store(Store([certificate(fleet / "authority" / "ca.pem")])).time(NOW)
-    good, old, strange = (
-        certificate(fleet / name / "device.pem") for name in ("n3", "old", "stranger")
-    )
+    good = certificate(fleet / "n3" / "device.pem")
     policy.build_server_verifier(x509.DNSName("n3")).verify(good, [])
     subjects = policy.build_client_verifier().verify(good, []).subjects
     assert subjects is not None
     assert x509.DNSName("n3") in subjects
-    for wrong in (old, strange):
+    for name in ("old", "foreign"):
         with pytest.raises(VerificationError):
-            policy.build_client_verifier().verify(wrong, [])
+            policy.build_client_verifier().verify(certificate(fleet / name / "device.pem"), [])
     with pytest.raises(VerificationError):
         policy.build_server_verifier(x509.DNSName("n4")).verify(good, [])
 
 
-def test_what_a_certificate_says(fleet: Path) -> None:
-    authority, device = (
-        certificate(fleet / "authority" / "ca.pem"),
-        certificate(fleet / "n3" / "device.pem"),
-    )
+def test_fields_of_a_certificate(fleet: Path) -> None:
+    authority = certificate(fleet / "authority" / "ca.pem")
+    device = certificate(fleet / "n3" / "device.pem")
     for one in (authority, device):
         assert isinstance(key := one.public_key(), ec.EllipticCurvePublicKey)
         assert isinstance(key.curve, ec.SECP256R1)
@@ -209,9 +212,8 @@ def test_what_a_certificate_says(fleet: Path) -> None:
 
 def test_a_certificate_does_not_outlive_its_authority(tmp_path: Path) -> None:
     make_authority(tmp_path, "fleet", days=10, now=NOW)
-    make_certificate(
-        tmp_path / "n1", tmp_path, "n1", days=10, now=NOW + timedelta(minutes=5)
-    )  # all made in one go
+    soon = NOW + timedelta(minutes=5)  # a fleet takes some time to make
+    make_certificate(tmp_path / "n1", tmp_path, "n1", days=10, now=soon)
     assert (
         certificate(tmp_path / "n1" / "device.pem").not_valid_after_utc
         == certificate(tmp_path / "ca.pem").not_valid_after_utc
@@ -222,8 +224,8 @@ def test_a_certificate_does_not_outlive_its_authority(tmp_path: Path) -> None:
         make_certificate(tmp_path / "n2", tmp_path, "n2", days=0.1, now=NOW + timedelta(days=10.5))
 
 
-def test_a_key_is_never_open_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a mask that takes nothing away, and looked at when the file is there and still empty."""
+def test_a_key_is_never_readable_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an empty umask, checked while the file exists and is still empty."""
     modes: list[int] = []
 
     def watched(
@@ -236,17 +238,16 @@ def test_a_key_is_never_open_to_others(tmp_path: Path, monkeypatch: pytest.Monke
         return opened
 
     (tmp_path / "n1").mkdir()
-    (
-        tmp_path / "n1" / "device.key"
-    ).touch()  # an older one that is open to all, and is in someone's hands
-    (tmp_path / "n1" / "device.key").chmod(0o666)
+    older = tmp_path / "n1" / "device.key"  # readable by all, and open in another process
+    older.touch()
+    older.chmod(0o666)
     monkeypatch.setattr(os, "open", watched)
     mask = os.umask(0)
     try:
         make_authority(tmp_path / "authority", "fleet", days=30)
-        with (tmp_path / "n1" / "device.key").open("rb") as held:
+        with older.open("rb") as opened:
             make_certificate(tmp_path / "n1", tmp_path / "authority", "n1", days=3)
-            assert held.read() == b""
+            assert opened.read() == b""
     finally:
         os.umask(mask)
     assert modes == [0o600, 0o600]
@@ -271,13 +272,13 @@ def test_an_authority_is_not_replaced_and_a_device_is_renewed(tmp_path: Path) ->
     assert len(keys) == 2
 
 
-def test_a_sound_folder_has_nothing_wrong(fleet: Path) -> None:
+def test_a_valid_folder_has_no_problem(fleet: Path) -> None:
     assert check_folder(fleet / "n3") is None
     assert check_folder(fleet / "n3", "n3") is None
 
 
 @pytest.mark.parametrize(
-    ("spoil", "sentence"),
+    ("damage", "sentence"),
     [
         (lambda n3, fleet: shutil.rmtree(n3), "ca.pem is missing"),
         (lambda n3, fleet: (n3 / "ca.pem").unlink(), "ca.pem is missing"),
@@ -304,11 +305,11 @@ def test_a_sound_folder_has_nothing_wrong(fleet: Path) -> None:
             "ca.pem is not the certificate of an authority",
         ),
         (
-            lambda n3, fleet: shutil.copy(fleet / "stranger" / "ca.pem", n3),
+            lambda n3, fleet: shutil.copy(fleet / "foreign" / "ca.pem", n3),
             "device.pem is of another authority than",
         ),
         (
-            lambda n3, fleet: shutil.copy(fleet / "stranger" / "device.pem", n3),
+            lambda n3, fleet: shutil.copy(fleet / "foreign" / "device.pem", n3),
             "device.pem is of another authority than",
         ),
         (lambda n3, fleet: shutil.copy(fleet / "old" / "device.pem", n3), "device.pem expired on"),
@@ -332,23 +333,22 @@ def test_a_sound_folder_has_nothing_wrong(fleet: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(
-    fleet: Path, n3: Path, spoil: Callable[[Path, Path], Any], sentence: str
+def test_every_problem_is_reported_in_one_sentence(
+    fleet: Path, n3: Path, damage: Callable[[Path, Path], Any], sentence: str
 ) -> None:
-    spoil(n3, fleet)
-    wrong = check_folder(n3, "n3")
-    assert wrong is not None
-    assert sentence in wrong
-    assert "\n" not in wrong
+    damage(n3, fleet)
+    problem = check_folder(n3, "n3")
+    assert problem is not None
+    assert sentence in problem
+    assert "\n" not in problem
 
 
-def test_time_is_looked_at(fleet: Path) -> None:
+def test_validity_in_time(fleet: Path) -> None:
     assert check_folder(fleet / "n3", now=NOW + timedelta(days=29)) is None
     assert "device.pem expired on" in str(check_folder(fleet / "n3", now=NOW + timedelta(days=31)))
     assert "ca.pem expired on" in str(check_folder(fleet / "n3", now=NOW + timedelta(days=4000)))
-    assert (
-        check_folder(fleet / "n3", now=NOW - timedelta(hours=20)) is None
-    )  # a clock that is a little behind
+    a_little_behind = NOW - timedelta(hours=20)
+    assert check_folder(fleet / "n3", now=a_little_behind) is None
     assert "the clock here says 1970-01-01" in str(
         check_folder(fleet / "n3", now=datetime(1970, 1, 1, tzinfo=UTC))
     )
@@ -357,7 +357,7 @@ def test_time_is_looked_at(fleet: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["", "-n", "n-", "N3", "n3/**", "n*", "n 3", "n.3", "../n3", "n\n", "é", "n" * 64]
 )
-def test_names_that_would_mean_more_are_refused(fleet: Path, tmp_path: Path, name: str) -> None:
+def test_names_with_special_characters_are_refused(fleet: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError) as refused:
         make_certificate(tmp_path / "device", fleet / "authority", name, days=1)
     assert refused.value.field == "device_name"
@@ -389,28 +389,26 @@ def test_an_authority_has_a_name(tmp_path: Path, name: str) -> None:
         make_authority(tmp_path, name, days=3)
 
 
-def test_an_authority_that_is_not_whole_signs_nothing(fleet: Path, tmp_path: Path) -> None:
+def test_an_incomplete_authority_signs_nothing(fleet: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"ca\.pem is missing"):
         make_certificate(tmp_path / "n1", tmp_path / "nowhere", "n1", days=1)
-    spoilt = Path(shutil.copytree(fleet / "authority", tmp_path / "authority"))
-    shutil.copy(fleet / "strangers" / "ca.key", spoilt)
+    damaged = Path(shutil.copytree(fleet / "authority", tmp_path / "authority"))
+    shutil.copy(fleet / "another" / "ca.key", damaged)
     with pytest.raises(DataError, match=r"ca\.key is not the key of .*ca\.pem"):
-        make_certificate(tmp_path / "n1", spoilt, "n1", days=1)
-    (spoilt / "ca.key").chmod(0o644)
+        make_certificate(tmp_path / "n1", damaged, "n1", days=1)
+    (damaged / "ca.key").chmod(0o644)
     with pytest.raises(DataError, match=r"ca\.key can be read by others"):
-        make_certificate(tmp_path / "n1", spoilt, "n1", days=1)
+        make_certificate(tmp_path / "n1", damaged, "n1", days=1)
     assert not (tmp_path / "n1").exists()
 
 
-def test_a_folder_that_cannot_be_is_said(fleet: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(fleet: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match=r"cannot write .*device\.key: Not a directory"):
         make_certificate(tmp_path / "file" / "n1", fleet / "authority", "n1", days=1)
 
 
-def test_without_the_extra_its_name_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     for ask in (
         lambda: make_authority(tmp_path, "fleet", days=1),

@@ -1,4 +1,4 @@
-"""The messages between devices: what is sent arrives bit for bit, and nothing else is ever taken."""
+"""The wire format: messages arrive bit for bit, and everything else is refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RUN = bytes(range(16))
 VECTOR = torch.tensor([[0.5, -2.0, 0.0], [-0.0, 1e-3, 3.0]])
 BITS = {torch.float32: np.int32, torch.bfloat16: np.int16, torch.float64: np.int64}
 
-# One of each kind and of each type of number, with every field in use.
+# One message of each kind and dtype, with every field in use.
 SENT = {
     "MODEL float32": Message(Kind.MODEL, RUN, 3, 7, 1, 2, ((5, 0), (5, 1), (6, 0)), VECTOR),
     "MODEL bfloat16": Message(Kind.MODEL, RUN, 3, 7, degree=2, vector=VECTOR.bfloat16()),
@@ -43,7 +43,7 @@ SENT = {
 
 
 def expecting(message: Message | None = None, **changed: Any) -> Expected:
-    """What takes the message, or all but what is changed."""
+    """Return what accepts the message, with some fields changed."""
     vector = VECTOR if message is None or message.vector is None else message.vector
     shape, bound = tuple(vector.shape), torch.finfo(vector.dtype).max
     expected = Expected(RUN, frozenset(Kind), (shape,) * 2, vector.dtype, bound, start=shape)
@@ -51,18 +51,14 @@ def expecting(message: Message | None = None, **changed: Any) -> Expected:
 
 
 def same(a: Message, b: Message) -> bool:
-    names = ["kind", "run", "sender", "round", "part", "degree", "applied", "checksum"]
-    if any(getattr(a, name) != getattr(b, name) for name in names) or (a.vector is None) != (
-        b.vector is None
-    ):
-        return False
+    for name in ("kind", "run", "sender", "round", "part", "degree", "applied", "checksum"):
+        if getattr(a, name) != getattr(b, name):
+            return False
     if a.vector is None or b.vector is None:
-        return True
-    return (
-        a.vector.dtype == b.vector.dtype
-        and a.vector.shape == b.vector.shape
-        and bits(a.vector) == bits(b.vector)
-    )
+        return a.vector is b.vector
+    if a.vector.dtype != b.vector.dtype or a.vector.shape != b.vector.shape:
+        return False
+    return bits(a.vector) == bits(b.vector)
 
 
 def bits(vector: Tensor) -> list[int]:
@@ -71,7 +67,7 @@ def bits(vector: Tensor) -> list[int]:
 
 
 def forged(data: bytes, offset: int, layout: str, *values: int | bytes) -> bytes:
-    """Other values at an offset of the header, by someone who can work out checksums."""
+    """Return a message with other values at an offset of the header, and a valid checksum."""
     changed = bytearray(data)
     struct.pack_into(layout, changed, offset, *values)
     listed = changed[72 : 72 + 8 * changed[34]]
@@ -91,11 +87,8 @@ def reason(data: bytes, expected: Expected) -> Reason:
 def vectors(draw: st.DrawFn) -> Tensor:
     dtype = draw(st.sampled_from(list(DTYPE_CODES)))
     shape = draw(st.lists(st.integers(1, 4), max_size=4))
-    raw = draw(
-        st.binary(
-            min_size=math.prod(shape) * dtype.itemsize, max_size=math.prod(shape) * dtype.itemsize
-        )
-    )
+    size = math.prod(shape) * dtype.itemsize
+    raw = draw(st.binary(min_size=size, max_size=size))
     vector = torch.from_numpy(np.frombuffer(raw, BITS[dtype]).copy()).view(dtype)
     return torch.where(vector.isfinite(), vector, torch.zeros((), dtype=dtype)).reshape(shape)
 
@@ -123,7 +116,7 @@ def messages(draw: st.DrawFn) -> Message:
 
 @settings(max_examples=300)
 @given(messages(), st.booleans())
-def test_what_is_sent_arrives(message: Message, as_view: bool) -> None:
+def test_messages_are_read_back(message: Message, as_view: bool) -> None:
     data = pack(message)
     received = unpack(
         memoryview(data) if as_view else data, expecting(message, sender=message.sender)
@@ -135,7 +128,8 @@ def test_what_is_sent_arrives(message: Message, as_view: bool) -> None:
 @pytest.mark.parametrize("name", SENT)
 def test_every_flipped_bit_is_refused(name: str) -> None:
     message = SENT[name]
-    data, expected = bytearray(pack(message)), expecting(message)
+    data = bytearray(pack(message))
+    expected = expecting(message)
     reasons: Counter[Reason] = Counter()
     for k in range(8 * len(data)):
         data[k // 8] ^= 1 << k % 8
@@ -144,19 +138,16 @@ def test_every_flipped_bit_is_refused(name: str) -> None:
     assert same(unpack(bytes(data), expected), message)
     assert reasons["magic"] == 32
     assert reasons["version"] == 16
-    assert set(reasons) <= {
-        "magic",
-        "version",
-        "checksum",
-        "length",
-    }  # damage is not taken for a disagreement
+    # Damage is not mistaken for a message of another kind, run or shape.
+    assert set(reasons) <= {"magic", "version", "checksum", "length"}
     if message.vector is not None:
         assert reasons["checksum"] >= 8 * message.vector.nbytes
 
 
 @pytest.mark.parametrize("name", SENT)
 def test_every_truncation_is_refused(name: str) -> None:
-    data, expected = pack(SENT[name]), expecting(SENT[name])
+    data = pack(SENT[name])
+    expected = expecting(SENT[name])
     assert {reason(data[:k], expected) for k in range(len(data))} == {"length"}
     assert reason(data + b"\0", expected) == "length"
     assert reason(data + data, expected) == "length"
@@ -172,7 +163,7 @@ def test_random_bytes_are_refused(noise: bytes, start: bytes) -> None:
         unpack(start + noise, expecting())
 
 
-FIELDS = {
+FIELDS = {  # offset: layout
     4: "<H",
     6: "<B",
     7: "<B",
@@ -182,9 +173,15 @@ FIELDS = {
     34: "<B",
     35: "<B",
     36: "<I",
+    40: "<I",
+    44: "<I",
+    48: "<I",
+    52: "<I",
+    56: "<Q",
     64: "<I",
+    72: "<I",
+    76: "<I",
 }
-FIELDS |= {40: "<I", 44: "<I", 48: "<I", 52: "<I", 56: "<Q", 72: "<I", 76: "<I"}
 
 
 @settings(max_examples=500)
@@ -192,10 +189,11 @@ FIELDS |= {40: "<I", 44: "<I", 48: "<I", 52: "<I", 56: "<Q", 72: "<I", 76: "<I"}
     st.sampled_from(list(SENT)),
     st.lists(st.tuples(st.sampled_from(list(FIELDS)), st.data()), min_size=1, max_size=3),
 )
-def test_a_forger_is_refused_or_writes_what_we_would(
+def test_a_forged_message_is_refused_or_is_a_valid_encoding(
     name: str, changes: list[tuple[int, st.DataObject]]
 ) -> None:
-    data, expected = pack(SENT[name]), expecting(SENT[name])
+    data = pack(SENT[name])
+    expected = expecting(SENT[name])
     for offset, choose in changes:
         width = struct.calcsize(FIELDS[offset])
         if offset + width <= len(data):
@@ -208,14 +206,16 @@ def test_a_forger_is_refused_or_writes_what_we_would(
     assert pack(message) == data
 
 
-MODEL, READY = pack(SENT["MODEL float32"]), pack(SENT["READY"])
+MODEL = pack(SENT["MODEL float32"])
+READY = pack(SENT["READY"])
 
 
-def test_a_fuzzer_makes_nothing_grow() -> None:
-    """Thousands of messages, most of them refused: afterwards there is no more memory in use than before."""
-    fields, inputs = list(FIELDS), []
+def test_refused_messages_leave_no_memory_in_use() -> None:
+    fields = list(FIELDS)
+    inputs = []
     for k in range(700):
-        offset, noise = fields[k % len(fields)], draws.bits(1, "fuzz", k, np.arange(40))
+        offset = fields[k % len(fields)]
+        noise = draws.bits(1, "fuzz", k, np.arange(40))
         value = int(noise[0]) % 256 ** struct.calcsize(FIELDS[offset])
         inputs += [
             forged(MODEL, offset, FIELDS[offset], value),
@@ -225,16 +225,14 @@ def test_a_fuzzer_makes_nothing_grow() -> None:
         ]
 
     def fuzz() -> int:
-        taken = 0
+        accepted = 0
         for data in inputs:
             with suppress(Refused):
                 unpack(data, expecting())
-                taken += 1
-        return taken
+                accepted += 1
+        return accepted
 
-    assert (
-        0 < fuzz() < len(inputs) / 2
-    )  # once before, so that what is only made once does not count
+    assert 0 < fuzz() < len(inputs) / 2  # also a first pass, so that caches do not count
     tracemalloc.start()
     try:
         fuzz()
@@ -265,17 +263,17 @@ def test_a_fuzzer_makes_nothing_grow() -> None:
         ("shape", MODEL, {"shapes": ((6,), (6,))}),
         ("shape", MODEL, {"shapes": ((3, 2), (3, 2))}),
         ("shape", forged(MODEL, 52, "<I", 1), {}),  # a size beyond its dimensions
-        ("shape", forged(MODEL, 56, "<Q", 20)[:-4], {}),  # fewer numbers than its shape has
+        ("shape", forged(MODEL, 56, "<Q", 20)[:-4], {}),  # fewer elements than its shape has
         ("length", forged(MODEL, 34, "<B", 255), {}),
-        ("fields", forged(MODEL, 36, "<I", 0), {}),  # from a device that has no neighbour
+        ("fields", forged(MODEL, 36, "<I", 0), {}),  # of a device without neighbours
         ("fields", forged(READY, 36, "<I", 1), {}),
         ("fields", forged(READY, 7, "<B", 1), {}),
         ("fields", forged(pack(SENT["ASK"]), 64, "<I", 1), {}),
-        ("fields", forged(MODEL, 72, "<I", 6), {}),  # a list that is not ascending
-        ("fields", forged(MODEL, 76, "<I", 1 << 16), {}),  # a part that no exchange has
+        ("fields", forged(MODEL, 72, "<I", 6), {}),  # a list that does not ascend
+        ("fields", forged(MODEL, 76, "<I", 1 << 16), {}),  # a part out of range
     ],
 )
-def test_a_refusal_has_its_reason(wanted: Reason, data: bytes, changed: dict[str, Any]) -> None:
+def test_every_refusal_has_its_reason(wanted: Reason, data: bytes, changed: dict[str, Any]) -> None:
     assert same(unpack(MODEL, expecting()), SENT["MODEL float32"])
     assert reason(data, expecting(**changed)) == wanted
 
@@ -292,7 +290,7 @@ def test_a_refusal_has_its_reason(wanted: Reason, data: bytes, changed: dict[str
         ("large", [-1001.0 * 2]),
     ],
 )
-def test_values_that_would_poison_a_model_are_refused(
+def test_invalid_values_are_refused(
     dtype: torch.dtype, wanted: Reason, values: list[float]
 ) -> None:
     vector = torch.zeros(50, dtype=dtype)
@@ -300,11 +298,11 @@ def test_values_that_would_poison_a_model_are_refused(
     message = Message(Kind.START, RUN, 3, 7, vector=vector)
     expected = expecting(message, bound=1000.0)
     assert reason(pack(message), expected) == wanted
-    vector = torch.tensor([-1000.0, 1000.0] * 25, dtype=dtype)  # the bound itself is taken
+    vector = torch.tensor([-1000.0, 1000.0] * 25, dtype=dtype)  # the bound itself is accepted
     assert unpack(pack(Message(Kind.START, RUN, 3, 7, vector=vector)), expected).vector is not None
 
 
-def test_a_claim_of_much_memory_takes_none() -> None:
+def test_an_announced_size_allocates_nothing() -> None:
     claims = [
         forged(MODEL, 56, "<Q", 1 << 40),
         forged(MODEL, 56, "<Q", (1 << 64) - 1),
@@ -312,7 +310,7 @@ def test_a_claim_of_much_memory_takes_none() -> None:
         forged(MODEL, 34, "<BB", 255, 255),
     ]
     expected = expecting(largest=(1 << 40) - 1)
-    for data in claims:  # once before, so that what is only made once does not count
+    for data in claims:  # a first pass, so that caches do not count
         reason(data, expected)
     tracemalloc.start()
     try:
@@ -325,10 +323,10 @@ def test_a_claim_of_much_memory_takes_none() -> None:
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray])
-def test_a_vector_is_copied_at_most_once_and_is_our_own(
+def test_a_vector_is_copied_at_most_once_and_is_writable(
     kind: type[bytes] | type[bytearray],
 ) -> None:
-    """Of what cannot be written to there is one copy; a bytearray is the receiver's, and is used as it is."""
+    """Read-only bytes are copied once; a bytearray belongs to the receiver and is used as it is."""
     vector = torch.linspace(-1, 1, 250_000)
     data = kind(pack(Message(Kind.START, RUN, 3, 7, vector=vector)))
     expected = expecting(None, start=(250_000,))
@@ -341,10 +339,10 @@ def test_a_vector_is_copied_at_most_once_and_is_our_own(
     assert peak < (1.2 if kind is bytes else 0.2) * vector.nbytes
     assert received is not None
     assert torch.equal(received, vector)
-    received += 1  # it can be written to
+    received += 1
 
 
-def test_what_lies_otherwise_in_memory_is_sent_in_order() -> None:
+def test_a_transposed_vector_is_sent_in_order() -> None:
     vector = torch.arange(12.0).reshape(3, 4).t().requires_grad_()
     message = Message(Kind.START, RUN, 3, 7, vector=vector)
     received = unpack(pack(message), expecting(message)).vector
@@ -359,16 +357,15 @@ def test_bfloat16_is_half_of_float32() -> None:
     assert len(data) == 72 + 2 * 1001
     received = unpack(data, expecting(message)).vector
     assert received is not None
-    assert bool(
-        ((received.float() - x).abs() <= 2**-8 * x.abs()).all()
-    )  # 8 bits of mantissa, rounded to nearest
-    # the upper half of float32's bits, but for rounding
+    # 8 bits of mantissa, rounded to nearest: the upper half of float32's bits up to rounding.
+    assert bool(((received.float() - x).abs() <= 2**-8 * x.abs()).all())
     upper = np.frombuffer(data[72:], "<u2").astype("<u4") << 16
     assert np.array_equal(upper.view("<f4"), received.float().numpy())
 
 
-def test_a_vector_for_several_neighbours_is_summed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, crc32 = SENT["MODEL float32"], zlib.crc32
+def test_the_checksum_of_a_vector_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = SENT["MODEL float32"]
+    crc32 = zlib.crc32
     lengths: list[int] = []
 
     def counted(data: Any, start: int = 0) -> int:
@@ -377,7 +374,7 @@ def test_a_vector_for_several_neighbours_is_summed_once(monkeypatch: pytest.Monk
 
     monkeypatch.setattr("zlib.crc32", counted)
     other = pack(replace(first, applied=((6, 1),)))
-    assert max(lengths) == 68  # headers and lists alone
+    assert max(lengths) == 68  # of headers and lists only
     monkeypatch.undo()
     assert other == pack(Message(Kind.MODEL, RUN, 3, 7, 1, 2, ((6, 1),), VECTOR))
 
@@ -405,7 +402,7 @@ def test_a_vector_for_several_neighbours_is_summed_once(monkeypatch: pytest.Monk
         ("shape", {"vector": torch.ones(0)}),
     ],
 )
-def test_a_message_that_nobody_would_take_is_not_made(field: str, changed: dict[str, Any]) -> None:
+def test_an_invalid_message_cannot_be_made(field: str, changed: dict[str, Any]) -> None:
     with pytest.raises(InputError) as refused:
         replace(Message(Kind.MODEL, RUN, 3, 7, degree=1, vector=VECTOR), **changed)
     assert refused.value.field == field
@@ -422,14 +419,14 @@ def test_a_message_that_nobody_would_take_is_not_made(field: str, changed: dict[
         ("largest", {"largest": 23}),
     ],
 )
-def test_nobody_expects_what_cannot_be(field: str, changed: dict[str, Any]) -> None:
+def test_invalid_expectations_are_refused(field: str, changed: dict[str, Any]) -> None:
     with pytest.raises(InputError) as refused:
         expecting(**changed)
     assert refused.value.field == field
 
 
-def test_the_layout_is_the_documented_one() -> None:
-    """Read by hand, from the offsets of the module's table."""
+def test_the_layout_is_as_documented() -> None:
+    """Read the offsets of the table in the module."""
     offsets = [0, 4, 6, 7, 8, 24, 28, 32, 34, 35, 36, 40, 56, 64, 68, 72]
     pieces = [MODEL[a:b] for a, b in pairwise(offsets)]
     numbers = [int.from_bytes(piece, "little") for piece in pieces]
@@ -451,7 +448,7 @@ def test_the_layout_is_the_documented_one() -> None:
 
 
 def test_the_format_has_not_changed() -> None:
-    """A device with an older gossamer reads these. Where they must change, VERSION must too: then write the file anew."""
+    """Older devices read these messages. If they must change, change VERSION and the file too."""
     written = dict(line.split(": ") for line in GOLDEN.read_text(encoding="ascii").splitlines())
     assert written == {name: pack(message).hex() for name, message in SENT.items()}
     for name, message in SENT.items():

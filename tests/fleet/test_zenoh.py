@@ -1,4 +1,4 @@
-"""The transport on zenoh: who is a neighbour, what arrives, who is refused; no link delays another."""
+"""The transport on zenoh: who is a neighbour, what arrives, and who is refused."""
 
 from __future__ import annotations
 
@@ -375,7 +375,7 @@ def start_intruder(network: VirtualNetwork, folder: Path, who: str, port: int) -
 
 
 def test_intruders_are_refused(network: VirtualNetwork, folder: Path, three: list[Device]) -> None:
-    """All dial device 0 at once, from device 3's namespace, with its number; then device 3 itself."""
+    """All dial device 0 at once, from the namespace of device 3, which then dials itself."""
     network.link(0, 3, up=True)
     intruders = {}
     for port, who in enumerate(INTRUDERS, start=7500):

@@ -203,7 +203,7 @@ def initial_models(study: Study) -> Tensor:
 
 
 def write_initial_models(rehearsal: Rehearsal, absent: Collection[int] = ()) -> None:
-    """Write checkpoints as if each device had been stopped before round 0; all begin with round 1."""
+    """Write checkpoints as if devices were stopped before round 0; they begin with round 1."""
     for i, w in enumerate(initial_models(rehearsal.study)):
         if i not in absent:
             journal = Journal(rehearsal.folder / f"n{i}", sync=False)

@@ -172,7 +172,7 @@ class HostilePeer:
         return self.message(vector=vector)
 
     def announcing(self, size: int) -> bytes:
-        """Return a message whose header announces a vector of so many bytes, which do not follow."""
+        """Return a message whose header announces a vector of so many bytes, which are missing."""
         data = bytearray(self.message())
         data[56:64] = struct.pack("<Q", size)
         data[68:72] = struct.pack("<I", zlib.crc32(data[:68]))

@@ -1,4 +1,4 @@
-"""One device on zenoh, without torch: executes commands, one JSON list per line, and prints results.
+"""One device on zenoh, without torch: it executes commands, one JSON list per line.
 
 `python zenoh_device.py given.json`, where the JSON has the settings of its links. "config_changes"
 makes it an intruder: its own certificate is not checked, and zenoh's configuration is changed.

@@ -24,7 +24,7 @@ _PLAIN_WIDTH = 160  # characters, where the output is no terminal
 
 
 class _Count(NamedTuple):
-    """A column with a count: key of a row, heading, a shorter heading, and whether it is always shown."""
+    """A column of the table: key of a row, heading, short heading, and if it is always shown."""
 
     key: str
     heading: str

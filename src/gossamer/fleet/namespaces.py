@@ -1,9 +1,9 @@
 """A virtual network on one machine: each device in a namespace, links that are cut and healed.
 
 A device is a network namespace, and a link is a virtual cable between two of them. There is no
-bridge and no route to the machine's own network: two devices without a cable cannot hear each other.
-Device i has the one address `address(i)`, whichever cable is used. Needs Linux, root, and the
-commands ip, tc (iproute2) and nft (nftables).
+bridge and no route to the machine's own network: two devices without a cable cannot hear each
+other. Device i has the one address `address(i)`, whichever cable is used. Needs Linux, root, and
+the commands ip, tc (iproute2) and nft (nftables).
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ class VirtualNetwork:
             checks.whole("device", device, 0, self.devices - 1)
 
     def _make_cable(self, a: int, b: int) -> None:
-        """Make the cable between two devices on first use; its ends are created in the namespaces."""
+        """Make the cable between two devices on first use, with its ends in the namespaces."""
         self._check_devices(a, b)
         if a == b:
             raise InputError("device", b, "two different devices")

@@ -60,7 +60,7 @@ class DeviceProcess:
 
     @property
     def sentinel(self) -> int:
-        """Handle that becomes ready when the process ends, for `multiprocessing.connection.wait`."""
+        """Handle that is ready once the process ends, for `multiprocessing.connection.wait`."""
         return self._process.sentinel
 
     @property

@@ -1,7 +1,7 @@
 """What is known of the devices of a fleet, from their files and from what they publish.
 
-Everything that a device publishes is parsed into numbers and known words, so that no text of a device
-reaches a terminal.
+Everything that a device publishes is parsed into numbers and known words, so that no text of a
+device reaches a terminal.
 """
 
 from __future__ import annotations

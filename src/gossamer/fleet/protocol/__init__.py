@@ -1,1 +1,1 @@
-"""How devices exchange vectors so that the mean stays exact: edges, messages, wire format, journal."""
+"""How devices exchange vectors so that the mean stays exact."""

@@ -5,25 +5,27 @@ would not be doubly stochastic, and the mean would drift. So every exchange is a
 each link:
 
 1. The neighbours are those whose link is alive now; their number is the degree announced.
-2. MODEL goes to each: degree, vector, and the exchanges applied on this link. The receiver writes it
-   to its journal together with the vector that it sent itself, and *then* acknowledges with READY:
-   the exchange now survives a crash.
-3. All wait for MODEL and READY of all neighbours, or for the deadline. Later messages change nothing.
-4. A link with both is committed, with a weight that both ends know. The weight of any other link goes
-   to the device itself: the weights stay symmetric and doubly stochastic without renormalisation.
+2. MODEL goes to each: degree, vector, and the exchanges applied on this link. The receiver writes
+   it to its journal together with the vector that it sent itself, and *then* acknowledges with
+   READY: the exchange now survives a crash.
+3. All wait for MODEL and READY of all neighbours, or for the deadline. Later messages change
+   nothing.
+4. A link with both is committed, with a weight that both ends know. The weight of any other link
+   goes to the device itself: the weights stay symmetric and doubly stochastic without
+   renormalisation.
 5. With MODEL but without READY the exchange is in doubt: the neighbour may have committed it. It is
    pending until a message of a later round lists the exchanges that the neighbour has applied; then
    its transfer is applied late, or dropped.
 
-Why both ends always agree: a device that has committed has a READY, so the other end has the exchange
-in its journal and applies it, at the latest when it receives that list. If neither has committed, each
-learns so from the other. An exchange is listed as applied only once it is on disk together with the
-state that it is applied to. A device that was killed in a round does not join that round again, so a
-device has one vector per exchange.
+Why both ends always agree: a device that has committed has a READY, so the other end has the
+exchange in its journal and applies it, at the latest when it receives that list. If neither has
+committed, each learns so from the other. An exchange is listed as applied only once it is on disk
+together with the state that it is applied to. A device that was killed in a round does not join
+that round again, so a device has one vector per exchange.
 
 Until a device knows that an exchange is applied, it has acknowledged no later MODEL of that
-neighbour, so the neighbour has applied no later exchange: a short list of the last ones suffices, and
-the number of pending transfers is bounded.
+neighbour, so the neighbour has applied no later exchange: a short list of the last ones suffices,
+and the number of pending transfers is bounded.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ class Edges:
         self._ledger = Ledger(self.counts)
         self._mailbox = Mailbox(transport, expected, self._ledger, self.counts, clock)
 
-    # -- from start to end of a device ---------------------------------------------------------------
+    # -- from start to end of a device -------------------------------------------------------------
 
     def start(self, new: Callable[[], State], round: int = 0) -> State:
         """Return the state to resume from; `self.round` is the first round to take part in.
@@ -170,7 +172,7 @@ class Edges:
         """Transfers in doubt, or confirmed and not yet applied."""
         return self._ledger.pending
 
-    # -- exchanges -----------------------------------------------------------------------------------
+    # -- exchanges ---------------------------------------------------------------------------------
 
     def neighbours(self, t: int) -> frozenset[int]:
         """Return the neighbours in round t: their link is alive now and they are not ignored.
@@ -232,14 +234,14 @@ class Edges:
     def agree_on_pair(
         self, exchange: ExchangeId, neighbours: frozenset[int], named: int, until: float
     ) -> bool:
-        """Tell all neighbours which of them this device names; return True if that one names it too.
+        """Tell all neighbours whom this device proposes to; return True if that one proposes back.
 
         A lost message makes no pair.
 
         Args:
             exchange: Round and part of this exchange.
             neighbours: All neighbours.
-            named: The neighbour that this device names.
+            named: The neighbour that this device proposes to.
             until: The deadline, by the clock.
         """
         yes = torch.tensor([1.0], dtype=self._dtype)

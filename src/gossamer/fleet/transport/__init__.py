@@ -1,1 +1,1 @@
-"""What carries messages between devices: the interface, zenoh, and an in-memory network for tests."""
+"""What carries messages between devices: zenoh, and an in-memory network for tests."""

@@ -6,8 +6,8 @@ each channel has its own sender thread, messages go out in chunks, and no more c
 than the queue holds until the receiver acknowledges them. A packet is a chunk with a header of
 24 bytes (zenoh's "attachment"), little-endian:
 
-    number    8 bytes    number of the chunk: the lower half counts from 1, the upper half is random,
-                         so that only the receiver of the chunk can acknowledge it
+    number    8 bytes    number of the chunk: the lower half counts from 1, the upper half is
+                         random, so that only the receiver of the chunk can acknowledge it
     ack       8 bytes    number of the last chunk received in the other direction
     offset    4 bytes    position of the chunk in its message
     size      4 bytes    size of the whole message; 0: this packet is an ack without a chunk

@@ -1,4 +1,4 @@
-"""The transport between real devices, on eclipse-zenoh: direct links only, authenticated by certificates.
+"""The transport between real devices, on eclipse-zenoh: direct, authenticated links.
 
 Every device is a zenoh peer. Peers do not forward messages and do not dial peers that a neighbour
 reports, so a device hears only those to which it has a link. It finds them by multicast on a local
@@ -260,12 +260,20 @@ class _Publishers:
 
 
 def reason(error: Exception) -> str:
-    """Return the message of an error of zenoh without the position in zenoh's own source."""
+    """Return the message of an error of zenoh without the position in zenoh's own source.
+
+    Args:
+        error: The error.
+    """
     return str(error).split(" at /")[0]
 
 
 def close_session(session: zenoh.Session) -> None:
-    """Close a session; a link that does not respond is given up by zenoh itself."""
+    """Close a session; a link that does not respond is given up by zenoh itself.
+
+    Args:
+        session: The session.
+    """
     import zenoh
 
     with suppress(zenoh.ZError):
