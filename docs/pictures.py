@@ -2,6 +2,7 @@
 
     links mixing mirror dual     the figures of docs/concepts.md
     networks                     one per network of docs/networks.md, from the code of that page
+    architecture                 the figure of docs/architecture.md
     demo                         the figure of `gossamer compare`
     readme                       the figure of the README: a run of examples/robots.toml, about 15 s
 
@@ -306,6 +307,114 @@ def _dash(k: int) -> Any:
     return (0, DASHES[dash]) if DASHES[dash] else "-"
 
 
+# -- architecture --
+
+# The way of one run: (row, first column, last column, title, place in the code). A box spans columns.
+_STEPS = (
+    (0, 0, 1, "gossamer run SPEC", "cli/commands/study.py: run"),
+    (0, 2, 2, "gossamer fleet init SPEC", "fleet/provision.py: init"),
+    (
+        1,
+        0,
+        1,
+        "SPEC → Study, EngineSpec",
+        "cli/specs.py: read_studies → study/spec: studies, engine",
+    ),
+    (1, 2, 2, "gossamer node n3.toml", "fleet/service.py: run_device"),
+    (2, 0, 1, "Study → Plan", "study/run.py: run → study/study.py: Study.plan"),
+    (2, 2, 2, "Study, own samples → Plan", "fleet/service.py: plan_of"),
+    (3, 0, 0, "Simulator", "Simulation.start\n→ engines/simulate.py"),
+    (3, 1, 1, "RayEngine → ShardActor → Simulator", "Ray.start → engines/ray/engine.py,\nactor.py"),
+    (3, 2, 2, "Node", "fleet/node.py: Node.run"),
+    (4, 0, 0, "mix: rows of one tensor", "engines/mixing.py: StackedMix"),
+    (4, 1, 1, "mix: rows of a shard and its halo", "StackedMix, engines/ray/exchange.py"),
+    (
+        4,
+        2,
+        2,
+        "mix: one row, messages",
+        "fleet/mix.py: PeerMix → protocol/edges.py\n→ transport/zenoh.py",
+    ),
+    (5, 0, 2, "Algorithm.round(state, grad, mix, t) → state", "algorithms/"),
+    (6, 0, 0, "measure", "Simulator.record"),
+    (6, 1, 1, "measure, merge", "ShardActor.record → RayEngine.record"),
+    (6, 2, 2, "measure", "Node: log.jsonl, history/, model"),
+    (7, 0, 1, "Record → columns", "study/run.py: _Session, _Measurements"),
+    (7, 2, 2, "gossamer fleet collect", "fleet/collect.py: collect"),
+    (8, 0, 2, "metrics.parquet, models.safetensors, summary.json", "results/folder.py: RunFolder"),
+)
+# Rows of the figure that belong together: first, last, name.
+_PHASES = ((0, 3, "start"), (4, 5, "per round"), (6, 7, "per measurement"), (8, 8, "files"))
+
+
+def architecture() -> None:
+    """Draw the way of one run to the Parquet file for the simulator, Ray and a node."""
+    figure, axis = plt.subplots(figsize=(9.2, 8.6))
+    width, height, gap = 3.0, 0.72, 0.38
+    pitch = width + 0.18
+    columns = ("simulator", "Ray", "node (real device)")
+    for column, name in enumerate(columns):
+        axis.text(
+            column * pitch + width / 2, 0.95, name, ha="center", fontsize=10, fontweight="bold"
+        )
+    rows: dict[int, list[tuple[int, int]]] = {}
+    for row, first, last, _, _ in _STEPS:
+        rows.setdefault(row, []).append((first, last))
+    for row, first, last, title, place in _STEPS:
+        left = first * pitch
+        top = -row * (height + gap)
+        span = last * pitch + width - left
+        colour = GREEN if first == 0 and last == 2 else BLUE
+        axis.add_patch(
+            mpl.patches.FancyBboxPatch(
+                (left, top),
+                span,
+                height,
+                boxstyle="round,pad=0,rounding_size=0.08",
+                facecolor="white",
+                edgecolor=colour,
+                linewidth=1.3,
+            )
+        )
+        lines = place.count("\n") + 1
+        middle = left + span / 2
+        axis.text(middle, top + height - 0.2, title, ha="center", va="center", fontsize=8.5)
+        axis.text(
+            middle,
+            top + (0.22 if lines == 1 else 0.25),
+            place,
+            ha="center",
+            va="center",
+            fontsize=6.8,
+            color="#767676",
+            linespacing=1.1,
+        )
+        for below_first, below_last in rows.get(row + 1, []):
+            if below_first > last or below_last < first:
+                continue
+            # The arrow is in the middle of the narrower of the two boxes.
+            from_column = max(first, below_first)
+            to_column = min(last, below_last)
+            x = (from_column + to_column) / 2 * pitch + width / 2
+            axis.annotate(
+                "",
+                (x, top - gap + 0.02),
+                (x, top - 0.02),
+                arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 1.0},
+            )
+    for first_row, last_row, name in _PHASES:
+        upper = -first_row * (height + gap) + height
+        lower = -last_row * (height + gap)
+        axis.plot([-0.16, -0.16], [lower, upper], color=ORANGE, linewidth=1.6)
+        axis.text(
+            -0.26, (lower + upper) / 2, name, rotation=90, ha="right", va="center", color=ORANGE
+        )
+    axis.set(xlim=(-0.6, 3 * pitch), ylim=(-8 * (height + gap) - 0.1, 1.2))
+    axis.set_aspect("equal")
+    axis.axis("off")
+    save(figure, "architecture.svg")
+
+
 # -- README --
 
 
@@ -367,7 +476,8 @@ def demo() -> None:
 
 
 PICTURES: dict[str, Callable[[], None]] = {
-    make.__name__: make for make in (links, mixing, mirror, dual, networks, demo, readme)
+    make.__name__: make
+    for make in (links, mixing, mirror, dual, networks, architecture, demo, readme)
 }
 
 
