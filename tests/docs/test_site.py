@@ -292,7 +292,7 @@ def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(pictures, "DOCS", tmp_path)
     (tmp_path / "pictures").mkdir()
     (tmp_path / "networks.md").write_text(PAGES["docs/networks.md"])
-    assert pictures.main(["links", "mixing", "mirror", "dual", "networks"]) == 0
+    assert pictures.main(["links", "mixing", "mirror", "dual", "networks", "architecture"]) == 0
     made = {path.name for path in (tmp_path / "pictures").iterdir()}
     assert made == there - {
         "readme.png",
