@@ -140,7 +140,7 @@ def test_a_page_says_what_is_kept_and_sent(name: str) -> None:
     (said,) = re.findall(r"(\d\.\d\d) × D-PSGD's bytes", page)
     assert float(said) == pytest.approx(sent / (18 * 4 * dimension), abs=0.0051)
     kept = [x for x in later.snapshot().tensors.values() if x.shape == (9, dimension)]
-    assert re.findall(r"Keeps (\w+) vectors? a device", page) == [
+    assert re.findall(r"Stores (\w+) vectors? per device", page) == [
         ("one", "two", "three", "four")[len(kept) - 1]
     ]
 
