@@ -280,7 +280,7 @@ def test_one_round_from_equal_states(
             after = states(reference, simulator.snapshot(), p)
             for i in range(M):
                 wrong = np.abs(power(after[i], p) - power(reference.x[i], p))
-                assert (wrong <= 16 * p * 2.0**-52 * reference.added[i]).all()
+                assert (wrong <= 16 * p * 2.0**-52 * reference.dual_terms[i]).all()
 
 
 def states(reference: Reference, snapshot: Snapshot, p: float) -> dict[int, Any]:

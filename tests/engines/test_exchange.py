@@ -67,7 +67,7 @@ def test_rows_arrive_in_every_round(machines: list[str], tmp_path: Path) -> None
         received = []
         for round, rows in enumerate(chosen):
             x = rows_of(number, round, 500)
-            wait = exchange.swap(x, {other: rows}, {other: len(rows)})
+            wait = exchange.exchange_rows(x, {other: rows}, {other: len(rows)})
             received.append(wait()[other].clone())
         return received
 
@@ -79,7 +79,7 @@ def test_rows_arrive_in_every_round(machines: list[str], tmp_path: Path) -> None
 
 def test_all_gather_is_in_the_order_of_the_shards(tmp_path: Path) -> None:
     def run(number: int, exchange: GlooExchange) -> list[Tensor]:
-        return exchange.gather(torch.full((2,), float(number)))
+        return exchange.all_gather(torch.full((2,), float(number)))
 
     for gathered in in_two_shards(tmp_path, ["", ""], run):
         assert [x.tolist() for x in gathered] == [[0.0, 0.0], [1.0, 1.0]]
@@ -90,7 +90,7 @@ def test_a_shard_that_is_gone_is_reported(tmp_path: Path) -> None:
         if number == 1:
             return "ended"
         try:
-            exchange.gather(torch.zeros(1))
+            exchange.all_gather(torch.zeros(1))
         except Disconnected:
             return "disconnected"
         return "gathered"
@@ -108,7 +108,7 @@ def test_a_full_memory_falls_back_to_gloo(tmp_path: Path, monkeypatch: pytest.Mo
 
     def run(number: int, exchange: GlooExchange) -> Tensor:
         other = 1 - number
-        wait = exchange.swap(rows_of(number, 0, 4), {other: np.array([3])}, {other: 1})
+        wait = exchange.exchange_rows(rows_of(number, 0, 4), {other: np.array([3])}, {other: 1})
         return wait()[other]
 
     results = in_two_shards(tmp_path, [machine, machine], run)

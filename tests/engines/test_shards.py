@@ -1,8 +1,7 @@
-"""A run in several parts is the run: every method, every kind of network, any division of the devices."""
+"""A run in several shards equals the run in one process, however the devices are divided."""
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 
 import networkx as nx
@@ -12,57 +11,58 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.methods import M, takes
-from support.shards import METHODS, ROUNDS, Parts, plan_of
+from support.shards import METHODS, ROUNDS, ThreadedShards, plan_of
 
 import gossamer as gs
 from gossamer.engines import Simulator
-from gossamer.engines.part import Part
+from gossamer.engines.shard import CsrMatrix, LocalWeights, Shard
 from gossamer.errors import Diverged
 from gossamer.network import Links, metropolis
 
 OWNERS = {
     "two": np.arange(M) * 2 // M,
-    "three, mixed up": np.array([2, 0, 1, 1, 0, 2, 0]),
-    "one each": np.arange(M)[::-1].copy(),
+    "three, shuffled": np.array([2, 0, 1, 1, 0, 2, 0]),
+    "one per device": np.arange(M)[::-1].copy(),
 }
+NETWORK_OF = {"two": "churn", "three, shuffled": "changing", "one per device": "static"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("owner", OWNERS)
-def test_parts_equal_the_whole(name: str, owner: str) -> None:
-    """To 1e-12 in float64, as every pair of engines: a sum of the same numbers may be taken in another order."""
-    network = {"two": "churn", "three, mixed up": "changing", "one each": "static"}[owner]
+def test_shards_equal_one_process(name: str, owner: str) -> None:
+    """To 1e-12 in float64, as any two engines: sums may be taken in another order."""
+    network = NETWORK_OF[owner]
     if network not in takes(name):
         network = "static"
     plan = plan_of(METHODS[name], network)
-    whole, parts = Simulator(plan), Parts(plan, OWNERS[owner])
+    whole = Simulator(plan)
+    shards = ThreadedShards(plan, OWNERS[owner])
     whole.advance(ROUNDS)
-    parts.advance(ROUNDS)
+    shards.advance(ROUNDS)
     models = whole.models()
     torch.testing.assert_close(
-        parts.models(), models, rtol=1e-12, atol=1e-12 * float(models.abs().max())
+        shards.models(), models, rtol=1e-12, atol=1e-12 * float(models.abs().max())
     )
-    one, several = whole.record(), parts.each(Simulator.record)
+    expected = whole.record()
+    records = shards.call(Simulator.record)
     for field in ("accuracy", "loss", "distance", "power_distance"):
-        np.testing.assert_allclose(
-            parts.together([getattr(r, field) for r in several]), getattr(one, field), 1e-9, 1e-12
-        )
-    for record in several:
-        assert (record.messages, record.bytes, record.seconds) == (
-            one.messages,
-            one.bytes,
-            one.seconds,
-        )
+        merged = shards.merged([getattr(record, field) for record in records])
+        np.testing.assert_allclose(merged, getattr(expected, field), 1e-9, 1e-12)
+    for record in records:
+        assert record.messages == expected.messages
+        assert record.bytes == expected.bytes
+        assert record.seconds == expected.seconds
 
 
 @pytest.mark.parametrize("name", ["gossip-learning", "push-sum", "fedavg"])
-def test_parts_over_one_way_links(name: str) -> None:
+def test_shards_with_one_way_links(name: str) -> None:
     plan = plan_of(METHODS[name], "one-way")
-    whole, parts = Simulator(plan), Parts(plan, OWNERS["three, mixed up"])
+    whole = Simulator(plan)
+    shards = ThreadedShards(plan, OWNERS["three, shuffled"])
     whole.advance(ROUNDS)
-    parts.advance(ROUNDS)
-    torch.testing.assert_close(parts.models(), whole.models(), rtol=1e-12, atol=1e-12)
+    shards.advance(ROUNDS)
+    torch.testing.assert_close(shards.models(), whole.models(), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -71,8 +71,8 @@ def test_parts_over_one_way_links(name: str) -> None:
     [gs.Softmax(), gs.Cnn((2, 2), norm=True), gs.Mlp((4,), dropout=0.3)],
     ids=["softmax", "norm", "dropout"],
 )
-def test_parts_with_other_models_in_float32(model: gs.tasks.Model) -> None:
-    """1e-5 in float32. Each part has the samples of its own devices and no others."""
+def test_shards_with_other_models_in_float32(model: gs.tasks.Model) -> None:
+    """To 1e-5 in float32. Each shard has the samples of its own devices and no others."""
     study = gs.Study(
         gs.WPM(3, 0.02),
         gs.Random(10, 0.4, seed=3),
@@ -83,86 +83,96 @@ def test_parts_with_other_models_in_float32(model: gs.tasks.Model) -> None:
     )
     plan = study.plan()
     owner = np.array([0, 1, 0, 1, 0, 1, 0, 1, 1, 1])
-    whole, parts = Simulator(plan), Parts(plan, owner)
+    whole = Simulator(plan)
+    shards = ThreadedShards(plan, owner)
     whole.advance(20)
-    parts.advance(20)
-    torch.testing.assert_close(parts.models(), whole.models(), rtol=1e-5, atol=1e-5)
-    held = [simulator.plan.task.data.samples for simulator in parts.simulators]
-    assert held == [
-        len({i for d in np.flatnonzero(owner == k) for i in plan.task.split.of(d).tolist()})
-        for k in range(2)
-    ]
+    shards.advance(20)
+    torch.testing.assert_close(shards.models(), whole.models(), rtol=1e-5, atol=1e-5)
+    for shard, simulator in zip(shards.shards, shards.simulators, strict=True):
+        samples = set()
+        for device in shard.devices:
+            samples |= set(plan.task.split.of(device).tolist())
+        assert simulator.plan.task.data.samples == len(samples)
 
 
-def test_a_part_goes_on_from_its_snapshot() -> None:
-    plan = plan_of(
-        gs.Composition(
-            gs.PowerMap(3), 0.02, step=gs.Constant(), direction=gs.QuasiGlobalMomentum()
-        ),
-        "churn",
-        20,
+def test_a_shard_resumes_from_its_snapshot() -> None:
+    method = gs.Composition(
+        gs.PowerMap(3), 0.02, step=gs.Constant(), direction=gs.QuasiGlobalMomentum()
     )
-    owner = OWNERS["three, mixed up"]
-    straight, first = Parts(plan, owner), Parts(plan, owner)
-    straight.advance(20)
+    plan = plan_of(method, "churn", 20)
+    owner = OWNERS["three, shuffled"]
+    uninterrupted = ThreadedShards(plan, owner)
+    uninterrupted.advance(20)
+    first = ThreadedShards(plan, owner)
     first.advance(9)
-    second = Parts(plan, owner, first.each(Simulator.snapshot))
+    second = ThreadedShards(plan, owner, first.call(Simulator.snapshot))
     second.advance(20)
-    assert torch.equal(second.models(), straight.models())
+    assert torch.equal(second.models(), uninterrupted.models())
 
 
 def test_only_boundary_rows_are_exchanged() -> None:
-    """On a ring in two halves, two devices of each half have a neighbour in the other: four rows a mix."""
+    """On a ring in two halves, two devices of each half have a neighbour in the other half."""
     study = gs.Study(gs.DPSGD(0.1), gs.Ring(12), rounds=10)
-    parts = Parts(study.plan(), np.arange(12) // 6)
-    parts.advance(10)
-    assert [part.exchange.rows for part in parts.parts] == [20, 20]
+    shards = ThreadedShards(study.plan(), np.arange(12) // 6)
+    shards.advance(10)
+    assert [exchange.rows_sent for exchange in shards.exchanges] == [20, 20]
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 12), st.floats(0, 1), st.integers(0, 99), st.integers(1, 4), st.data())
-def test_what_a_part_sees_of_the_weights(
+def test_local_weights(
     devices: int, density: float, seed: int, count: int, data: st.DataObject
 ) -> None:
-    """Each part's rows of the whole matrix; what one needs is what the other knows it wants."""
+    """A shard has its rows of the matrix, and receives the rows that the others send."""
     graph = nx.gnp_random_graph(devices, density, seed=seed)
     weights = metropolis(Links.of(devices, list(graph.edges)))
-    owner = np.array(
-        data.draw(st.lists(st.integers(0, count - 1), min_size=devices, max_size=devices))
+    owners = st.lists(st.integers(0, count - 1), min_size=devices, max_size=devices)
+    owner = np.array(data.draw(owners))
+    shards = [Shard(owner, k, None) for k in range(count)]  # type: ignore[arg-type]
+    local = [shard.local_weights(weights) for shard in shards]
+    for k in range(count):
+        check_local_weights(local[k], k, graph, owner, weights.dense())
+        for other in local[k].send:
+            assert len(local[k].send[other]) == local[other].receive[k]
+
+
+def check_local_weights(
+    local: LocalWeights, k: int, graph: nx.Graph, owner: np.ndarray, weights: np.ndarray
+) -> None:
+    own = np.flatnonzero(owner == k)
+    senders = own.tolist()
+    for other in sorted(set(owner.tolist()) - {k}):
+        linked = {i for j in own for i in graph[j] if owner[i] == other}
+        assert local.receive.get(other, 0) == len(linked)
+        senders += sorted(linked)
+        if linked:
+            wanted = {j for i in linked for j in graph[i] if owner[j] == k}
+            assert own[local.send[other]].tolist() == sorted(wanted)
+    np.testing.assert_array_equal(local.matrix.dense(), weights[np.ix_(own, senders)])
+    np.testing.assert_array_equal(
+        np.hstack([block.dense() for block in local.blocks()]), local.matrix.dense()
     )
-    near = [Part(owner, k, None).near(weights) for k in range(count)]  # type: ignore[arg-type]
-    for k, seen in enumerate(near):
-        own = np.flatnonzero(owner == k)
-        linked = sorted(
-            {j for i in own for j in graph[i] if owner[j] != k}, key=lambda j: (owner[j], j)
-        )
-        columns = [
-            own.tolist(),
-            *(list(devices) for _, devices in itertools.groupby(linked, key=lambda j: owner[j])),
-        ]
-        for block, devices in zip(seen.blocks(), columns, strict=True):
-            np.testing.assert_array_equal(block.dense(), weights.dense()[np.ix_(own, devices)])
-            indptr, column, value = block.csr()
-            rebuilt = np.zeros((len(own), len(devices)))
-            rebuilt[np.repeat(np.arange(len(own)), np.diff(indptr)), column] = value
-            np.testing.assert_array_equal(rebuilt, block.dense())
-        senders = np.concatenate(columns).astype(int)[seen.column]
-        assert np.array_equal(
-            np.lexsort((senders, seen.row)), np.arange(len(senders))
-        )  # ascending, as engines sum
-        for other, wanted in seen.wanted.items():
-            theirs = np.flatnonzero(owner == other)
-            assert own[wanted].tolist() == sorted(
-                {i for j in theirs for i in graph[j] if owner[i] == k}
-            )
-            assert len(wanted) == near[other].needed[k]
+    # Engines sum in ascending order of the senders.
+    order = np.lexsort((np.array(senders, dtype=int)[local.matrix.column], local.matrix.row))
+    assert np.array_equal(order, np.arange(len(order)))
 
 
-def test_a_part_that_diverges_names_round_and_device() -> None:
+def test_a_sparse_matrix_with_empty_rows() -> None:
+    row, column = np.array([0, 0, 2]), np.array([1, 3, 0])
+    matrix = CsrMatrix.from_entries(row, column, np.array([1.0, 2.0, 3.0]), shape=(4, 4))
+    assert matrix.indptr.tolist() == [0, 2, 2, 3, 3]
+    assert matrix.row.tolist() == [0, 0, 2]
+    expected = [[0, 1, 0, 2], [0, 0, 0, 0], [3, 0, 0, 0], [0, 0, 0, 0]]
+    assert matrix.dense().tolist() == expected
+    assert matrix.select_columns(1, 3).dense().tolist() == [[1, 0], [0, 0], [0, 0], [0, 0]]
+
+
+def test_divergence_in_a_shard_names_round_and_device() -> None:
     plan = replace(plan_of(gs.DPSGD(1e30), "static"), dtype="float64")
-    with pytest.raises(Diverged) as one:
+    with pytest.raises(Diverged) as expected:
         Simulator(plan).advance(ROUNDS)
-    parts = Parts(plan, np.zeros(M, dtype=int))
-    with pytest.raises(Diverged) as other:
-        parts.advance(ROUNDS)
-    assert (one.value.round, one.value.device) == (other.value.round, other.value.device)
+    shards = ThreadedShards(plan, np.zeros(M, dtype=int))
+    with pytest.raises(Diverged) as found:
+        shards.advance(ROUNDS)
+    assert found.value.round == expected.value.round
+    assert found.value.device == expected.value.device

@@ -18,7 +18,7 @@ def check_against_reference(plan: Plan) -> None:
     simulator, reference = both_to_the_end(plan)
     record = simulator.record()
     assert record.messages == reference.messages > 0
-    assert record.bytes == pytest.approx(8 * reference.numbers_sent, rel=1e-14)
+    assert record.bytes == pytest.approx(8 * reference.elements_sent, rel=1e-14)
 
 
 def both_to_the_end(plan: Plan) -> tuple[Simulator, Reference]:

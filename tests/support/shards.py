@@ -1,13 +1,12 @@
-"""Several parts of one plan in threads of this process: what a cluster does, without one."""
+"""All shards of a plan in threads of this process: what a cluster does, without one."""
 
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,96 +15,98 @@ from torch import Tensor
 import gossamer as gs
 from gossamer import testing
 from gossamer.engines import Measure, Plan, Simulator, Snapshot
-from gossamer.engines.part import Part
+from gossamer.engines.shard import Shard
 from gossamer.network import Timing
 from gossamer.network.base import IntArray
 from support.methods import EVERY, MORE
 
+Result = TypeVar("Result")
+Queues = dict[tuple[int, int], "queue.Queue[Tensor]"]  # by sender and receiver
 
-class Threads:
-    """`Exchange` by queues, one for each ordered pair of parts."""
+ROUNDS = 50
+_TIMEOUT = 60  # seconds to wait for another shard
 
-    def __init__(
-        self, number: int, boxes: dict[tuple[int, int], queue.Queue[Tensor]], count: int
-    ) -> None:
-        self.number, self.boxes, self.count, self.rows = number, boxes, count, 0
 
-    def swap(
-        self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]
+class QueueExchange:
+    """`Exchange` by queues. It counts the rows that it sends."""
+
+    def __init__(self, number: int, count: int, queues: Queues) -> None:
+        self.number = number
+        self.count = count
+        self.queues = queues
+        self.rows_sent = 0
+
+    def exchange_rows(
+        self, x: Tensor, send: dict[int, IntArray], receive: dict[int, int]
     ) -> Callable[[], dict[int, Tensor]]:
-        for k, rows in wanted.items():
-            self.rows += len(rows)
-            self.boxes[self.number, k].put(x[torch.from_numpy(rows)])
+        for k, rows in send.items():
+            self.rows_sent += len(rows)
+            self.queues[self.number, k].put(x[torch.from_numpy(rows)])
 
-        def receive() -> dict[int, Tensor]:
-            received = {k: self.boxes[k, self.number].get(timeout=60) for k in needed}
-            assert all(len(received[k]) == count for k, count in needed.items())
+        def wait() -> dict[int, Tensor]:
+            received = {}
+            for k, count in receive.items():
+                received[k] = self.queues[k, self.number].get(timeout=_TIMEOUT)
+                assert len(received[k]) == count
             return received
 
-        return receive
+        return wait
 
-    def gather(self, x: Tensor) -> list[Tensor]:
+    def all_gather(self, x: Tensor) -> list[Tensor]:
         for k in range(self.count):
-            self.boxes[self.number, k].put(x.clone())
-        return [self.boxes[k, self.number].get(timeout=60) for k in range(self.count)]
+            self.queues[self.number, k].put(x.clone())
+        return [self.queues[k, self.number].get(timeout=_TIMEOUT) for k in range(self.count)]
 
 
-class Parts:
-    """The parts of a plan, each with a thread; `owner` says who has which device."""
+class ThreadedShards:
+    """The simulators of all shards of a plan.
+
+    Args:
+        plan: What to run.
+        owner: The shard of each device.
+        snapshots: The state per shard; None: start at round 0.
+    """
 
     def __init__(
         self, plan: Plan, owner: IntArray, snapshots: list[Snapshot] | None = None
     ) -> None:
         count = int(owner.max()) + 1
-        boxes: dict[tuple[int, int], queue.Queue[Tensor]] = {
-            (i, k): queue.Queue() for i in range(count) for k in range(count)
-        }
-        self.parts = [Part(owner, k, Threads(k, boxes, count)) for k in range(count)]
-        kept = snapshots or [None] * count
-        plans = [replace(plan, task=plan.task.only(part.devices)) for part in self.parts]
-        self.simulators = [
-            Simulator(p, s, part) for p, s, part in zip(plans, kept, self.parts, strict=True)
-        ]
+        queues: Queues = {(i, k): queue.Queue() for i in range(count) for k in range(count)}
+        self.exchanges = [QueueExchange(k, count, queues) for k in range(count)]
+        self.shards = [Shard(owner, k, self.exchanges[k]) for k in range(count)]
+        self.simulators = []
+        for k, shard in enumerate(self.shards):
+            own_plan = replace(plan, task=plan.task.only(shard.devices))
+            snapshot = None if snapshots is None else snapshots[k]
+            self.simulators.append(Simulator(own_plan, snapshot, shard))
 
-    def each(self, do: Callable[[Simulator], Any]) -> list[Any]:
+    def call(self, function: Callable[[Simulator], Result]) -> list[Result]:
+        """Call a function with the simulator of every shard, all at the same time."""
         with ThreadPoolExecutor(len(self.simulators)) as pool:
-            return [
-                future.result()
-                for future in [pool.submit(do, simulator) for simulator in self.simulators]
-            ]
+            return list(pool.map(function, self.simulators))
 
     def advance(self, until: int) -> None:
-        lock = threading.Barrier(len(self.simulators))
+        self.call(lambda simulator: simulator.advance(until))
 
-        def go(simulator: Simulator) -> None:
-            lock.wait()
-            simulator.advance(until)
-
-        self.each(go)
-
-    def together(self, values: list[Any]) -> Any:
-        """One row a device, of all devices in their order."""
-        found = {
-            int(i): x
-            for part, rows in zip(self.parts, values, strict=True)
-            for i, x in zip(part.devices, rows, strict=True)
-        }
-        rows = [found[i] for i in sorted(found)]
-        return torch.stack(rows) if isinstance(rows[0], Tensor) else np.array(rows)
+    def merged(self, values: list[Any]) -> Any:
+        """Return one row per device of the network, from those of the shards."""
+        rows: dict[int, Any] = {}
+        for shard, own_rows in zip(self.shards, values, strict=True):
+            for device, row in zip(shard.devices.tolist(), own_rows, strict=True):
+                rows[device] = row
+        ordered = [rows[device] for device in sorted(rows)]
+        if isinstance(ordered[0], Tensor):
+            return torch.stack(ordered)
+        return np.array(ordered)
 
     def models(self) -> Tensor:
-        return self.together(self.each(Simulator.models))
-
-
-ROUNDS = 50
+        return self.merged(self.call(Simulator.models))
 
 
 METHODS = {
     **EVERY,
     **MORE,
-    "wpm constant": gs.WPM(
-        3, 0.02, gs.Constant(), anchor=False
-    ),  # which goes over to the dual, all at once
+    "wpm constant": gs.WPM(3, 0.02, gs.Constant(), anchor=False),  # all shards switch to the dual
     "wpm p=15 constant": gs.WPM(15, 1e-4, gs.Constant()),
     "guarded": gs.Guarded(gs.WPM(3, 0.02, gs.Constant(), anchor=False), gs.TrimmedMean(0.34)),
     "broken": gs.Broken(gs.DPSGD(0.05), (2,), "noise", 0.1),
@@ -113,9 +114,7 @@ METHODS = {
 
 
 def plan_of(method: gs.Algorithm, network: str, rounds: int = ROUNDS) -> Plan:
+    """Return the plan of the conformance suite, with timing, measured in the middle of a round."""
     plan = testing.conformance_plan(method, testing.NETWORKS[network], rounds)
-    return replace(
-        plan,
-        timing=Timing(compute=gs.LogUniform(1.0, 2.0), rate=1e4, latency=0.01),
-        measure=Measure(at="after_mix"),
-    )
+    timing = Timing(compute=gs.LogUniform(1.0, 2.0), rate=1e4, latency=0.01)
+    return replace(plan, timing=timing, measure=Measure(at="after_mix"))

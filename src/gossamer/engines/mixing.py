@@ -1,4 +1,4 @@
-"""One round's mixing for a stack of all devices, or of a part of them: dense or sparse by what is faster."""
+"""The mix of one round for a stack of devices: all of them, or those of a shard."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from gossamer import backend as kernels
+from gossamer import backend
 from gossamer.algorithms.base import Neighbours
-from gossamer.engines.memory import Spare
-from gossamer.engines.part import Block, Near, Part
+from gossamer.engines.buffers import BufferPool
+from gossamer.engines.shard import CsrMatrix, LocalWeights, Shard
 from gossamer.mirror import (
     MirrorMap,
     PowerMap,
@@ -29,142 +29,308 @@ from gossamer.mirror import (
 )
 from gossamer.network.weights import FloatArray, Weights
 
-with warnings.catch_warnings():  # torch says once a process that its CSR tensors are in beta
+# A sparse product is faster below a density of 1/6 (float32) or 1/16 (float64), as measured. In
+# float32 sums of rows take up to half the time of torch's sparse product, and no memory besides
+# their result; in float64 they are slower.
+_SPARSE_BELOW = {torch.float32: 6, torch.float64: 16}
+
+with warnings.catch_warnings():  # torch warns once per process that its CSR tensors are in beta
     warnings.simplefilter("ignore")
     torch.eye(2).to_sparse_csr()
 
 
-def _in_float64(
-    rows: list[Tensor], result: Tensor
-) -> Iterator[tuple[list[Tensor], Tensor, Tensor, Tensor]]:
-    """Some columns of rows and result at a time, with room for two float64 copies of the result that stay in the cache."""
-    width = min(block_columns(len(result)), result.shape[1])
-    double, mixed = (
-        torch.empty(len(result), width, dtype=torch.float64, device=result.device) for _ in range(2)
-    )
-    for *columns, out in zip(
-        *(x.split(width, 1) for x in rows), result.split(width, 1), strict=True
-    ):
-        if out.shape[1] != width:
-            double, mixed = (
-                room.view(-1)[: out.numel()].view(out.shape) for room in (double, mixed)
-            )
-        yield columns, out, double, mixed
+@dataclass
+class Traffic:
+    """The messages of all devices. A message is one vector from one device to one neighbour.
+
+    Args:
+        messages: Number of messages of the run so far.
+        bytes: Their size.
+        link_bytes: Bytes per link and direction in this round, for the clocks: one number for all
+            links, or an array [2, links].
+        reduced_bytes: Bytes per device in all-reduces of this round.
+        star: True if these went through a server, not around a ring.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+    link_bytes: float | FloatArray = 0.0
+    reduced_bytes: int = 0
+    star: bool = False
+
+    def start_round(self) -> None:
+        """Reset what is counted per round."""
+        self.link_bytes = 0.0
+        self.reduced_bytes = 0
 
 
-class _Sums(NamedTuple):
-    """Weights row by row: those of row i are value[first[i] : first[i + 1]], of the rows that `column` names."""
+class _SparseRows(NamedTuple):
+    """A sparse matrix as `embedding_bag` and the kernels take it; see `CsrMatrix`."""
 
-    first: Tensor
+    indptr: Tensor
     column: Tensor
     value: Tensor
 
 
-@dataclass
-class Traffic:
-    """What was sent so far: a message is one vector from one device to one neighbour."""
-
-    messages: int = 0
-    bytes: int = 0
-    # In this round alone, for a clock: bytes that went over each link (each way that is used), and into averages of all.
-    over_link: float | FloatArray = 0.0
-    averaged: int = 0
-    star: bool = False  # the averages were a server's, not a ring's
-
-
 @dataclass(eq=False)
 class StackedMix:
-    """`algorithms.Mix` over a stack of all devices, or of a `part` of them. Rows are summed in ascending device number."""
+    """`algorithms.Mix` for a stack of devices. Sums are in ascending order of the senders' numbers.
 
-    weights: Weights  # of all devices
+    Args:
+        weights: The weights of all devices.
+        devices: Numbers of the devices in the stack.
+        itemsize: Bytes per element of a message: that of the models.
+        traffic: Counts the messages.
+        last_input: Input of the last mix, which shows where a value that is not finite came from.
+        previous_weights: Returns the weights of the previous round. None: every device knows
+            everything that its neighbours sent before.
+        message_bytes: Bytes of a message, and of one to a new neighbour, if it is not the vector.
+        shard: The shard that the stack is. None: the stack has all devices.
+        local: The weights of that shard.
+        buffers: Memory for results.
+    """
+
+    weights: Weights
     devices: Tensor
-    itemsize: int  # bytes of a number on the wire: that of the models
+    itemsize: int
     traffic: Traffic
-    mixed: Tensor | None = (
-        None  # what went into the last mix: shows where a value that is not finite came from
-    )
-    before: Callable[[], Weights] | None = (
-        None  # the round before (None: all know all that they were sent until now)
-    )
-    message: tuple[int, int] | None = (
-        None  # bytes of a message, and of one to a new neighbour, where it is not the vector
-    )
-    part: Part | None = None
-    near: Near | None = None  # part.near(weights)
-    spare: Spare = field(default_factory=Spare)
-    _matrices: dict[tuple[torch.dtype, int], Tensor | _Sums] = field(default_factory=dict)
+    last_input: Tensor | None = None
+    previous_weights: Callable[[], Weights] | None = None
+    message_bytes: tuple[int, int] | None = None
+    shard: Shard | None = None
+    local: LocalWeights | None = None
+    buffers: BufferPool = field(default_factory=BufferPool)
+    _matrices: dict[tuple[torch.dtype, int], Tensor | _SparseRows] = field(default_factory=dict)
+
+    # -- the interface of `Mix` -------------------------------------------------------------------
 
     @property
     def active(self) -> Tensor | None:
         active = self.weights.active
         if active is None:
             return None
-        return torch.from_numpy(active if self.part is None else active[self.part.devices]).to(
-            self.devices.device
-        )
+        if self.shard is not None:
+            active = active[self.shard.devices]
+        return torch.from_numpy(active).to(self.devices.device)
 
     def __call__(self, x: Tensor, accumulate: torch.dtype | None = None) -> Tensor:
-        self._count(x)
+        self.count(x)
         if accumulate in (None, x.dtype):
-            return self._apply(x)
+            return self._linear(x)
         result = torch.empty_like(x)
-        for columns, out, double, mixed in _in_float64(self._rows(x), result):
-            out.copy_(self._dual(columns, 1, double, mixed))
+        for columns, out, double, mixed in _column_blocks(self._all_rows(x), result):
+            out.copy_(self._dual_sum(columns, 1, double, mixed))
         return result
 
     def mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
-        self._count(w)
+        self.count(w)
         if mirror.power is None:
-            return mirror.to_primal(self._apply(mirror.to_dual(w)), w.dtype)
+            return mirror.to_primal(self._linear(mirror.to_dual(w)), w.dtype)
         if mirror.power == 1:
-            return self._apply(w)
+            return self._linear(w)
         return self._power_mean(w, mirror.power)
 
-    def _power_mean(self, w: Tensor, p: float) -> Tensor:
-        rows = self._rows(w)
-        if not kernels.serve(p, *rows):
-            return self._plain_power_mean(rows, PowerMap(p))
-        if self.near is None:
-            weights: Weights | Block = self.weights
+    def neighbours(self, x: Tensor) -> Neighbours:
+        self.count(x)
+        receiver, sender, weight = self._entries()
+        rows = self._all_rows(x)
+        stacked = x if len(rows) == 1 else torch.cat(rows)
+        return Neighbours(receiver, sender, weight.to(x.dtype), stacked[sender])
+
+    def with_message_size(self, message: int, first: int) -> StackedMix:
+        return replace(self, message_bytes=(message, first))
+
+    def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:
+        self.last_input = x
+        count = self._active_devices()
+        if count == 0:
+            return None
+        self._count_reduction(count, x[0].numel() * self.itemsize, star)
+        active = x if self.active is None else x[self.active]
+        if self.shard is None:
+            return active.mean(0, keepdim=True)
+        sums = self.shard.exchange.all_gather(active.sum(0, keepdim=True))
+        return torch.stack(sums).sum(0) / count
+
+    # -- traffic ----------------------------------------------------------------------------------
+
+    def count(self, x: Tensor) -> None:
+        """Count the messages of one mix of x."""
+        self.last_input = x
+        self.traffic.messages += self.weights.messages
+        if self.message_bytes is None:
+            size = x[0].numel() * self.itemsize
+            self.traffic.bytes += self.weights.messages * size
+            self.traffic.link_bytes = self.traffic.link_bytes + size
         else:
-            weights = Block(
-                len(self.devices),
-                sum(map(len, rows)),
-                self.near.row,
-                self.near.column,
-                self.near.value,
-            )
-        return kernels.power_mean(rows, *weights.csr(), p, self.spare.like(w))
+            sizes = self._message_sizes(*self.message_bytes)
+            self.traffic.bytes += int(sizes.sum())
+            self.traffic.link_bytes = self.traffic.link_bytes + sizes
+
+    def _message_sizes(self, known: int, first: int) -> FloatArray:
+        """Return the bytes per link and direction [2, links] (0: nothing is sent that way)."""
+        sent = np.stack([self.weights.value, self.weights.backward]) != 0
+        new = np.zeros_like(sent)
+        if self.previous_weights is not None:
+            new = self.weights.new_since(self.previous_weights())
+        return sent * np.where(new, float(first), float(known))
+
+    def _count_reduction(self, count: int, size: int, star: bool) -> None:
+        """Count the messages of one all-reduce of a vector of `size` bytes among `count` devices."""
+        if star:  # every device sends the vector to the server and receives one
+            self.traffic.messages += 2 * count
+            self.traffic.bytes += 2 * count * size
+        else:  # a ring: every device sends 2·(count − 1) messages of 1/count of the vector
+            self.traffic.messages += 2 * (count - 1) * count
+            self.traffic.bytes += 2 * (count - 1) * size
+        self.traffic.reduced_bytes += size
+        self.traffic.star = star
+
+    def _active_devices(self) -> int:
+        """Return how many devices of the network take part in the round."""
+        if self.weights.active is None:
+            return self.weights.devices
+        return int(self.weights.active.sum())
+
+    # -- rows of other shards ---------------------------------------------------------------------
+
+    def _all_rows(self, x: Tensor) -> list[Tensor]:
+        """Return the rows that are mixed: those of the stack, then those of each other shard."""
+        return [x, *self._exchange(x)()]
+
+    def _exchange(self, x: Tensor) -> Callable[[], list[Tensor]]:
+        """Start to exchange rows. Return a function that waits for those of the other shards."""
+        if self.shard is None or self.local is None or not self.local.receive:
+            return list
+        wait = self.shard.exchange.exchange_rows(x, self.local.send, self.local.receive)
+        senders = list(self.local.receive)
+
+        def halo() -> list[Tensor]:
+            received = wait()
+            return [received[k].to(x.device) for k in senders]
+
+        return halo
+
+    # -- the linear mix ---------------------------------------------------------------------------
+
+    def _linear(self, x: Tensor) -> Tensor:
+        """Return Σ_j a_ij·x_j. Rows of other shards arrive while those of the stack are mixed."""
+        halo = self._exchange(x)
+        result = self._product(x.reshape(len(x), -1))
+        for block, rows in enumerate(halo(), 1):
+            result = self._product(rows.reshape(len(rows), -1), block, out=result, add=True)
+        return result.view_as(x)
+
+    def _product(
+        self, x: Tensor, block: int = 0, out: Tensor | None = None, add: bool = False
+    ) -> Tensor:
+        """Multiply a block of the weights by the rows that belong to it.
+
+        Args:
+            x: The rows: of the stack itself (block 0) or of another shard.
+            block: Number of the block.
+            out: Memory for the result.
+            add: Add the product to `out`.
+        """
+        matrix = self._matrix(x.dtype, block)
+        if isinstance(matrix, Tensor):
+            if add and out is not None:
+                return out.addmm_(matrix, x)
+            return torch.mm(matrix, x, out=out)
+        if backend.serve(1, x):
+            result = self.buffers.empty_like(x) if out is None else out
+            return backend.weighted_sums(*matrix, x, result, add)
+        sums = embedding_bag(
+            matrix.column,
+            x,
+            matrix.indptr,
+            mode="sum",
+            per_sample_weights=matrix.value,
+            include_last_offset=True,
+        )
+        if add and out is not None:
+            return out.add_(sums)
+        return sums
+
+    def _matrix(self, dtype: torch.dtype, block: int) -> Tensor | _SparseRows:
+        """Return a block of the weights in the format whose product is fastest."""
+        if (dtype, block) not in self._matrices:
+            self._matrices[dtype, block] = self._build_matrix(dtype, block)
+        return self._matrices[dtype, block]
+
+    def _build_matrix(self, dtype: torch.dtype, block: int) -> Tensor | _SparseRows:
+        device = self.devices.device
+        rows = len(self.devices)
+        if self.local is None:
+            weights: Weights | CsrMatrix = self.weights
+            columns = self.weights.devices
+            entries = columns + 2 * len(self.weights.value)
+        else:
+            weights = self._blocks[block]
+            columns = weights.columns
+            entries = len(weights.value)
+        if entries * _SPARSE_BELOW[dtype] > rows * columns:
+            return torch.from_numpy(weights.dense()).to(device, dtype)
+        csr = [torch.from_numpy(array).to(device) for array in weights.csr()]
+        indptr, column, value = csr
+        value = value.to(dtype)
+        if dtype == torch.float32:
+            return _SparseRows(indptr.long(), column.long(), value)
+        return torch.sparse_csr_tensor(
+            indptr.int(), column.int(), value, (rows, columns), check_invariants=False
+        )
+
+    @cached_property
+    def _blocks(self) -> list[CsrMatrix]:
+        assert self.local is not None
+        return self.local.blocks()
+
+    # -- the power mean ---------------------------------------------------------------------------
+
+    def _power_mean(self, w: Tensor, p: float) -> Tensor:
+        rows = self._all_rows(w)
+        if not backend.serve(p, *rows):
+            return self._plain_power_mean(rows, PowerMap(p))
+        weights = self.weights if self.local is None else self.local.matrix
+        return backend.power_mean(rows, *weights.csr(), p, self.buffers.empty_like(w))
 
     def _plain_power_mean(self, rows: list[Tensor], mirror: PowerMap) -> Tensor:
-        w, p, result = rows[0], mirror.p, torch.empty_like(rows[0])
-        for columns, out, double, mixed in _in_float64(rows, result):
-            z = self._dual(columns, p, double, mixed)
-            out.copy_(root(z, p) if w.dtype == torch.float64 else root_(z, p, scratch=double))
-            if not mirror.always_fits:
-                size = out.abs()
-                held = (
-                    size.amin().item() > mirror.smallest
-                )  # false for NaN, which is what root_ makes of an overflow
-                if not held or (w.dtype == torch.float64 and size.amax().item() == math.inf):
-                    all_rows = torch.cat(columns)
-                    beyond = ~mirror.fits(all_rows).all(
-                        0
-                    )  # not exact zeros, but a dual outside float64
-                    if beyond.any():
-                        out[:, beyond] = self._scaled_power_mean(all_rows[:, beyond], p)
+        """Return the power mean by torch operations, block of columns by block of columns."""
+        p = mirror.p
+        result = torch.empty_like(rows[0])
+        single = result.dtype == torch.float32
+        for columns, out, double, mixed in _column_blocks(rows, result):
+            z = self._dual_sum(columns, p, double, mixed)
+            out.copy_(root_(z, p, scratch=double) if single else root(z, p))
+            if mirror.always_fits or _in_range(out, mirror.smallest):
+                continue
+            # Columns whose dual is outside float64; an exact zero is not.
+            all_rows = torch.cat(columns)
+            beyond = ~mirror.fits(all_rows).all(0)
+            if beyond.any():
+                out[:, beyond] = self._scaled_power_mean(all_rows[:, beyond], p)
         return result
 
-    def _dual(self, columns: list[Tensor], p: float, double: Tensor, mixed: Tensor) -> Tensor:
-        """Σ_j a_ij·w_j^[p] in float64, of the stack's own rows in the memory of `mixed`, then of what others sent."""
-        own, *others = columns
+    def _dual_sum(self, columns: list[Tensor], p: float, double: Tensor, mixed: Tensor) -> Tensor:
+        """Return Σ_j a_ij·w_j^[p] in float64.
+
+        Args:
+            columns: Columns of the rows: of the stack, then of each other shard.
+            p: The power.
+            double: Scratch buffer for the powers of the stack's rows.
+            mixed: Memory for the result.
+        """
+        own, *halo = columns
         z = self._product(signed_power_(double.copy_(own), p, scratch=mixed), out=mixed)
-        for block, received in enumerate(others, 1):
-            z = self._product(signed_power_(received.double(), p), block, out=z, more=True)
+        for block, rows in enumerate(halo, 1):
+            z = self._product(signed_power_(rows.double(), p), block, out=z, add=True)
         return z
 
     def _scaled_power_mean(self, w: Tensor, p: float) -> Tensor:
-        """The power mean for any magnitudes: each neighbourhood divides by its own largest |w_j| first."""
+        """Return the power mean for any magnitudes.
+
+        Every neighbourhood is divided by its largest |w_j| first, element by element.
+        """
         row, column, value = self._entries()
         x = w.double()[column]
         scale = torch.zeros((len(self.devices), w.shape[1]), dtype=torch.float64, device=w.device)
@@ -174,150 +340,44 @@ class StackedMix:
         z = torch.zeros_like(scale).index_add_(0, row, terms)
         return (root(z, p, torch.float64) * scale).to(w.dtype)
 
-    def neighbours(self, x: Tensor) -> Neighbours:
-        self._count(x)
-        receiver, sender, weight = self._entries()
-        rows = self._rows(x)
-        return Neighbours(
-            receiver,
-            sender,
-            weight.to(x.dtype),
-            (rows[0] if len(rows) == 1 else torch.cat(rows))[sender],
-        )
-
-    def with_message_size(self, message: int, first: int) -> StackedMix:
-        return replace(self, message=(message, first))
-
-    def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:
-        self.mixed = x
-        here = x if self.active is None else x[self.active]
-        m = self._here()
-        if m == 0:
-            return None
-        size = x[0].numel() * self.itemsize
-        if star:  # the whole vector to the server and back
-            self.traffic.messages += 2 * m
-            self.traffic.bytes += 2 * m * size
-        else:  # a ring all-reduce: 2·(m − 1) messages a device, of 1/m of the vector each
-            self.traffic.messages += 2 * (m - 1) * m
-            self.traffic.bytes += 2 * max(m - 1, 0) * size
-        self.traffic.averaged, self.traffic.star = self.traffic.averaged + size, star
-        if self.part is None:
-            return here.mean(0, keepdim=True)
-        return torch.stack(self.part.exchange.gather(here.sum(0, keepdim=True))).sum(0) / m
-
-    def _here(self) -> int:
-        return (
-            self.weights.devices if self.weights.active is None else int(self.weights.active.sum())
-        )
-
-    def _rows(self, x: Tensor) -> list[Tensor]:
-        """All the rows that are mixed here: those of the stack, and those that each other process sent."""
-        return [x, *self._swap(x)()]
-
-    def _swap(self, x: Tensor) -> Callable[[], list[Tensor]]:
-        """Send what others need; the call that this gives waits for what they send."""
-        if self.part is None or self.near is None or not self.near.needed:
-            return list
-        receive, senders = (
-            self.part.exchange.swap(x, self.near.wanted, self.near.needed),
-            list(self.near.needed),
-        )
-        return lambda: [received[k].to(x.device) for received in (receive(),) for k in senders]
-
     def _entries(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The weights entry by entry: row, column, value; ascending by row, then by the sender's number."""
-        if self.near is None:
-            indptr, *rest = self.weights.csr()
-            parts = [np.repeat(np.arange(self.weights.devices), np.diff(indptr)), *rest]
+        """Return row, column and value of the weights, ascending by row, then by sender."""
+        if self.local is None:
+            matrix = CsrMatrix(*self.weights.csr(), self.weights.devices)
         else:
-            parts = [self.near.row, self.near.column, self.near.value]
-        row, column, value = (torch.from_numpy(part).to(self.devices.device) for part in parts)
-        return row, column, value
-
-    def _count(self, x: Tensor) -> None:
-        self.mixed = x
-        messages = self.weights.messages
-        self.traffic.messages += messages
-        if self.message is None:
-            self.traffic.bytes += messages * x[0].numel() * self.itemsize
-            self.traffic.over_link = self.traffic.over_link + x[0].numel() * self.itemsize
-        else:
-            known, first = self.message
-            back = self.weights.value if self.weights.back is None else self.weights.back
-            ways = np.stack([self.weights.value, back]) != 0
-            new = (
-                np.zeros_like(ways)
-                if self.before is None
-                else self.weights.new_since(self.before())
-            )
-            size = ways * np.where(new, first, known)
-            self.traffic.bytes += int(size.sum())
-            self.traffic.over_link = self.traffic.over_link + size
-
-    def _apply(self, x: Tensor) -> Tensor:
-        arriving = self._swap(x)  # while the own rows are mixed
-        result = self._product(x.reshape(len(x), -1))
-        for block, received in enumerate(arriving(), 1):
-            result = self._product(
-                received.reshape(len(received), -1), block, out=result, more=True
-            )
-        return result.view_as(x)
-
-    def _product(
-        self, x: Tensor, block: int = 0, out: Tensor | None = None, more: bool = False
-    ) -> Tensor:
-        """Σ_j a_ij·x_j over the stack's own rows, or over those that another process sent; `more`: added to `out`."""
-        matrix = self._matrix(x.dtype, block)
-        if isinstance(matrix, Tensor):
-            return (
-                out.addmm_(matrix, x) if more and out is not None else torch.mm(matrix, x, out=out)
-            )
-        first, column, value = matrix
-        if kernels.serve(1, x):
-            result = self.spare.like(x) if out is None else out
-            return kernels.weighted_sums(first, column, value, x, result, more)
-        sums = embedding_bag(
-            column, x, first, mode="sum", per_sample_weights=value, include_last_offset=True
+            matrix = self.local.matrix
+        device = self.devices.device
+        return (
+            torch.from_numpy(matrix.row).to(device),
+            torch.from_numpy(matrix.column).to(device),
+            torch.from_numpy(matrix.value).to(device),
         )
-        return out.add_(sums) if more and out is not None else sums
 
-    def _matrix(self, dtype: torch.dtype, block: int) -> Tensor | _Sums:
-        """The weights as what is fastest, as measured: dense, or for few links sparse.
 
-        In float32 sums of rows are up to twice as fast as a sparse product, and take no memory beside their result; in
-        float64 they are slower.
-        """
-        if (dtype, block) not in self._matrices:
-            weights = self.weights if self.near is None else self._blocks[block]
-            rows, columns = (
-                len(self.devices),
-                self.weights.devices if self.near is None else self._blocks[block].columns,
-            )
-            entries = (
-                self.weights.devices + 2 * len(self.weights.value)
-                if self.near is None
-                else len(weights.value)
-            )
-            if entries * (6 if dtype == torch.float32 else 16) > rows * columns:
-                matrix: Tensor | _Sums = torch.from_numpy(weights.dense()).to(
-                    self.devices.device, dtype
-                )
-            else:
-                first, column, value = (
-                    torch.from_numpy(part).to(self.devices.device) for part in weights.csr()
-                )
-                value = value.to(dtype)
-                if dtype == torch.float32:
-                    matrix = _Sums(first.long(), column.long(), value)
-                else:
-                    matrix = torch.sparse_csr_tensor(
-                        first.int(), column.int(), value, (rows, columns), check_invariants=False
-                    )
-            self._matrices[dtype, block] = matrix
-        return self._matrices[dtype, block]
+def _in_range(power_mean: Tensor, smallest: float) -> bool:
+    """True if no element shows an overflow or underflow of the dual."""
+    size = power_mean.abs()
+    # False for NaN, which is what root_ returns for an overflow.
+    above = size.amin().item() > smallest
+    return above and (power_mean.dtype == torch.float32 or size.amax().item() != math.inf)
 
-    @cached_property
-    def _blocks(self) -> list[Block]:
-        assert self.near is not None
-        return self.near.blocks()
+
+def _column_blocks(
+    rows: list[Tensor], result: Tensor
+) -> Iterator[tuple[list[Tensor], Tensor, Tensor, Tensor]]:
+    """Split rows and result into blocks of columns whose float64 copies stay in the cache.
+
+    Yields:
+        The columns of each tensor in `rows`, those of the result, and two float64 scratch buffers
+        of that shape, which all blocks share.
+    """
+    width = min(block_columns(len(result)), result.shape[1])
+    shape = (len(result), width)
+    double = torch.empty(shape, dtype=torch.float64, device=result.device)
+    mixed = torch.empty(shape, dtype=torch.float64, device=result.device)
+    blocks = [x.split(width, 1) for x in (*rows, result)]
+    for *columns, out in zip(*blocks, strict=True):
+        if out.shape[1] != width:  # the last block is narrower
+            double = double.view(-1)[: out.numel()].view(out.shape)
+            mixed = mixed.view(-1)[: out.numel()].view(out.shape)
+        yield columns, out, double, mixed

@@ -1,4 +1,4 @@
-"""The simulator: every device, or a part of them, in one process; all their models in one tensor."""
+"""The simulator: all devices, or those of one shard, in this process, their models in one tensor."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer._core.threads import limit_torch_threads, use_threads
 from gossamer.algorithms import State
-from gossamer.engines.memory import Spare
+from gossamer.engines.buffers import BufferPool
 from gossamer.engines.mixing import StackedMix, Traffic
-from gossamer.engines.part import Part
 from gossamer.engines.plan import Plan, Record, Snapshot
+from gossamer.engines.shard import Shard
 from gossamer.errors import Diverged, InputError
 from gossamer.mirror import IdentityMap, MirrorMap, root, signed_power_
 from gossamer.network.base import BoolArray, IntArray, Links
@@ -23,83 +24,99 @@ from gossamer.network.timing import Clock
 from gossamer.network.weights import Weights
 from gossamer.tasks import Worker
 
-_BUFFER = "buffer/"
-CLOCK = "engine/clock"
+_BUFFER = "buffer/"  # prefix of the model's buffers in a snapshot
+CLOCK = "engine/clock"  # name of the devices' clocks in a snapshot
 
 
 @dataclass(frozen=True)
 class BatchGradient:
-    """`algorithms.Gradient` of one round."""
+    """`algorithms.Gradient` of one round.
+
+    Args:
+        worker: Computes gradients on the data of the devices.
+        t: The round.
+        steps: Number of gradients per device, which every call increases; None: not counted.
+    """
 
     worker: Worker
     t: int
-    steps: IntArray | None = None  # of each device, counted for its clock
+    steps: IntArray | None = None
 
     def __call__(self, w: Tensor, step: int = 0, rows: Tensor | None = None) -> Tensor:
-        if self.steps is not None:
-            self.steps[slice(None) if rows is None else rows.cpu().numpy()] += 1
+        self._count(rows)
         return self.worker.gradient(w, self.t, step, rows)
 
     def loss(self, w: Tensor, step: int = 0) -> Tensor:
         return self.worker.loss(w, self.t, step)
 
     def conjugate(self, z: Tensor) -> Tensor:
-        if self.steps is not None:
-            self.steps[:] += 1
+        self._count(None)
         return self.worker.conjugate(z)
+
+    def _count(self, rows: Tensor | None) -> None:
+        if self.steps is None:
+            return
+        if rows is None:
+            self.steps[:] += 1
+        else:
+            self.steps[rows.cpu().numpy()] += 1
 
 
 class Simulator:
-    """Runs a plan in this process. A run from a snapshot goes on bit for bit as if it had never stopped.
+    """Runs a plan in this process.
 
-    With a `part` it holds the devices of that part, and is one of several that do the same, each in its own process: what it
-    gives (models, records, snapshots) is then of its own devices, in ascending number. It counts the traffic of all.
+    A run that resumes from a snapshot is equal, bit for bit, to one that was never interrupted.
 
-    >>> from gossamer import DPSGD, Digits, Iid, Ring, Softmax, Task
-    >>> data = Digits().load()
-    >>> task = Task(data, Iid().make(data.y.numpy(), devices=10, seed=0), Softmax())
-    >>> simulator = Simulator(Plan(task, Ring(10), DPSGD(eta=0.1)))
-    >>> simulator.advance(100)
-    >>> bool(simulator.record().accuracy.mean() > 0.9)
-    True
+    Args:
+        plan: What to run.
+        snapshot: The state to resume from. None: start at round 0.
+        shard: The devices to simulate; None: all. With a shard, this is one of several simulators
+            in as many processes. Models, records and snapshots are then those of its own devices;
+            traffic is counted for all devices.
+
+    Raises:
+        InputError: If torch does not have the device of the plan.
+
+    Example:
+        >>> from gossamer import DPSGD, Digits, Iid, Ring, Softmax, Task
+        >>> data = Digits().load()
+        >>> task = Task(data, Iid().make(data.y.numpy(), devices=10, seed=0), Softmax())
+        >>> simulator = Simulator(Plan(task, Ring(10), DPSGD(eta=0.1)))
+        >>> simulator.advance(100)
+        >>> bool(simulator.record().accuracy.mean() > 0.9)
+        True
     """
 
     def __init__(
-        self, plan: Plan, snapshot: Snapshot | None = None, part: Part | None = None
+        self, plan: Plan, snapshot: Snapshot | None = None, shard: Shard | None = None
     ) -> None:
+        self.plan = plan
+        self.round = 0
         self.threads = plan.threads_to_use()
-        self.plan, self.round, self._part = plan, 0, part
-        self._place, self._dtype = _place(plan.device), getattr(torch, plan.dtype)
-        numbers = np.arange(plan.task.devices) if part is None else part.devices
-        self._devices = torch.from_numpy(numbers).to(self._place)
-        self._worker = plan.task.worker(
-            numbers, plan.seed, self._dtype, self._place, plan.measure.test
+        self._shard = shard
+        self._device = _torch_device(plan.device)
+        self._dtype: torch.dtype = getattr(torch, plan.dtype)
+        numbers = np.arange(plan.task.devices) if shard is None else shard.devices
+        self._devices = torch.from_numpy(numbers).to(self._device)
+        self.worker = plan.task.worker(
+            numbers, plan.seed, self._dtype, self._device, plan.measure.test
         )
-        self._traffic, self._spare = Traffic(), Spare()
+        self._traffic = Traffic()
+        self._buffers = BufferPool()
         self._static_mix: StackedMix | None = None
-        self._clock = (
-            None if plan.timing is None else Clock(plan.timing, np.zeros(plan.task.devices))
-        )
+        self._clock: Clock | None = None
+        if plan.timing is not None:
+            self._clock = Clock(plan.timing, np.zeros(plan.task.devices))
+        self._state: State
         if snapshot is None:
-            self._state: State = plan.algorithm.init(
-                self._worker.start().expand(len(self._devices), -1)
-            )
+            start = self.worker.start().expand(len(self._devices), -1)
+            self._state = plan.algorithm.init(start)
         else:
-            self.round = snapshot.round
-            self._traffic = Traffic(snapshot.messages, snapshot.bytes)
-            tensors = {
-                name: x.to(self._place, copy=True)
-                for name, x in snapshot.tensors.items()
-                if name != CLOCK
-            }
-            self._state = {name: x for name, x in tensors.items() if not name.startswith(_BUFFER)}
-            if self._clock:
-                self._clock.now[:] = snapshot.tensors[CLOCK].numpy()
-            for name, b in self._worker.buffers.items():
-                b.copy_(tensors[_BUFFER + name])
+            self._restore(snapshot)
+
+    # -- rounds -----------------------------------------------------------------------------------
 
     def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
-        """Run rounds up to `until`; stop between two rounds when `stop` says so."""
         elements = sum(x.numel() for x in self._state.values())
         with torch.no_grad(), use_threads(self.threads), limit_torch_threads(elements):
             while self.round < until and not stop():
@@ -107,184 +124,238 @@ class Simulator:
                 self.round += 1
 
     def _run_round(self, t: int) -> None:
+        algorithm = self.plan.algorithm
         links = self.plan.network.links(t)
-        mix = self._mix(links, t, self._traffic)
-        active = self._own(links.active)
-        away = (
-            None
-            if active is None or active.all()
-            else torch.from_numpy(np.flatnonzero(~active)).to(self._place)
-        )
-        before = {} if away is None else self._rows(away)
+        self._traffic.start_round()
+        mix = self.make_mix(links, t, self._traffic)
+        away = self._away(links)
+        away_rows = self._rows(away)
         steps = np.zeros(len(self._devices), dtype=np.int64)
-        self._traffic.over_link, self._traffic.averaged = 0.0, 0
-        self._state = self.plan.algorithm.round(
-            self._state, BatchGradient(self._worker, t, steps), mix, t
-        )
-        if self._clock:
-            self._tick(
-                self._clock,
-                t,
-                self._of_all(steps if active is None else steps * active),
-                mix.weights,
-            )
-        if away is not None:  # a device that is away does nothing: its rows are as they were
-            for name, rows in before.items():
-                self._all_tensors()[name][away] = rows
-        all_active = mix.active is None or bool(mix.active.all())
-        self._state = self.plan.algorithm.compact(
-            self._state, lambda holds: self._everywhere(all_active and holds)
-        )
+
+        gradient = BatchGradient(self.worker, t, steps)
+        self._state = algorithm.round(self._state, gradient, mix, t)
+
+        self._set_rows(away, away_rows)  # a device that is away does nothing
+        if self._clock is not None:
+            steps[away.cpu().numpy()] = 0
+            self._advance_clock(self._clock, t, steps, mix.weights)
+        self._state = algorithm.compact(self._state, self._agree(mix))
         self._check_finite(t, mix)
 
-    def _tick(self, clock: Clock, t: int, steps: IntArray, weights: Weights) -> None:
-        """Let the clocks run on by a round: what it ends with comes last."""
-        sent, ends_with_step = self._traffic, self.plan.algorithm.ends_with == "step"
-        if not ends_with_step:
-            clock.compute(t, steps)
-        clock.exchange(t, weights, sent.over_link)
-        clock.average(t, weights.active, sent.averaged, sent.star)
-        if ends_with_step:
-            clock.compute(t, steps)
-
-    def _mix(self, links: Links, t: int, traffic: Traffic) -> StackedMix:
-        rule, unchanging = self.plan.algorithm.weights, self.plan.network.period == 1
-        if unchanging and self._static_mix is not None:
+    def make_mix(self, links: Links, t: int, traffic: Traffic) -> StackedMix:
+        """Return the mix of a round. It is kept if links and weights never change."""
+        rule = self.plan.algorithm.weights
+        static_links = self.plan.network.period == 1
+        if static_links and self._static_mix is not None:
             return replace(self._static_mix, traffic=traffic)
-        itemsize = torch.empty((), dtype=self._dtype).element_size()
         weights = rule(links, t, self.plan.seed)
-        mix = StackedMix(weights, self._devices, itemsize, traffic, spare=self._spare)
-        if self._part is not None:
-            mix = replace(mix, part=self._part, near=self._part.near(weights))
-        if unchanging and rule.fixed:  # others draw anew in every round
+        mix = StackedMix(
+            weights, self._devices, self._dtype.itemsize, traffic, buffers=self._buffers
+        )
+        if self._shard is not None:
+            mix = replace(mix, shard=self._shard, local=self._shard.local_weights(weights))
+        if static_links and rule.fixed:
             self._static_mix = replace(mix)
-        elif t:  # all start alike: in the first round everybody knows what everybody has
-            mix.before = lambda: rule(self.plan.network.links(t - 1), t - 1, self.plan.seed)
+        elif t > 0:  # in the first round all devices know the state of all: they start alike
+            mix.previous_weights = lambda: rule(
+                self.plan.network.links(t - 1), t - 1, self.plan.seed
+            )
         return mix
 
-    def _everywhere(self, holds: bool) -> bool:
-        """True if something holds in every process that has some of the devices."""
-        if self._part is None:
-            return holds
-        answers = self._part.exchange.gather(torch.tensor([holds], dtype=torch.uint8))
-        return all(bool(answer) for answer in answers)
+    def _agree(self, mix: StackedMix) -> Callable[[bool], bool]:
+        """Return a function that is True if its argument is True in every shard.
 
-    def _own(self, active: BoolArray | None) -> BoolArray | None:
-        return active if active is None or self._part is None else active[self._part.devices]
+        It is False in rounds in which a device does not take part.
+        """
 
-    def _of_all(self, x: IntArray) -> IntArray:
-        """One number a device, of all devices, from those of this part's and the others'."""
-        if self._part is None:
-            return x
-        of_all = np.zeros(self.plan.task.devices, dtype=x.dtype)
-        of_all[self._part.devices] = x
-        return torch.stack(self._part.exchange.gather(torch.from_numpy(of_all))).sum(0).numpy()
+        def agree(holds: bool) -> bool:
+            all_active = mix.active is None or bool(mix.active.all())
+            if self._shard is None:
+                return all_active and holds
+            own = torch.tensor([all_active and holds], dtype=torch.uint8)
+            return all(bool(x) for x in self._shard.exchange.all_gather(own))
 
-    def _all_tensors(self) -> dict[str, Tensor]:
-        return self._state | {_BUFFER + name: b for name, b in self._worker.buffers.items()}
+        return agree
 
-    def _rows(self, rows: Tensor) -> dict[str, Tensor]:
-        return {name: x[rows] for name, x in self._stacked(self._all_tensors()).items()}
-
-    def _stacked(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Those with a row a device; a tensor of a single row is shared by all and never changes."""
-        return {name: x for name, x in tensors.items() if len(x) == len(self._devices)}
+    def _advance_clock(self, clock: Clock, t: int, steps: IntArray, weights: Weights) -> None:
+        """Add the duration of a round to the devices' clocks, in the order of its two halves."""
+        all_steps = self._of_all_devices(steps)
+        traffic = self._traffic
+        if self.plan.algorithm.ends_with == "mix":
+            clock.compute(t, all_steps)
+        clock.exchange(t, weights, traffic.link_bytes)
+        clock.average(t, weights.active, traffic.reduced_bytes, traffic.star)
+        if self.plan.algorithm.ends_with == "step":
+            clock.compute(t, all_steps)
 
     def _check_finite(self, t: int, mix: StackedMix) -> None:
-        for x in self._stacked(self._state).values():
-            # One pass: a sum is finite unless a part is not (or it overflows itself, which the second look settles).
-            if not math.isfinite(x.sum().item()):
-                mixed = x if mix.mixed is None else mix.mixed
-                for suspect in (mixed, x):  # in the mix it spreads to those who are sound
-                    wrong = ~torch.isfinite(suspect).view(len(x), -1).all(1)
-                    if wrong.any():
-                        raise Diverged(
-                            t + 1,
-                            int(self._devices[wrong.nonzero()[0, 0]]),
-                            received=suspect is not mixed,
-                        )
+        """Raise Diverged if a value of the state is not finite.
+
+        A mix spreads such values to the neighbours. So the input of the last mix is searched first:
+        a device that has one there diverged by itself, the others received it.
+        """
+        for x in self._per_device(self._state).values():
+            # One pass over x: the sum of finite values is finite, unless it overflows.
+            if math.isfinite(x.sum().item()):
+                continue
+            mixed = x if mix.last_input is None else mix.last_input
+            for suspect in (mixed, x):
+                not_finite = ~torch.isfinite(suspect).view(len(x), -1).all(1)
+                if not_finite.any():
+                    device = int(self._devices[not_finite.nonzero()[0, 0]])
+                    raise Diverged(t + 1, device, received=suspect is not mixed)
+
+    # -- devices that are away, and rows of all devices -------------------------------------------
+
+    def _away(self, links: Links) -> Tensor:
+        """Return the rows of the devices that are away in a round."""
+        if links.active is None:
+            return torch.empty(0, dtype=torch.int64, device=self._device)
+        away = np.flatnonzero(~self._own(links.active))
+        return torch.from_numpy(away).to(self._device)
+
+    def _own(self, active: BoolArray) -> BoolArray:
+        """Return the entries of this shard's devices."""
+        if self._shard is None:
+            return active
+        return active[self._shard.devices]
+
+    def _rows(self, rows: Tensor) -> dict[str, Tensor]:
+        """Return copies of some rows of all tensors that have one row per device."""
+        if len(rows) == 0:
+            return {}
+        return {name: x[rows] for name, x in self._per_device(self._tensors()).items()}
+
+    def _set_rows(self, rows: Tensor, values: dict[str, Tensor]) -> None:
+        tensors = self._tensors()
+        for name, x in values.items():
+            tensors[name][rows] = x
+
+    def _per_device(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the tensors with one row per device; others have one constant row for all."""
+        return {name: x for name, x in tensors.items() if len(x) == len(self._devices)}
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return the state of the algorithm and the buffers of the model, not copied."""
+        buffers = {_BUFFER + name: x for name, x in self.worker.buffers.items()}
+        return self._state | buffers
+
+    def _of_all_devices(self, x: IntArray) -> IntArray:
+        """Return one value per device of the network, from one per device of each shard."""
+        if self._shard is None:
+            return x
+        own = np.zeros(self.plan.task.devices, dtype=x.dtype)
+        own[self._shard.devices] = x
+        gathered = self._shard.exchange.all_gather(torch.from_numpy(own))
+        return torch.stack(gathered).sum(0).numpy()
+
+    # -- results ----------------------------------------------------------------------------------
 
     def models(self) -> Tensor:
-        """All models [devices, parameters], after the last round."""
         return self.plan.algorithm.models(self._state)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The same by the names of their parts, each [devices, …], with the buffers that a module has."""
-        named = self.plan.task.learner.unstack(self.models()) | self._worker.buffers
-        return {name: part.detach().cpu().contiguous() for name, part in named.items()}
-
-    def close(self) -> None: ...
+        named = self.plan.task.learner.unstack(self.models()) | self.worker.buffers
+        return {name: x.detach().cpu().contiguous() for name, x in named.items()}
 
     def record(self) -> Record:
-        """Measure now: accuracy, loss and distances, after the step or after the mix as the plan says."""
-        plan, t = self.plan, self.round
+        t = self.round
         with torch.no_grad(), use_threads(self.threads):
-            if plan.measure.at == f"after_{plan.algorithm.ends_with}" or t == 0:
-                w = self.models()
-            else:  # the models in the middle of the coming round; nothing of it is counted or kept
-                links = plan.network.links(t)
-                mix = self._mix(links, t, Traffic())
-                buffers = {name: b.clone() for name, b in self._worker.buffers.items()}
-                w = plan.algorithm.halfway(self._state, BatchGradient(self._worker, t), mix, t)
-                for name, b in buffers.items():
-                    self._worker.buffers[name].copy_(b)
-                if links.active is not None:
-                    here = torch.from_numpy(self._own(links.active)).to(self._place)
-                    w = torch.where(here[:, None], w, self.models())
-            scores = self._worker.scores(w)
-            mirror = plan.algorithm.mirror_at(t)
+            w = self._measured_models(t)
+            scores = self.worker.scores(w)
             distance = (w - self._mean(w, IdentityMap())).norm(dim=1)
-            to_power = distance
+            power_distance = distance
+            mirror = self.plan.algorithm.mirror_at(t)
             if mirror.power != 1:
-                to_power = (w - self._mean(w, mirror)).norm(dim=1)
-        accuracy, loss, distance, to_power = (
-            x.double().cpu().numpy() for x in (scores.accuracy, scores.loss, distance, to_power)
-        )
-        seconds = None if self._clock is None else float(self._clock.now.max())
+                power_distance = (w - self._mean(w, mirror)).norm(dim=1)
+        seconds = None
+        if self._clock is not None:
+            seconds = float(self._clock.now.max())
         return Record(
-            t,
-            accuracy,
-            loss,
-            distance,
-            to_power,
-            self._traffic.messages,
-            self._traffic.bytes,
-            seconds,
+            round=t,
+            accuracy=_float64(scores.accuracy),
+            loss=_float64(scores.loss),
+            distance=_float64(distance),
+            power_distance=_float64(power_distance),
+            messages=self._traffic.messages,
+            bytes=self._traffic.bytes,
+            seconds=seconds,
         )
+
+    def _measured_models(self, t: int) -> Tensor:
+        """Return the models at the end of the last round, or in the middle of round t.
+
+        This changes neither state nor traffic.
+        """
+        if not self.plan.measures_halfway or t == 0:
+            return self.models()
+        links = self.plan.network.links(t)
+        mix = self.make_mix(links, t, Traffic())
+        buffers = {name: x.clone() for name, x in self.worker.buffers.items()}
+        gradient = BatchGradient(self.worker, t)
+        w = self.plan.algorithm.halfway(self._state, gradient, mix, t)
+        for name, x in buffers.items():
+            self.worker.buffers[name].copy_(x)
+        if links.active is None:
+            return w
+        active = torch.from_numpy(self._own(links.active)).to(self._device)
+        return torch.where(active[:, None], w, self.models())
 
     def _mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
         """Return the mean of all devices' models in the dual of a mirror map."""
-        if self._part is None:
+        if self._shard is None:
             return mirror.mean(w)
-        gather = self._part.exchange.gather
+        devices = self.plan.task.devices
         x = w.double().cpu()
         p = mirror.power
         if p is None:
-            dual = torch.stack(gather(mirror.to_dual(x).sum(0))).sum(0)
-            return mirror.to_primal(dual / self.plan.task.devices).to(w)
-        largest = torch.stack(gather(x.abs().amax(0))).amax(0)
+            return mirror.to_primal(_sum_of_rows(mirror.to_dual(x), self._shard) / devices).to(w)
+        largest = torch.stack(self._shard.exchange.all_gather(x.abs().amax(0))).amax(0)
         scale = torch.where(largest == 0, 1.0, largest)
-        total = torch.stack(gather(signed_power_(x / scale, p).sum(0))).sum(0)
-        return (root(total / self.plan.task.devices, p) * scale).to(w)
+        total = _sum_of_rows(signed_power_(x / scale, p), self._shard)
+        return (root(total / devices, p) * scale).to(w)
+
+    # -- snapshots --------------------------------------------------------------------------------
 
     def snapshot(self) -> Snapshot:
-        """All that is needed to go on from here."""
-        # copies: the coming rounds may overwrite the state
-        tensors = {
-            name: x.detach().to("cpu", copy=True).contiguous()
-            for name, x in self._all_tensors().items()
-        }
-        if self._clock:
+        tensors = {}
+        for name, x in self._tensors().items():  # copies: the next rounds may overwrite the state
+            tensors[name] = x.detach().to("cpu", copy=True).contiguous()
+        if self._clock is not None:
             tensors[CLOCK] = torch.from_numpy(self._clock.now.copy())
         return Snapshot(self.round, self._traffic.messages, self._traffic.bytes, tensors)
 
+    def _restore(self, snapshot: Snapshot) -> None:
+        self.round = snapshot.round
+        self._traffic = Traffic(snapshot.messages, snapshot.bytes)
+        self._state = {}
+        for name, x in snapshot.tensors.items():
+            if name == CLOCK:
+                if self._clock is not None:
+                    self._clock.now[:] = x.numpy()
+            elif name.startswith(_BUFFER):
+                self.worker.buffers[name.removeprefix(_BUFFER)].copy_(x)
+            else:
+                self._state[name] = x.to(self._device, copy=True)
 
-def _place(name: str) -> torch.device:
+    def close(self) -> None:
+        """Do nothing: a simulator holds nothing outside this process."""
+
+
+def _sum_of_rows(x: Tensor, shard: Shard) -> Tensor:
+    """Return the sum of the rows of all shards."""
+    return torch.stack(shard.exchange.all_gather(x.sum(0))).sum(0)
+
+
+def _float64(x: Tensor) -> NDArray[np.float64]:
+    return x.double().cpu().numpy()
+
+
+def _torch_device(name: str) -> torch.device:
+    """Return a torch device, or refuse one that this machine does not have."""
     try:
-        place = torch.device(name)
-        torch.empty(1, device=place).item()
+        device = torch.device(name)
+        torch.empty(1, device=device).item()
     except (RuntimeError, AssertionError) as error:
-        raise InputError(
-            "device", name, '"cpu", or a device of torch\'s that this machine has'
-        ) from error
-    return place
+        raise InputError("device", name, '"cpu", or a torch device of this machine') from error
+    return device

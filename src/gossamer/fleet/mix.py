@@ -221,7 +221,7 @@ class _Rehearsal(StackedMix):
 
     shapes: list[tuple[int, ...]] = field(default_factory=list)
 
-    def _count(self, x: Tensor) -> None:
+    def count(self, x: Tensor) -> None:
         self.shapes.append(tuple(x.shape[1:]))
 
 

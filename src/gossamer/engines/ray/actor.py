@@ -10,11 +10,11 @@ import ray
 from torch import Tensor
 
 from gossamer._core.process import configure_own_process
-from gossamer.engines.part import Part
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.ray.adapter import GlooGroup, dist
 from gossamer.engines.ray.exchange import GlooExchange
 from gossamer.engines.ray.shared_memory import machine_id
+from gossamer.engines.shard import Shard
 from gossamer.engines.simulate import Simulator
 from gossamer.errors import Diverged, GossamerError
 from gossamer.network.base import IntArray
@@ -114,7 +114,7 @@ class ShardActor:
         exchange = GlooExchange(group, [host.machine for host in hosts], rendezvous.name)
         try:
             self._simulator = Simulator(
-                self._plan, snapshot, Part(self._owner, self._number, exchange)
+                self._plan, snapshot, Shard(self._owner, self._number, exchange)
             )
         except GossamerError as error:
             return error

@@ -44,21 +44,21 @@ class GlooExchange:
         self._received: dict[int, SharedBuffer] = {}
         self._messages: dict[int, int] = {}  # exchanged so far, per shard
 
-    def swap(
-        self, x: Tensor, wanted: dict[int, IntArray], needed: dict[int, int]
+    def exchange_rows(
+        self, x: Tensor, send: dict[int, IntArray], receive: dict[int, int]
     ) -> Callable[[], dict[int, Tensor]]:
         notices = {}
         expected_notices = {}
-        for k in needed:
+        for k in receive:
             notices[k] = torch.empty(1, dtype=torch.int64)
             expected_notices[k] = self._group.receive(notices[k], k, _NOTICE)
         pending_sends: list[Any] = []
-        for k, rows in wanted.items():
+        for k, rows in send.items():
             pending_sends += self._send_rows(x, k, torch.from_numpy(rows))
 
         def wait_for_rows() -> dict[int, Tensor]:
             received = {}
-            for k, count in needed.items():
+            for k, count in receive.items():
                 _wait(expected_notices[k])
                 received[k] = self._receive_rows(x, k, count, int(notices[k]))
                 # Double buffering: k's notice for this message implies that k has finished reading
@@ -70,7 +70,7 @@ class GlooExchange:
 
         return wait_for_rows
 
-    def gather(self, x: Tensor) -> list[Tensor]:
+    def all_gather(self, x: Tensor) -> list[Tensor]:
         received = [torch.empty_like(x) for _ in range(self._group.size)]
         _wait(self._group.all_gather(received, x.contiguous()))
         return received

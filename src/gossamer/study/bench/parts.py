@@ -67,11 +67,11 @@ class TimedSimulator(Simulator):
         self.timer = PartTimer()
         links = self.timer.timed("links and weights", plan.network.links)
         super().__init__(replace(plan, network=_TimedNetwork(plan.network, links)))
-        self._make_mix = self.timer.timed("links and weights", super()._mix)
-        worker: Any = self._worker
+        self._make_mix = self.timer.timed("links and weights", super().make_mix)
+        worker: Any = self.worker
         worker.gradient = self.timer.timed("batches and gradient", worker.gradient)
 
-    def _mix(self, *args: Any) -> StackedMix:
+    def make_mix(self, *args: Any) -> StackedMix:
         mix: Any = self._make_mix(*args)
         mix.mean = self.timer.timed("mixing", mix.mean)
         return mix  # type: ignore[no-any-return]

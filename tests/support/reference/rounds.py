@@ -1,0 +1,350 @@
+"""One round of every algorithm, as its paper writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gossamer import draws
+from gossamer.algorithms import (
+    ADOM,
+    D2,
+    DABMD,
+    DPSGD,
+    EXTRA,
+    NIDS,
+    AllReduce,
+    Composition,
+    FedAvg,
+    GossipLearning,
+    GradientTracking,
+    HeavyBall,
+    PushSum,
+    QuasiGlobalMomentum,
+    SwarmSGD,
+)
+from gossamer.engines import Plan
+from gossamer.network import PushSum as PushSumWeights
+from support.reference.devices import Devices, Inbox, Vectors, weighted_sum
+from support.reference.steps import ITEM_BYTES, Vector, compress, mirror_step, power
+from support.reference.weights import Shares, matching, one_pair, random_peers
+
+
+class Reference(Devices):
+    """Runs a plan, one device and one message at a time."""
+
+    def __init__(self, plan: Plan, exact: bool = False) -> None:
+        super().__init__(plan, exact)
+        # copies[i][j]: what device i knows of j, for compressed messages; all start alike.
+        self.copies: dict[int, Vectors] = {i: dict(self.x) for i in self.devices}
+        # (i, j): j sent to i in the previous round; None before the first round.
+        self.received: set[tuple[int, int]] | None = None
+        # Magnitude of the terms that the last round of a composition summed up in the dual.
+        self.dual_terms: Vectors = {}
+
+    def advance(self, until: int) -> None:
+        """Run rounds up to `until`. Devices that are away keep their state."""
+        rounds: dict[type, Callable[[Any], Vectors]] = {
+            DPSGD: self.dpsgd,
+            Composition: self.composition,
+            SwarmSGD: self.swarm_sgd,
+            AllReduce: self.all_reduce,
+            PushSum: self.push_sum,
+            EXTRA: self.extra,
+            D2: self.d2,
+            NIDS: self.nids,
+            GossipLearning: self.gossip_learning,
+            FedAvg: self.fedavg,
+            DABMD: self.dabmd,
+            ADOM: self.adom,
+        }
+        run_round = rounds[type(self.algorithm)]
+        while self.round < until:
+            self.links = self.plan.network.links(self.round)
+            active = self.links.active
+            self.active = [i for i in self.devices if active is None or active[i]]
+            self.x |= run_round(self.algorithm)
+            self.round += 1
+
+    def states(self) -> Vectors:
+        """Return the states of the active devices."""
+        return {i: self.x[i] for i in self.active}
+
+    # Gossip
+
+    def dpsgd(self, algorithm: DPSGD) -> Vectors:
+        """w_i⁺ = Σ_j a_ij·w_j − η·d_i, or Σ_j a_ij·(w_j − η·d_j)."""
+        a = self.weights()
+        w = self.states()
+        if algorithm.order == "adapt-then-combine":
+            stepped = {i: w[i] - self.eta(i) * self.gradient(i, w[i]) for i in w}
+            return self.mix(stepped, a)
+        mean = self.mix(w, a)
+        point = w if algorithm.gradient_at == "local" else mean
+        return {i: mean[i] - self.eta(i) * self.gradient(i, point[i]) for i in w}
+
+    def swarm_sgd(self, algorithm: SwarmSGD) -> Vectors:
+        """Pairs take local steps and average. All other devices do nothing."""
+        pairs = one_pair if algorithm.pairs == "one" else matching
+        averaged: Vectors = {}
+        for a, b in pairs(self.links, self.round, self.plan.seed):
+            w = {i: self.x[i] for i in (a, b)}
+            for step in range(algorithm.local_steps):
+                w = {i: w[i] - self.eta(i) * self.gradient(i, w[i], step) for i in w}
+            self.count(len(w[a]) + len(w[b]), messages=2)
+            mean = (w[a] + w[b]) / 2
+            averaged |= {a: mean, b: mean}
+        return averaged
+
+    def all_reduce(self, algorithm: AllReduce) -> Vectors:
+        """w⁺ = the average of w_j − η·d_j over all k active devices.
+
+        In a ring all-reduce each device sends 2·(k − 1) messages of 1/k of the vector.
+        """
+        k = len(self.active)
+        if k == 0:
+            return {}
+        total = 0 * self.start
+        for i in self.active:
+            total = total + self.x[i] - self.eta(i) * self.gradient(i, self.x[i])
+            self.count(2 * (k - 1) * len(total) / k, messages=2 * (k - 1))
+        return dict.fromkeys(self.active, total / k)
+
+    def gossip_learning(self, algorithm: GossipLearning) -> Vectors:
+        """Each device sends (w, age) to one other.
+
+        A receiver merges the models by age, takes a step and grows older, message by message.
+        """
+        age = self.kept("age", np.zeros(1))
+        sent = {i: (self.x[i], age[i]) for i in self.active}
+        now = dict(sent)
+        received = dict.fromkeys(self.active, 0)
+        peers = random_peers(self.links, self.round, self.plan.seed)
+        for i, j in sorted(peers.items()):
+            w_i, age_i = sent[i]
+            w_j, age_j = now[j]
+            self.count(len(w_i) + 1)
+            share = age_i / (age_j + age_i) if age_j + age_i > 0 else 0
+            merged = (1 - share) * w_j + share * w_i
+            stepped = merged - self.eta(j) * self.gradient(j, merged, received[j])
+            now[j] = (stepped, np.maximum(age_j, age_i) + 1)
+            received[j] += 1
+        self.memory["age"] |= {i: age for i, (_, age) in now.items()}
+        return {i: w for i, (w, _) in now.items()}
+
+    def fedavg(self, algorithm: FedAvg) -> Vectors:
+        """The server sends its model to some devices and keeps the mean of what they return.
+
+        All devices are measured by the server's model.
+        """
+        if "server" not in self.memory:
+            self.memory["server"] = {0: self.start}
+        server = self.memory["server"][0]
+        drawn = {
+            i: int(draws.bits(self.plan.seed, "weights/clients", self.round, i))
+            for i in self.active
+        }
+        count = max(1, round(algorithm.fraction * len(self.active)))
+        clients = sorted(sorted(self.active, key=lambda i: drawn[i])[:count])
+        total = 0 * self.start
+        for i in clients:
+            w = server
+            for step in range(algorithm.local_steps):
+                w = w - self.eta(i) * self.gradient(i, w, step)
+            total = total + w
+            self.count(2 * len(w), messages=2)
+        if clients:
+            server = total / len(clients)
+        self.memory["server"] = {0: server}
+        return dict.fromkeys(self.active, server)
+
+    def push_sum(self, algorithm: PushSum) -> Vectors:
+        """x_i ← Σ_j p_ij·(x_j − η·d_j(z_j)), w_i ← Σ_j p_ij·w_j, z_i = x_i/w_i."""
+        x = self.kept("x", self.start)
+        weight = self.kept("weight", np.ones(1))
+        pushed = {}
+        for i in self.active:
+            stepped = x[i] - self.eta(i) * self.gradient(i, self.x[i])
+            pushed[i] = np.append(stepped, weight[i])
+        summed = self.mix(pushed, self.weights(PushSumWeights()))
+        self.memory["x"] |= {i: summed[i][:-1] for i in self.active}
+        self.memory["weight"] |= {i: summed[i][-1:] for i in self.active}
+        return {i: summed[i][:-1] / summed[i][-1] for i in self.active}
+
+    # Exact methods
+
+    def extra(self, algorithm: EXTRA) -> Vectors:
+        """x¹ = W·x⁰ − η·d⁰, then (I + W)·x^{k+1} − (I + W)/2·x^k − η·(d^{k+1} − d^k)."""
+        eta = algorithm.eta
+        x = self.states()
+        d = {i: self.gradient(i, x[i]) for i in x}
+        Wx = self.mix(x, self.weights())
+        x_old = self.kept("x")
+        Wx_old = self.kept("Wx")
+        d_old = self.kept("d")
+        self.memory |= {"x": x, "Wx": Wx, "d": d}
+        if self.round == 0:
+            return {i: Wx[i] - eta * d[i] for i in x}
+        return {i: x[i] + Wx[i] - (x_old[i] + Wx_old[i]) / 2 - eta * (d[i] - d_old[i]) for i in x}
+
+    def d2(self, algorithm: D2) -> Vectors:
+        """x¹ = W·(x⁰ − η·d⁰), then W·(2·x^k − x^{k−1} − η·(d^k − d^{k−1}))."""
+        return self.mix(self._extrapolated(algorithm.eta), self.weights())
+
+    def nids(self, algorithm: NIDS) -> Vectors:
+        """x¹ = x⁰ − η·d⁰, then (I + W)/2·(2·x^k − x^{k−1} − η·(d^k − d^{k−1}))."""
+        y = self._extrapolated(algorithm.eta)
+        if self.round == 0:
+            return y
+        Wy = self.mix(y, self.weights())
+        return {i: (y[i] + Wy[i]) / 2 for i in y}
+
+    def _extrapolated(self, eta: float) -> Vectors:
+        """Return 2·x^k − x^{k−1} − η·(d^k − d^{k−1}), at first x⁰ − η·d⁰."""
+        x = self.states()
+        d = {i: self.gradient(i, x[i]) for i in x}
+        x_old = self.kept("x", self.start)
+        d_old = self.kept("d")
+        self.memory |= {"x": x, "d": d}
+        return {i: 2 * x[i] - x_old[i] - eta * (d[i] - d_old[i]) for i in x}
+
+    def adom(self, algorithm: ADOM) -> Vectors:
+        """As printed in the paper, with W = I − A, whose largest eigenvalue is at most 2."""
+        L = algorithm.smoothness
+        mu = algorithm.strong_convexity
+        chi = algorithm.chi
+        alpha = 1 / (2 * L)
+        eta = 2 * (mu * L) ** 0.5 / (7 * chi)
+        theta = mu / 2
+        sigma = 1 / 2
+        tau = (mu / L) ** 0.5 / (7 * chi)
+
+        a = self.weights()
+        z = self.kept("z")
+        z_f = self.kept("z_f")
+        m = self.kept("m")
+        z_g = {i: tau * z[i] + (1 - tau) * z_f[i] for i in self.active}
+        x = {i: self.conjugate(i, z_g[i]) for i in self.active}
+        n = len(self.start)
+        both = {i: np.concatenate([m[i] - eta * x[i], x[i]]) for i in self.active}
+        mean = self.mix(both, a)
+        W = {i: both[i] - mean[i] for i in self.active}
+        delta = {i: sigma * W[i][:n] for i in self.active}
+        self.memory["m"] |= {i: m[i] - eta * x[i] - delta[i] for i in self.active}
+        for i in self.active:
+            self.memory["z"][i] = z[i] + eta * alpha * (z_g[i] - z[i]) + delta[i]
+            self.memory["z_f"][i] = z_g[i] - theta * W[i][n:]
+        return x
+
+    def dabmd(self, algorithm: DABMD) -> Vectors:
+        """A mirror step along the sum of b_i gradients over the mean of b, then a mean."""
+        mean_batches = (1 + algorithm.max_batches) / 2
+        y = {}
+        for i in self.active:
+            drawn = draws.below(
+                algorithm.max_batches, algorithm.seed, "dabmd/batches", self.round, i
+            )
+            batches = 1 + int(drawn)
+            g = sum(self.gradient(i, self.x[i], step) for step in range(batches)) / mean_batches
+            y[i] = self._step(algorithm.step, i, self.x[i], g, algorithm.p)[0]
+        return self.mix(y, self.weights())
+
+    def _step(self, rule: Any, i: int, x: Vector, d: Vector, p: Any) -> tuple[Vector, Vector]:
+        """Return device i's step from x along −d, and the magnitude of its terms in the dual."""
+        return mirror_step(rule, x, d, self.eta(i), p, lambda: self.loss(i, x))
+
+    # The composition, of which WPM and many others are presets
+
+    def composition(self, algorithm: Composition) -> Vectors:
+        """w̄_i = (Σ_j a_ij·w_j^[p])^[1/p], then w_i⁺ = (w̄_i^[p] − rate·d_i)^[1/p]; or reversed."""
+        a = self.weights(algorithm.weights)
+        exponent = algorithm.mirror_at(self.round).power
+        assert exponent is not None
+        p = self.number(exponent)
+        before = self.states()
+        if algorithm.order == "adapt-then-combine":
+            stepped = self._local_steps(algorithm, a, p, before, before)
+            self.dual_terms = {i: weighted_sum(self.dual_terms, a[i]) for i in a}
+            after = self._power_mean(algorithm, a, p, stepped)
+        else:
+            terms = {i: np.abs(power(before[i], p)) for i in a}
+            middle = self._power_mean(algorithm, a, p, before)
+            point = before if algorithm.gradient_at == "local" else middle
+            after = self._local_steps(algorithm, a, p, middle, point)
+            for i in a:
+                self.dual_terms[i] = self.dual_terms[i] + weighted_sum(terms, a[i])
+        if isinstance(algorithm.direction, QuasiGlobalMomentum):
+            beta = algorithm.direction.beta
+            b = self.kept("momentum")
+            for i in a:
+                moved = (before[i] - after[i]) / (self.eta(i) * algorithm.local_steps)
+                self.memory["momentum"][i] = beta * b[i] + (1 - beta) * moved
+        return after
+
+    def _power_mean(self, algorithm: Composition, a: Shares, p: Any, x: Vectors) -> Vectors:
+        """Return gain·(Σ_j a_ij·x_j^[p])^[1/p]; with compression, x moved towards it."""
+        gain = algorithm.gain(self.round) if callable(algorithm.gain) else algorithm.gain
+        inbox = self._send_changes(algorithm, x, a) if algorithm.compress else self.send(x, a)
+        means = {}
+        for i in a:
+            dual = {j: power(received, p) for j, received in inbox[i].items()}
+            means[i] = self.number(gain) * power(weighted_sum(dual, a[i]), 1 / p)
+        if not algorithm.compress:
+            return means
+        return {i: x[i] + algorithm.pull * (means[i] - inbox[i][i]) for i in a}
+
+    def _local_steps(
+        self, algorithm: Composition, a: Shares, p: Any, x: Vectors, point: Vectors
+    ) -> Vectors:
+        """Take the local steps from x, with the first gradient at `point`."""
+        for step in range(algorithm.local_steps):
+            g = {i: self.gradient(i, point[i], step) for i in a}
+            d = self._direction(algorithm.direction, g, a)
+            stepped = {i: self._step(algorithm.step, i, x[i], d[i], p) for i in a}
+            x = {i: after for i, (after, _) in stepped.items()}
+            self.dual_terms = {i: terms for i, (_, terms) in stepped.items()}
+            point = x
+        return x
+
+    def _direction(self, direction: Any, g: Vectors, a: Shares) -> Vectors:
+        """Return what each device steps along, from its gradient and what it keeps."""
+        match direction:
+            case HeavyBall():
+                m = self.kept("momentum")
+                self.memory["momentum"] |= {i: direction.beta * m[i] + g[i] for i in g}
+                return self.kept("momentum")
+            case QuasiGlobalMomentum():
+                b = self.kept("momentum")
+                return {i: g[i] + direction.beta * b[i] for i in g}
+            case GradientTracking():
+                y = self.kept("tracked")
+                g_old = self.kept("gradient")
+                self.memory["tracked"] |= self.mix({i: y[i] + g[i] - g_old[i] for i in g}, a)
+                self.memory["gradient"] |= g
+                return self.kept("tracked")
+        return g
+
+    def _send_changes(self, algorithm: Composition, x: Vectors, a: Shares) -> Inbox:
+        """Send compressed changes (CHOCO-SGD).
+
+        Each device sends the compressed difference between its vector and the copy that its
+        neighbours have; a neighbour that it did not send to in the previous round gets the whole
+        copy. Every device keeps its own copies of the others, and mixes these.
+        """
+        for i in x:
+            known = self.copies[i][i]
+            change, size = compress(algorithm.compress, x[i] - known, i, self.round)
+            self.copies[i][i] = known + change
+            for j in a:
+                if j == i or i not in a[j]:
+                    continue
+                if self.received is None or (j, i) in self.received:
+                    self.copies[j][i] = self.copies[j][i] + change
+                    self.count(size / ITEM_BYTES)
+                else:
+                    self.copies[j][i] = self.copies[i][i]
+                    self.count(len(change))
+        self.received = {(i, j) for i in a for j in a[i]}
+        return {i: {j: self.copies[i][j] for j in a[i]} for i in a}
