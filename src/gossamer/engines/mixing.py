@@ -176,7 +176,7 @@ class StackedMix:
         return sent * np.where(new, float(first), float(known))
 
     def _count_reduction(self, count: int, size: int, star: bool) -> None:
-        """Count the messages of one all-reduce of a vector of `size` bytes among `count` devices."""
+        """Count the messages of an all-reduce of `size` bytes among `count` devices."""
         if star:  # every device sends the vector to the server and receives one
             self.traffic.messages += 2 * count
             self.traffic.bytes += 2 * count * size

@@ -1,4 +1,4 @@
-"""The simulator: all devices, or those of one shard, in this process, their models in one tensor."""
+"""The simulator: all devices, or those of one shard, in one process; all models in one tensor."""
 
 from __future__ import annotations
 

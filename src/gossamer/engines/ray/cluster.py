@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster: join one or start one, reserve CPUs, leave the host as it was."""
+"""The connection to a Ray cluster: join or start one, reserve CPUs, leave the host as it was."""
 
 from __future__ import annotations
 

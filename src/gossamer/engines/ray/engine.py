@@ -1,4 +1,4 @@
-"""The Ray engine: the devices in shards, each an actor on a cluster, all running the same algorithm.
+"""The Ray engine: the devices in shards, each an actor on a cluster, all with the same algorithm.
 
 Ray places and monitors the shards. The rows themselves go from shard to shard by gloo or shared
 memory, and only those that a neighbour in another shard needs. Each shard computes links, weights
