@@ -1,6 +1,6 @@
-"""Another place than the processor: with no graphics card at hand, on torch's "meta" device, whose tensors have no numbers.
+"""Torch devices other than the CPU, tested without a GPU on torch's "meta" device.
 
-It refuses what a card refuses: an operation between a tensor that is there and one that has stayed here.
+Its tensors have no values, but as on a GPU, operations with tensors of another device fail.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from gossamer import DPSGD, METHODS, WPM, ErdosRenyi, Mlp, Ring, Softmax, Svm
+from gossamer import DPSGD, METHODS, ErdosRenyi, Mlp, Ring, Softmax, Svm
 from gossamer.algorithms import Algorithm, Composition
 from gossamer.algorithms.compression import TopK
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.simulate import BatchGradient
 from gossamer.mirror import PowerMap
+from gossamer.network import metropolis
 from gossamer.network.base import Network
 from gossamer.tasks import Digits, Iid, Model, Task
 
-THERE = torch.device("meta")
+META = torch.device("meta")
 DATA = Digits().load()
-# What looks at a number to decide (whether a dual fits into float64), or needs links or data of another kind.
-ASKS = {
+# These read values (for example to see whether a dual fits into float64), or need other links or data.
+NOT_ON_META = {
     "adom",
     "dabmd",
     "fedavg",
@@ -31,15 +32,16 @@ ASKS = {
 }
 
 
-def after_a_round(
+def tensors_after_a_round(
     algorithm: Algorithm, model: Model, network: Network, dtype: torch.dtype
 ) -> dict[str, torch.Tensor]:
+    """Return the state and the scores after one round on the meta device."""
     m = network.devices
     task = Task(DATA, Iid().make(DATA.y.numpy(), m, seed=0), model, batch=8)
-    worker = task.worker(np.arange(m), 0, dtype, THERE)
+    worker = task.worker(np.arange(m), 0, dtype, META)
     links = network.links(0)
     mix = StackedMix(
-        algorithm.weights(links, 0, 0), torch.arange(m, device=THERE), dtype.itemsize, Traffic()
+        algorithm.weights(links, 0, 0), torch.arange(m, device=META), dtype.itemsize, Traffic()
     )
     state = algorithm.init(worker.start().expand(m, -1))
     state = algorithm.round(state, BatchGradient(worker, 0), mix, 0)
@@ -47,17 +49,17 @@ def after_a_round(
     return state | {"loss": scores.loss, "accuracy": scores.accuracy}
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - ASKS))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - NOT_ON_META))
 def test_a_round_of_every_method(name: str) -> None:
-    found = after_a_round(METHODS[name].make(), Softmax(), Ring(10), torch.float32)
-    assert {x.device for x in found.values()} == {THERE}
+    found = tensors_after_a_round(METHODS[name].make(), Softmax(), Ring(10), torch.float32)
+    assert {x.device for x in found.values()} == {META}
 
 
 @pytest.mark.parametrize(
     "model", [Softmax(0.1), Svm(), Mlp((8,), dropout=0.2)], ids=["softmax", "svm", "mlp"]
 )
 @pytest.mark.parametrize(
-    ("network", "dtype"),  # not sparse in float64: torch has no sparse product on its meta device
+    ("network", "dtype"),  # torch has no sparse float64 product on its meta device
     [
         (Ring(90), torch.float32),
         (ErdosRenyi(10, 0.5), torch.float32),
@@ -65,20 +67,18 @@ def test_a_round_of_every_method(name: str) -> None:
     ],
     ids=["sparse", "dense", "dense float64"],
 )
-def test_every_way_to_mix_and_learn(model: Model, network: Network, dtype: torch.dtype) -> None:
+def test_every_format_of_weights_and_every_gradient(
+    model: Model, network: Network, dtype: torch.dtype
+) -> None:
     for algorithm in (DPSGD(0.1), Composition(eta=0.1, compress=TopK(0.1))):
-        found = after_a_round(algorithm, model, network, dtype)
-        assert {x.device for x in found.values()} == {THERE}
+        found = tensors_after_a_round(algorithm, model, network, dtype)
+        assert {x.device for x in found.values()} == {META}
 
 
-def test_the_means_of_powers() -> None:
-    mix = StackedMix(
-        WPM(anchor=False).weights(Ring(10).links(0), 0, 0),
-        torch.arange(10, device=THERE),
-        4,
-        Traffic(),
-    )
-    w = torch.empty(10, 7, device=THERE)
+def test_every_method_of_a_mix() -> None:
+    weights = metropolis(Ring(10).links(0))
+    mix = StackedMix(weights, torch.arange(10, device=META), 4, Traffic())
+    w = torch.empty(10, 7, device=META)
     for mean in (
         mix.mean(w, PowerMap(3)),
         mix(w, torch.float64),
@@ -86,4 +86,4 @@ def test_the_means_of_powers() -> None:
         mix.all_reduce(w),
         mix.neighbours(w).value,
     ):
-        assert mean.device == THERE
+        assert mean.device == META

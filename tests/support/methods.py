@@ -1,4 +1,4 @@
-"""Every method of the catalogue with settings for tests, and the networks that each accepts."""
+"""Every registered method with settings for tests, and the networks that it accepts."""
 
 from __future__ import annotations
 
@@ -58,11 +58,17 @@ MORE = {
 
 
 def takes(name: str) -> list[str]:
-    """The networks of the suite that a method takes, by what it needs; any other it refuses."""
-    needs = METHODS[name].needs if name in METHODS else "a server" if "fedavg" in name else ""
-    one_way = any(word in needs for word in ("one-way", "server", "mean of all"))
+    """Return the networks of the conformance suite that a method accepts, by what it needs."""
+    needs = ""
+    if name in METHODS:
+        needs = METHODS[name].needs
+    elif "fedavg" in name:
+        needs = "a server"
     if "static" in needs:
         return ["static"]
     if "nobody away" in needs:
         return ["changing", "static"]
-    return ["churn", "changing", "static", *(["one-way"] if one_way else [])]
+    accepted = ["churn", "changing", "static"]
+    if any(word in needs for word in ("one-way", "server", "mean of all")):
+        accepted.append("one-way")
+    return accepted

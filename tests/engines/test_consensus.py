@@ -1,0 +1,75 @@
+"""Consensus: what the theory says about mixing alone, and about a full network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support.plans import CHANGING, M, plan_of, run
+
+from gossamer import draws
+from gossamer.algorithms import DPSGD, WPM, Algorithm, AllReduce, Constant, Safe
+from gossamer.engines import Simulator, Snapshot
+from gossamer.mirror import signed_power
+from gossamer.network import Cycle, Full, Graph, Network, Ring
+from gossamer.theory import check_assumption1
+
+
+def scattered(algorithm: Algorithm, network: Network, rounds: int) -> Simulator:
+    """Return a simulator whose devices start from different models, of both signs."""
+    plan = plan_of(algorithm, network, rounds)
+    w = torch.from_numpy(draws.normal(0, "scattered", np.arange(M)[:, None], np.arange(5)))
+    return Simulator(
+        plan, Snapshot(0, 0, 0, {"w": w, "start": torch.zeros(1, 5, dtype=torch.float64)})
+    )
+
+
+PAIRS = Cycle(
+    (Graph(M, ((0, 1), (2, 3))), Graph(M, ()), Graph(M, ((3, 4), (1, 2))), Graph(M, ((4, 5),)))
+)
+
+
+@pytest.mark.parametrize("network", [CHANGING, PAIRS, Ring(M)], ids=["changing", "pairs", "ring"])
+@pytest.mark.parametrize("rule", [Constant(), Safe()], ids=repr)
+@pytest.mark.parametrize("p", [1, 3, 15])
+def test_mixing_preserves_the_mean(network: Network, rule: Any, p: float) -> None:
+    """Doubly stochastic weights preserve the mean of the duals (p = 1: the arithmetic mean)."""
+    simulator = scattered(WPM(p, 0.0, rule, anchor=False), network, 40)
+    z = signed_power(simulator.models(), p)
+    for until in range(1, 41):
+        simulator.advance(until)
+        now = signed_power(simulator.models(), p)
+        assert ((now.mean(0) - z.mean(0)).abs() <= 40 * 8 * p * 2.0**-52 * z.abs().mean(0)).all()
+    assert not torch.equal(now, z)
+
+
+@pytest.mark.parametrize("network", [CHANGING, PAIRS, Ring(M)], ids=["changing", "pairs", "ring"])
+@pytest.mark.parametrize("p", [1, 3])
+def test_mixing_over_b_connected_links_reaches_consensus(network: Network, p: float) -> None:
+    """No single round of `PAIRS` is connected, but every four consecutive rounds together are."""
+    rounds = 400
+    assert check_assumption1(network, rounds).holds
+    simulator = scattered(WPM(p, 0.0, Constant(), anchor=False), network, rounds)
+    centre = signed_power(signed_power(simulator.models(), p).mean(0), 1 / p)
+    simulator.advance(rounds)
+    torch.testing.assert_close(simulator.models(), centre.expand(M, -1), rtol=0, atol=1e-9)
+
+
+def test_mixing_over_unconnected_links_does_not() -> None:
+    apart = Graph(M, ((0, 1), (1, 2), (3, 4), (4, 5)))
+    assert not check_assumption1(apart, 400).holds
+    simulator = scattered(DPSGD(0.0), apart, 400)
+    simulator.advance(400)
+    w = simulator.models()
+    assert (w[0] - w[2]).norm() < 1e-9
+    assert (w[0] - w[3]).norm() > 0.1
+
+
+def test_d_psgd_over_a_full_network_is_all_reduce() -> None:
+    """Adapt-then-combine over all links is SGD with the batches of all devices."""
+    gossip = run(plan_of(DPSGD(0.05, order="adapt-then-combine"), Full(M)))
+    full = run(plan_of(AllReduce(0.05), Full(M)))
+    torch.testing.assert_close(gossip.models(), full.models(), rtol=0, atol=1e-12)
+    assert torch.equal(full.models(), full.models()[:1].expand(M, -1))
