@@ -1,18 +1,22 @@
-"""What an exchange between real devices takes, against the raw speed of what carries it.
+"""Time of an exchange between real devices, relative to plain zenoh.
 
-    python benchmarks/peer_exchange.py                                        needs gossamer[peer], Linux and root; ten minutes
-    python benchmarks/peer_exchange.py --neighbours 1 --parameters 1000000    a part of it; only printed
+    python benchmarks/peer_exchange.py
+    python benchmarks/peer_exchange.py --neighbours 1 --parameters 1000000
 
-One device exchanges a vector of float32 with each of its neighbours, which have no other. Each device is a process in a network
-namespace of its own; certificates on both ends (mutual TLS). An exchange is over when a neighbour's vector is here, and its
-word that it has ours, of all neighbours. Three ways take turns:
+It needs gossamer[peer], Linux and root, and takes ten minutes. The second command runs a part of it
+and only prints.
 
-    raw          zenoh with its own settings: one put a neighbour, of the same bytes, and a short put as the answer
-    transport    `Zenoh.send` and `receive`, and a short message as the answer
-    edges        `Edges.exchange`: with headers, checksums, checks of every value, and a journal (not flushed to the disk)
+One device exchanges a float32 vector with each of its neighbours, which have no other neighbour.
+Each device is a process in its own network namespace, with mutual TLS. An exchange is complete when
+the vectors and acks of all neighbours have arrived. Three ways alternate:
 
-A ratio is that of one turn, and of all turns the median; the times are those of the best turn. The ratios of processor time, of
-all devices together, are less at the mercy of what else the machine does.
+    raw          zenoh with its default settings: one put per neighbour, and a short put as ack
+    transport    `Zenoh.send` and `receive`, and a short message as ack
+    edges        `Edges.exchange`: headers, checksums, checks of every value, and a journal (not
+                 flushed to the disk)
+
+A ratio is the median over blocks; a time is that of the best block. The ratios of processor time,
+of all devices together, depend less on other load on the machine.
 """
 
 from __future__ import annotations
@@ -33,27 +37,29 @@ from pathlib import Path
 from typing import Any
 
 OUT = Path(__file__).parent / "results" / "peer_exchange.json"
-PARAMETERS = {7_850: 100, 1_000_000: 12, 25_000_000: 1}  # and how many exchanges are one turn
+PARAMETERS = {7_850: 100, 1_000_000: 12, 25_000_000: 1}  # with the exchanges per block
 NEIGHBOURS = (1, 3, 8)
 WAYS = ("raw", "transport", "edges")
 TURNS = 7
 HEAD = (
-    "| parameters | neighbours | raw | transport | edges | transport / raw | edges / raw | transport, CPU | edges, CPU |",
+    "| parameters | neighbours | raw | transport | edges | transport / raw | edges / raw "
+    "| transport, CPU | edges, CPU |",
     "|---|---|---|---|---|---|---|---|---|",
 )
 RUN = "benchmark"
-SECONDS = 120.0  # until something that must come is said never to come
+TIMEOUT = 120.0  # seconds
 
 
 class Raw:
-    """Nothing but zenoh."""
+    """Exchanges over plain zenoh."""
 
     def __init__(
-        self, device: int, near: list[int], certificates: Path, connect: list[str]
+        self, device: int, neighbours: list[int], certificates: Path, connect: list[str]
     ) -> None:
         import zenoh
 
-        key, certificate = str(certificates / "device.key"), str(certificates / "device.pem")
+        key = str(certificates / "device.key")
+        certificate = str(certificates / "device.pem")
         tls = {
             "root_ca_certificate": str(certificates / "ca.pem"),
             "enable_mtls": True,
@@ -77,23 +83,25 @@ class Raw:
                 "shared_memory": {"enabled": False},
             },
         }
-        self.device, self.near = device, near
+        self.device = device
+        self.neighbours = neighbours
         self._session = zenoh.open(zenoh.Config.from_json5(json.dumps(config)))
         self._block = zenoh.CongestionControl.BLOCK
-        self._answers = (
-            zenoh.Priority.INTERACTIVE_HIGH
-        )  # in a queue of their own: not behind what is being sent
+        # Acks have a queue of their own, so that they do not wait behind vectors.
+        self._ack_priority = zenoh.Priority.INTERACTIVE_HIGH
         self._changed = threading.Condition()
-        self._came: Counter[tuple[str, int]] = Counter()
+        self._received: Counter[tuple[str, int]] = Counter()
         self._vectors: dict[int, bytes] = {}
-        self._threads = ThreadPoolExecutor(len(near))
-        own = zenoh.handlers.Callback(self._heard, indirect=False)
-        self._subscriber = self._session.declare_subscriber(f"raw/*/*/{device}", own)
+        self._threads = ThreadPoolExecutor(len(neighbours))
+        handler = zenoh.handlers.Callback(self._on_sample, indirect=False)
+        self._subscriber = self._session.declare_subscriber(f"raw/*/*/{device}", handler)
 
     def linked(self) -> bool:
-        return len(list(self._session.info.links())) == len(self.near)
+        """True if all neighbours are connected."""
+        return len(list(self._session.info.links())) == len(self.neighbours)
 
     def exchanges(self, count: int, vector: bytes) -> list[float]:
+        """Run some exchanges, and return the seconds of each."""
         times = []
         for _ in range(count):
             began = time.perf_counter()
@@ -102,56 +110,66 @@ class Raw:
         return times
 
     def _exchange(self, vector: bytes) -> None:
-        for other in self.near[1:]:
+        for other in self.neighbours[1:]:
             self._threads.submit(self._put, "vector", other, vector)
-        self._put("vector", self.near[0], vector)
+        self._put("vector", self.neighbours[0], vector)
         with self._changed:
-            wanted = [(what, other) for what in ("vector", "answer") for other in self.near]
-            if not self._changed.wait_for(lambda: all(self._came[one] for one in wanted), SECONDS):
-                raise TimeoutError(f"raw: {self._came}")
-            self._came.subtract(wanted)
+            wanted = [(kind, other) for kind in ("vector", "ack") for other in self.neighbours]
+            if not self._changed.wait_for(
+                lambda: all(self._received[key] for key in wanted), TIMEOUT
+            ):
+                raise TimeoutError(f"raw: {self._received}")
+            self._received.subtract(wanted)
 
-    def _put(self, what: str, other: int, content: bytes, **more: Any) -> None:
-        key = f"raw/{what}/{self.device}/{other}"
+    def _put(self, kind: str, other: int, content: bytes, **more: Any) -> None:
+        key = f"raw/{kind}/{self.device}/{other}"
         self._session.put(key, content, congestion_control=self._block, express=True, **more)
 
-    def _heard(self, sample: Any) -> None:
-        _, what, other, _ = str(sample.key_expr).split("/")
-        if what == "vector":
+    def _on_sample(self, sample: Any) -> None:
+        _, kind, other, _ = str(sample.key_expr).split("/")
+        if kind == "vector":
             self._vectors[int(other)] = sample.payload.to_bytes()
-            self._put("answer", int(other), b"ok", priority=self._answers)
+            self._put("ack", int(other), b"ok", priority=self._ack_priority)
         with self._changed:
-            self._came[what, int(other)] += 1
+            self._received[kind, int(other)] += 1
             self._changed.notify()
 
 
-def over_transport(transport: Any, near: list[int], count: int, vector: bytes) -> list[float]:
-    """So many exchanges over a Transport; the time of each."""
-    times, came = [], Counter[tuple[str, int]]()
-    wanted = [(what, other) for what in ("vector", "answer") for other in near]
+def over_transport(transport: Any, neighbours: list[int], count: int, vector: bytes) -> list[float]:
+    """Run some exchanges over a transport, and return the seconds of each."""
+    times = []
+    received: Counter[tuple[str, int]] = Counter()
+    wanted = [(kind, other) for kind in ("vector", "ack") for other in neighbours]
     for _ in range(count):
         began = time.perf_counter()
-        for other in near:
+        for other in neighbours:
             transport.send(other, vector)
-        while not all(came[one] for one in wanted):
-            arrived = transport.receive(SECONDS)
-            if arrived is None:
-                raise TimeoutError(f"transport: {came}, {transport.counts}")
-            if len(arrived[1]) > 2:
-                transport.send(arrived[0], b"ok")
-            came["vector" if len(arrived[1]) > 2 else "answer", arrived[0]] += 1
-        came.subtract(wanted)
+        while not all(received[key] for key in wanted):
+            message = transport.receive(TIMEOUT)
+            if message is None:
+                raise TimeoutError(f"transport: {received}, {transport.counts}")
+            sender, content = message[:2]
+            if len(content) > 2:
+                transport.send(sender, b"ok")
+                received["vector", sender] += 1
+            else:
+                received["ack", sender] += 1
+        received.subtract(wanted)
         times.append(time.perf_counter() - began)
     return times
 
 
 class OverEdges:
-    """So many exchanges over Edges, as rounds of one device."""
+    """Exchanges over `Edges`, as rounds of one device."""
 
-    def __init__(self, transport: Any, near: list[int], folder: Path) -> None:
-        self._transport, self._near, self._folder, self._t = transport, frozenset(near), folder, 0
+    def __init__(self, transport: Any, neighbours: list[int], folder: Path) -> None:
+        self._transport = transport
+        self._neighbours = frozenset(neighbours)
+        self._folder = folder
+        self._t = 0
 
     def exchanges(self, count: int, parameters: int) -> list[float]:
+        """Run some exchanges, and return the seconds of each."""
         import torch
 
         from gossamer.fleet.protocol.edges import Edges
@@ -163,41 +181,48 @@ class OverEdges:
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             edges = Edges(self._transport, Journal(Path(folder), sync=False), expected)
             edges.start(lambda: {"w": torch.zeros(1)}, round=self._t)
-            x, times = torch.rand(parameters), []
+            x = torch.rand(parameters)
+            times = []
             for _ in range(count):
-                until = time.monotonic() + SECONDS
+                until = time.monotonic() + TIMEOUT
                 began = time.perf_counter()
                 done = edges.exchange(
-                    (self._t, 0), x, until, lambda a, b: 1 / (1 + max(a, b)), partners=self._near
+                    (self._t, 0),
+                    x,
+                    until,
+                    lambda a, b: 1 / (1 + max(a, b)),
+                    partners=self._neighbours,
                 )
                 times.append(time.perf_counter() - began)
-                edges.finish(
-                    self._t, {"w": torch.zeros(1)}
-                )  # the round is over, so that the next writes where this one did
+                # End the round, so that the next one writes to the same file.
+                edges.finish(self._t, {"w": torch.zeros(1)})
                 self._t += 1
-                if len(done.committed) != len(self._near):
+                if len(done.committed) != len(self._neighbours):
                     raise TimeoutError(f"edges: {edges.counts}, {self._transport.counts}")
             return times
 
 
 def device(given: dict[str, Any]) -> None:
-    """One device: reads commands, one JSON a line, and answers each."""
+    """Run one device: read commands, one JSON document per line, and answer each."""
     import torch
 
     from gossamer.fleet.transport.zenoh import LinkSettings, Zenoh
 
     torch.set_num_threads(1)
-    number, near, folder = given["device"], given["near"], Path(given["folder"])
-    certificates, names = folder / f"n{number}", tuple(f"n{i}" for i in range(given["devices"]))
+    number = given["device"]
+    neighbours = given["neighbours"]
+    folder = Path(given["folder"])
+    certificates = folder / f"n{number}"
+    names = tuple(f"n{i}" for i in range(given["devices"]))
     connect = tuple(f"{host}:7447" for host in given["connect"])
     settings = LinkSettings(
         RUN, names, certificates, connect=connect, multicast=False, lease=10.0, largest=1 << 27
     )
     transport = Zenoh(number, settings)
-    raw = Raw(number, near, certificates, given["connect"])
-    edges = OverEdges(transport, near, folder)
-    until = time.monotonic() + SECONDS
-    while not raw.linked() or transport.neighbours() != frozenset(near):
+    raw = Raw(number, neighbours, certificates, given["connect"])
+    edges = OverEdges(transport, neighbours, folder)
+    until = time.monotonic() + TIMEOUT
+    while not raw.linked() or transport.neighbours() != frozenset(neighbours):
         if time.monotonic() > until:
             raise TimeoutError(f"device {number} does not find its neighbours")
         time.sleep(0.02)
@@ -209,20 +234,28 @@ def device(given: dict[str, Any]) -> None:
         if way == "raw":
             times = raw.exchanges(count, vector)
         elif way == "transport":
-            times = over_transport(transport, near, count, vector)
+            times = over_transport(transport, neighbours, count, vector)
         else:
             times = edges.exchanges(count, parameters)
-        print(
-            json.dumps([statistics.mean(times), (time.process_time() - began) / count]), flush=True
-        )
+        processor = (time.process_time() - began) / count
+        print(json.dumps([statistics.mean(times), processor]), flush=True)
     transport.close()
-    os._exit(0)  # without zenoh's long good-bye
+    os._exit(0)  # zenoh takes long to shut down
 
 
 def measured(
     neighbours: int, sizes: tuple[int, ...]
 ) -> dict[int, dict[str, list[tuple[float, float]]]]:
-    """By size and way, of each turn: the mean time of an exchange for the device, and of all devices' processors."""
+    """Measure all ways to exchange.
+
+    Args:
+        neighbours: Number of neighbours.
+        sizes: Numbers of parameters.
+
+    Returns:
+        By size and way, for each block: the mean seconds per exchange, and the processor time of
+        all devices per exchange.
+    """
     from gossamer.fleet import keys
     from gossamer.fleet.namespaces import VirtualNetwork, address
 
@@ -230,25 +263,28 @@ def measured(
         size: {way: [] for way in WAYS} for size in sizes
     }
     with (
-        tempfile.TemporaryDirectory() as made,
-        VirtualNetwork(1 + neighbours, f"exchange-{os.getpid()}-") as ground,
+        tempfile.TemporaryDirectory() as root,
+        VirtualNetwork(1 + neighbours, f"exchange-{os.getpid()}-") as network,
     ):
-        folder = Path(made)
+        folder = Path(root)
         keys.make_authority(folder / "authority", "benchmark", days=2)
         processes = []
         for number in range(1 + neighbours):
             keys.make_certificate(folder / f"n{number}", folder / "authority", f"n{number}", days=1)
             if number:
-                ground.link(0, number, up=True)
+                network.link(0, number, up=True)
         for number in range(1 + neighbours):
-            near = list(range(1, 1 + neighbours)) if number == 0 else [0]
-            given = {"device": number, "devices": 1 + neighbours, "near": near, "folder": made}
-            given["connect"] = [address(0)] if number else []
-            words = [sys.executable, __file__, "--device", json.dumps(given)]
+            given = {
+                "device": number,
+                "devices": 1 + neighbours,
+                "neighbours": [0] if number else list(range(1, 1 + neighbours)),
+                "folder": root,
+                "connect": [address(0)] if number else [],
+            }
+            command = [sys.executable, __file__, "--device", json.dumps(given)]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            processes.append(
-                ground.run(number, words, env={**os.environ, "OMP_NUM_THREADS": "1"}, **pipes)
-            )
+            environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+            processes.append(network.run(number, command, env=environment, **pipes))
 
         def read() -> list[str]:
             lines = [process.stdout.readline().strip() for process in processes]
@@ -256,34 +292,36 @@ def measured(
                 raise SystemExit("a device has ended; see above")
             return lines
 
-        def turn(way: str, size: int, count: int) -> tuple[float, float]:
+        def block(way: str, size: int, count: int) -> tuple[float, float]:
             for process in processes:
                 process.stdin.write(json.dumps([way, count, size]) + "\n")
                 process.stdin.flush()
             times = [json.loads(line) for line in read()]
-            return times[0][0], sum(busy for _, busy in times)
+            return times[0][0], sum(processor for _, processor in times)
 
         read()
         for size in sizes:
             for way in WAYS:
-                turn(way, size, 1)
+                block(way, size, 1)
             for number in range(TURNS):
                 for way in WAYS[number % 3 :] + WAYS[: number % 3]:
-                    result[size][way].append(turn(way, size, PARAMETERS[size]))
+                    result[size][way].append(block(way, size, PARAMETERS[size]))
     return result
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row of the table as Markdown."""
     parameters, neighbours, *rest = row.values()
-    times = [
-        f"{1e3 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:.3g} s" for seconds in rest[:3]
-    ]
-    return f"| {' | '.join([f'{parameters:,}', str(neighbours), *times, *(f'{ratio:.2f}×' for ratio in rest[3:])])} |"
+    cells = [f"{parameters:,}", str(neighbours)]
+    for seconds in rest[:3]:
+        cells.append(f"{1e3 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:.3g} s")
+    cells += [f"{ratio:.2f}×" for ratio in rest[3:]]
+    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
-    options = argparse.ArgumentParser()
+    """Measure, print the table, and write it if everything was measured."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--neighbours", type=int, nargs="+", default=NEIGHBOURS)
     options.add_argument(
         "--parameters", type=int, nargs="+", choices=PARAMETERS, default=tuple(PARAMETERS)
@@ -296,16 +334,14 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     print("\n".join(HEAD))
     for neighbours in chosen.neighbours:
-        for size, turns in measured(neighbours, chosen.parameters).items():
+        for size, blocks in measured(neighbours, chosen.parameters).items():
             row = {"parameters": size, "neighbours": neighbours}
-            row |= {f"{way}, seconds": min(seconds for seconds, _ in turns[way]) for way in WAYS}
-            for place, what in enumerate(("", ", processor time")):
+            row |= {f"{way}, seconds": min(seconds for seconds, _ in blocks[way]) for way in WAYS}
+            for column, name in enumerate(("", ", processor time")):
                 for way in WAYS[1:]:
-                    ratios = [
-                        mine[place] / raw[place]
-                        for mine, raw in zip(turns[way], turns["raw"], strict=True)
-                    ]
-                    row[f"{way} / raw{what}"] = statistics.median(ratios)
+                    pairs = zip(blocks[way], blocks["raw"], strict=True)
+                    ratios = [times[column] / raw[column] for times, raw in pairs]
+                    row[f"{way} / raw{name}"] = statistics.median(ratios)
             rows.append(row)
             print(line(row), flush=True)
     if (chosen.neighbours, chosen.parameters) == (NEIGHBOURS, tuple(PARAMETERS)):

@@ -1,10 +1,10 @@
-"""What shards gain: strong and weak scaling, sweeps, and the model of cost behind the page "Scaling out".
+"""Speed-up by shards: strong and weak scaling, sweeps, and the cost model of "Scaling out".
 
-    python benchmarks/ray_engine.py            needs MNIST and gossamer[ray]; a few minutes on an idle machine
-    python benchmarks/ray_engine.py --model    only what travels, and the model's table from the times of the last run
+    python benchmarks/ray_engine.py            needs MNIST and gossamer[ray]; some minutes when idle
+    python benchmarks/ray_engine.py --model    only the traffic, and the model from the last times
 
-One process, one shard and two shards take turns, and so do the two ways of a sweep; 200 devices and two threads are run after
-them, by themselves. Of scaling the best turn counts, of sweeps the median.
+One process, one shard and two shards alternate, and so do the two ways to run a sweep. 200 devices
+and two threads run after them, alone. Of scaling the best block counts, of sweeps the median.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ from gossamer.study.sweep import sweep
 OUT = Path(__file__).parent / "results" / "ray_engine.json"
 PARAMETERS = 7850
 TURNS = 9
-RATE, LATENCY = (
-    1.25e9,
-    1e-3,
-)  # bytes a second of a machine's network (10 Gbit/s), seconds of an exchange: assumed
+RATE = 1.25e9  # bytes per second of a machine's network (10 Gbit/s); assumed
+LATENCY = 1e-3  # seconds per exchange; assumed
 
 
 def study(devices: int, batch: int = 64, **more: object) -> gs.Study:
+    """Return the study that all measurements run."""
     network = gs.Random(devices, 8 / (devices - 1))
     measure = gs.Measure(every=0)
     return gs.Study(
@@ -50,8 +49,15 @@ def study(devices: int, batch: int = 64, **more: object) -> gs.Study:
     )
 
 
-def seconds_a_round(engines: dict[str, object], rounds: int) -> dict[str, float]:
-    """The time of a round, the best of several turns: a shard that waits for another feels whatever else the machine does."""
+def seconds_per_round(engines: dict[str, object], rounds: int) -> dict[str, float]:
+    """Return the seconds per round of each engine, the best of several blocks.
+
+    The best, because a shard that waits for another is delayed by any other load on the machine.
+
+    Args:
+        engines: The engines, which alternate.
+        rounds: Rounds per block.
+    """
     found: dict[str, list[float]] = {name: [] for name in engines}
     for engine in engines.values():
         engine.advance(engine.round + 5)
@@ -64,7 +70,7 @@ def seconds_a_round(engines: dict[str, object], rounds: int) -> dict[str, float]
 
 
 def scaling() -> dict[str, float]:
-    """Rounds of 400 devices, and of 200 a shard."""
+    """Return the seconds per round of 400 devices, and of 200 devices per shard."""
     data = gs.Mnist().load()
 
     def started(devices: int, shards: int) -> object:
@@ -73,26 +79,26 @@ def scaling() -> dict[str, float]:
 
     from gossamer.engines.ray.cluster import connect
 
-    connection = connect(Ray(shards=4))  # room for all that take turns
+    connection = connect(Ray(shards=4))  # enough for all engines that alternate
     result: dict[str, float] = {}
     engines = {
         "one process": started(400, 0),
         "one shard": started(400, 1),
         "two shards": started(400, 2),
     }
-    result |= seconds_a_round(engines, 20)
+    result |= seconds_per_round(engines, 20)
     half = {"one shard, 200": started(200, 1)}
     for engine in (engines["one shard"], engines["two shards"]):
         engine._actors.stop()
-    result |= seconds_a_round(half, 40)
+    result |= seconds_per_round(half, 40)
     half["one shard, 200"].close()
     connection.close()
-    result |= seconds_a_round({"two threads": Simulator(study(400, threads=2).plan(data))}, 40)
+    result |= seconds_per_round({"two threads": Simulator(study(400, threads=2).plan(data))}, 40)
     return result
 
 
 def sweeps() -> dict[str, float]:
-    """Eight runs one after the other in one process with one thread, and as Ray tasks; start-up not counted."""
+    """Return the seconds of eight runs, in a loop and as Ray tasks, without start-up."""
     from gossamer.engines.ray.cluster import connect
 
     cells = [
@@ -107,9 +113,8 @@ def sweeps() -> dict[str, float]:
     data = gs.Mnist().load()
     connection = connect(Ray())
     with tempfile.TemporaryDirectory() as folder:
-        sweep(
-            [replace(cell, rounds=5) for cell in cells], Path(folder) / "warm", RayTasks()
-        )  # processes up, data there
+        # Starts the processes and loads the data.
+        sweep([replace(cell, rounds=5) for cell in cells], Path(folder) / "warm", RayTasks())
         times: dict[str, list[float]] = {"serial": [], "ray": []}
         for turn in range(3):
             began = time.perf_counter()
@@ -124,26 +129,26 @@ def sweeps() -> dict[str, float]:
 
 
 def moved() -> dict[str, float]:
-    """What travels in a round, with random links and with local ones, and what it takes to make a link and its weights."""
-    network, owner = gs.Random(400, 8 / 399), np.arange(400) * 2 // 400
+    """Return the traffic per round with random and with local links, and the time per link."""
+    network = gs.Random(400, 8 / 399)
+    owner = np.arange(400) * 2 // 400
     rows = [boundary_rows(network.links(t), owner) for t in range(20)]
     times = []
     for t in range(50):
         began = time.perf_counter()
         made = gs.metropolis(network.links(t))
         times.append((time.perf_counter() - began) / len(made.value))
-    mobile, parts = gs.Mobility(10_000, radius=0.015, min_speed=0.0001, max_speed=0.0002), 8
-    plain, links = np.arange(10_000) * parts // 10_000, mobile.links(50)
+    mobile = gs.Mobility(10_000, radius=0.015, min_speed=0.0001, max_speed=0.0002)
+    shards = 8
+    links = mobile.links(50)
+    by_number = boundary_rows(links, np.arange(10_000) * shards // 10_000)
+    placed = boundary_rows(links, partition(mobile, shards, 100))
     return {
-        "boundary rows a round": float(np.mean(rows)),
-        "bytes a round": float(np.mean(rows)) * PARAMETERS * 4,
-        "seconds a link": min(times),
-        "10,000 mobile devices on 8 shards, rows in the order of their numbers": boundary_rows(
-            links, plain
-        ),
-        "10,000 mobile devices on 8 shards, rows as placed": boundary_rows(
-            links, partition(mobile, parts, 100)
-        ),
+        "boundary rows per round": float(np.mean(rows)),
+        "bytes per round": float(np.mean(rows)) * PARAMETERS * 4,
+        "seconds per link": min(times),
+        "10,000 mobile devices on 8 shards, rows in the order of their numbers": by_number,
+        "10,000 mobile devices on 8 shards, rows as placed": placed,
     }
 
 
@@ -156,44 +161,59 @@ def cost(
     cores: int = 16,
     degree: int = 8,
 ) -> float:
-    """The seconds of a round on machines of `cores` shards each.
+    """Return the modelled seconds of a round on several machines.
 
-    step: of one device's step and mix on one core, measured. Every shard makes all links and weights, `link` seconds each. Of
-    a machine's rows the share `elsewhere` has neighbours on other machines, and goes to each machine that has one, at RATE.
+    Every shard computes all links and weights. A row that has neighbours on other machines is sent
+    to each of these machines, at RATE.
+
+    Args:
+        devices: Number of devices.
+        machines: Number of machines.
+        step: Seconds of one device's step and mix on one core, measured.
+        link: Seconds to compute one link and its weight, measured.
+        elsewhere: Share of a machine's rows that have neighbours on other machines.
+        cores: Shards per machine.
+        degree: Neighbours per device.
     """
-    here, apart = devices / machines, machines * (1 - (1 - 1 / machines) ** degree) * (machines > 1)
-    rows = here * elsewhere * min(apart, degree)
-    return (
-        step * here / cores
-        + link * devices * degree / 2
-        + rows * PARAMETERS * 4 / RATE
-        + LATENCY * (machines > 1)
-    )
+    devices_here = devices / machines
+    seconds = step * devices_here / cores + link * devices * degree / 2
+    if machines == 1:
+        return seconds
+    receivers = min(machines * (1 - (1 - 1 / machines) ** degree), degree)
+    rows = devices_here * elsewhere * receivers
+    return seconds + rows * PARAMETERS * 4 / RATE + LATENCY
 
 
 def model(step: float, link: float) -> list[str]:
-    """The time of a round by devices and machines, where links are drawn anew everywhere, and where they are local."""
+    """Return a table of the modelled time of a round, with random links and with local ones.
+
+    Args:
+        step: Seconds of one device's step and mix on one core.
+        link: Seconds to compute one link and its weight.
+    """
     lines = [
         "| devices | machines | random links | speed-up | local links, 5 % elsewhere | speed-up |",
         "|---|---|---|---|---|---|",
     ]
     for devices in (10**5, 10**6):
         for machines in (1, 16, 64, 256):
-            times = [cost(devices, machines, step, link, share) for share in (1.0, 0.05)]
-            faster = [cost(devices, 1, step, link, 1.0) / time for time in times]
-            cells = " | ".join(
-                f"{time:.2g} s | {gain:.1f}×" for time, gain in zip(times, faster, strict=True)
-            )
-            lines.append(f"| {devices:,} | {machines} | {cells} |")
+            line = f"| {devices:,} | {machines} |"
+            for share in (1.0, 0.05):
+                seconds = cost(devices, machines, step, link, share)
+                speed_up = cost(devices, 1, step, link, 1.0) / seconds
+                line += f" {seconds:.2g} s | {speed_up:.1f}× |"
+            lines.append(line)
     return lines
 
 
-if __name__ == "__main__":
-    options = argparse.ArgumentParser()
-    options.add_argument("--model", action="store_true")
+def main() -> None:
+    """Measure, and print the ratios and the model."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--model", action="store_true", help="do not measure times")
     if not options.parse_args().model:
         result = {"scaling": scaling(), "sweeps": sweeps(), "machine": platform.machine()}
-        times, runs = result["scaling"], result["sweeps"]
+        times = result["scaling"]
+        runs = result["sweeps"]
         result["ratios"] = {
             "two shards against one process, one thread": times["one process"]
             / times["two shards"],
@@ -208,6 +228,9 @@ if __name__ == "__main__":
     result = json.loads(OUT.read_text()) | {"moved": moved()}
     OUT.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result["ratios"] | result["moved"], indent=2))
-    print(
-        "\n".join(model(result["scaling"]["one process"] / 400, result["moved"]["seconds a link"]))
-    )
+    step = result["scaling"]["one process"] / 400
+    print("\n".join(model(step, result["moved"]["seconds per link"])))
+
+
+if __name__ == "__main__":
+    main()

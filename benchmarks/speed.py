@@ -1,10 +1,13 @@
-"""Speed, as ratios measured in one run: ours against the bare yardstick, any module against it, any p against p = 1; modules
-against a plain loop over them; evaluation against one matrix product; mixing against what memory allows.
+"""Speed as ratios measured in one run.
 
     python benchmarks/speed.py [--data DIR] [--quick] [--json FILE]
 
-Every ratio is taken between things that ran in turn, a short block each, many times over, in this one process: what the
-machine does meanwhile hits both alike. The number is the median over the blocks, with the 10 % and 90 % points beside it.
+gossamer and any module against the yardstick, any p against p = 1, modules against a plain loop,
+evaluation against one matrix product, mixing against the speed of memory.
+
+What a ratio compares alternates in short blocks, many times, in this one process, so that other
+load on the machine affects both alike. A ratio is the median over the blocks, with the 10 % and 90
+% quantiles.
 """
 
 import argparse
@@ -16,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import gossamer as gs  # first: it sets how waiting threads wait
+import gossamer as gs  # before torch: it sets OMP_WAIT_POLICY
 
 import numpy as np  # isort: skip
 import torch  # isort: skip
@@ -32,7 +35,7 @@ Advance = Callable[[], None]
 def ours(
     data: gs.Data, m: int, algorithm: gs.Algorithm, threads: int, model: object = None
 ) -> Advance:
-    """A function that runs one round of ours: the yardstick's job."""
+    """Return a function that runs one round of the yardstick's task with gossamer."""
     network = gs.ErdosRenyi(m, probability=min(1.0, DEGREE / (m - 1)))
     study = Study(
         algorithm, network, data, model=model or gs.Softmax(), batch=BATCH, threads=threads
@@ -44,7 +47,14 @@ def ours(
 def in_turn(
     runs: dict[str, Advance], threads: int, blocks: int, rounds: int
 ) -> dict[str, np.ndarray]:
-    """Seconds a round of each, block by block, in turn."""
+    """Return the seconds per round of each function, by block.
+
+    Args:
+        runs: The functions, which alternate.
+        threads: Number of threads of torch.
+        blocks: Number of blocks of each function.
+        rounds: Calls per block.
+    """
     torch.set_num_threads(threads)
     for run in runs.values():
         for _ in range(3):
@@ -60,16 +70,18 @@ def in_turn(
 
 
 def ratio(above: np.ndarray, below: np.ndarray) -> dict[str, float]:
-    low, middle, high = np.quantile(above / below, [0.1, 0.5, 0.9])
-    return {"ratio": float(middle), "low": float(low), "high": float(high)}
+    """Return the median and the 10 % and 90 % quantiles of a ratio by block."""
+    low, median, high = np.quantile(above / below, [0.1, 0.5, 0.9])
+    return {"ratio": float(median), "low": float(low), "high": float(high)}
 
 
 def linear_module() -> nn.Module:
+    """Return softmax regression as a module that gossamer recognises."""
     return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
 
 
 class Own(nn.Module):
-    """The same, as one that nothing is known of."""
+    """Softmax regression as a module that gossamer does not recognise."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,6 +92,7 @@ class Own(nn.Module):
 
 
 def measure(data: gs.Data, blocks: int) -> list[dict[str, object]]:
+    """Measure gossamer against the yardstick, and any p against p = 1."""
     rows: list[dict[str, object]] = []
     x = torch.cat([data.x.reshape(len(data.x), -1), torch.ones(len(data.x), 1)], 1)
     for m in (10, 100):
@@ -103,7 +116,7 @@ def measure(data: gs.Data, blocks: int) -> list[dict[str, object]]:
                 ("a module of one's own", 0.6),
             ):
                 row = {
-                    "what": f"{name} / yardstick, steps a second",
+                    "what": f"{name} / yardstick, steps per second",
                     "devices": m,
                     "threads": threads,
                     "at_least": wanted,
@@ -149,19 +162,19 @@ def measure(data: gs.Data, blocks: int) -> list[dict[str, object]]:
 
 
 def plain_loop(data: gs.Data, make: Callable[[], nn.Module], m: int, batch: int) -> Advance:
-    """The same round as one would write it first: a module and an optimiser a device, averaged over a ring."""
+    """Return a function that runs a round with a module and an optimiser per device, on a ring."""
     modules = [make() for _ in range(m)]
     optimisers = [torch.optim.SGD(module.parameters(), RATE) for module in modules]
-    loss, generator = nn.CrossEntropyLoss(), torch.Generator().manual_seed(0)
+    loss = nn.CrossEntropyLoss()
+    generator = torch.Generator().manual_seed(0)
 
     def step() -> None:
         with torch.no_grad():
             before = [[p.clone() for p in module.parameters()] for module in modules]
             for i, module in enumerate(modules):
-                for p, *near in zip(
-                    module.parameters(), before[i - 1], before[i], before[(i + 1) % m], strict=True
-                ):
-                    p.copy_(sum(near) / 3)
+                neighbourhood = (before[i - 1], before[i], before[(i + 1) % m])
+                for p, *values in zip(module.parameters(), *neighbourhood, strict=True):
+                    p.copy_(sum(values) / 3)
         for module, optimiser in zip(modules, optimisers, strict=True):
             pick = torch.randint(len(data.x), (batch,), generator=generator)
             optimiser.zero_grad()
@@ -172,7 +185,7 @@ def plain_loop(data: gs.Data, make: Callable[[], nn.Module], m: int, batch: int)
 
 
 def modules(data: gs.Data, blocks: int) -> list[dict[str, object]]:
-    """A multi-layer perceptron and a small convolutional network on CIFAR-10, 32 devices, against a plain loop."""
+    """Measure a perceptron and a small convolutional network on CIFAR-10 against a plain loop."""
     rows: list[dict[str, object]] = []
     made = {
         "mlp": lambda: nn.Sequential(
@@ -196,7 +209,7 @@ def modules(data: gs.Data, blocks: int) -> list[dict[str, object]]:
             }
             times = in_turn(turns, threads, max(3, blocks // 5), 2)
             row = {
-                "what": f"{name} on CIFAR-10 / a plain loop, steps a second",
+                "what": f"{name} on CIFAR-10 / a plain loop, steps per second",
                 "devices": 32,
                 "threads": threads,
                 "at_least": 2,
@@ -206,19 +219,18 @@ def modules(data: gs.Data, blocks: int) -> list[dict[str, object]]:
 
 
 def evaluation(data: gs.Data, blocks: int) -> list[dict[str, object]]:
-    """100 models on 10,000 images against one matrix product of that size; and what measuring costs a run."""
+    """Measure 100 models on 10,000 images against one matrix product, and the cost to a run."""
     rows: list[dict[str, object]] = []
     learner = gs.Softmax().learner(data)
-    x, y, w = (
-        learner.features(data.x_test),
-        data.y_test,
-        torch.randn(100, learner.parameters) * 0.05,
-    )
-    weight, outputs = w.view(1000, 785)[:, :-1].contiguous(), torch.empty(1000, len(x))
+    x = learner.features(data.x_test)
+    y = data.y_test
+    w = torch.randn(100, learner.parameters) * 0.05
+    weight = w.view(1000, 785)[:, :-1].contiguous()
+    outputs = torch.empty(1000, len(x))
 
-    def accuracy() -> None:  # what `scores` does but for the loss
-        for some, out in zip(weight.split(150), outputs.split(150), strict=True):
-            of_class = torch.mm(some, x.T, out=out).view(-1, 10, len(x))
+    def accuracy() -> None:  # what `scores` does, without the loss
+        for part, out in zip(weight.split(150), outputs.split(150), strict=True):
+            of_class = torch.mm(part, x.T, out=out).view(-1, 10, len(x))
             labels = y.expand(len(of_class), -1)
             own_is_first(*split_outputs(of_class, labels), labels).float().mean(1)
 
@@ -263,23 +275,23 @@ def evaluation(data: gs.Data, blocks: int) -> list[dict[str, object]]:
 
 
 def mixing(blocks: int) -> list[dict[str, object]]:
-    """Eight neighbours: against the time in which memory moves the rows that are read and written, as a copy moves its own."""
+    """Measure mixing with eight neighbours against a copy of as many bytes as it moves."""
     from gossamer.engines.mixing import StackedMix, Traffic
 
     rows: list[dict[str, object]] = []
     for devices, columns in ((1_000, 7_850), (10_000, 650), (100_000, 650)):
         links = gs.Random(devices, density=8 / (devices - 1)).links(0)
         mix = StackedMix(gs.Metropolis()(links, 0, 0), torch.arange(devices), 4, Traffic())
-        x, other = torch.rand(devices, columns), torch.empty(devices, columns)
+        x = torch.rand(devices, columns)
+        other = torch.empty(devices, columns)
         for threads in (1, 2):
             turns = {
                 "copy": lambda x=x, other=other: other.copy_(x),
                 "mix": lambda mix=mix, x=x: mix(x),
             }
             times = in_turn(turns, threads, max(5, blocks // 2), 2)
-            moved = (2 * len(links) + devices + devices) / (
-                2 * devices
-            )  # rows read and written, in copies
+            # Rows that mixing reads and writes, relative to those of a copy.
+            moved = (2 * len(links) + devices + devices) / (2 * devices)
             row = {
                 "what": f"mixing {columns:,} columns / what memory allows",
                 "devices": devices,
@@ -290,23 +302,14 @@ def mixing(blocks: int) -> list[dict[str, object]]:
 
 
 def start_up() -> dict[str, object]:
-    """From the command to the end of its first round, in a process of its own: the study of the demo."""
+    """Measure the time from the command to the end of its first round."""
     seconds = []
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder:
-            words = [
-                sys.executable,
-                "-m",
-                "gossamer",
-                "run",
-                "-q",
-                "--set",
-                "rounds=1",
-                "--out",
-                f"{folder}/run",
-            ]
+            command = [sys.executable, "-m", "gossamer", "run", "-q"]
+            command += ["--set", "rounds=1", "--out", f"{folder}/run"]
             began = time.perf_counter()
-            subprocess.run(words, check=True, capture_output=True)
+            subprocess.run(command, check=True, capture_output=True)
             seconds.append(time.perf_counter() - began)
     row = {
         "what": "seconds from start to the end of round 1",
@@ -317,38 +320,45 @@ def start_up() -> dict[str, object]:
     return row | ratio(np.array(seconds), np.ones(3))
 
 
+def limit(row: dict[str, object]) -> str:
+    """Return the limit of a ratio in words."""
+    if row.get("at_least"):
+        return f"≥ {row['at_least']:g}"
+    if row.get("at_most"):
+        return f"≤ {row['at_most']:g}"
+    return "–"
+
+
 def show(rows: list[dict[str, object]]) -> None:
-    print(f"{'what':<50} {'devices':>8} {'threads':>8} {'ratio':>7}   10–90 %      asked")
+    """Print the ratios."""
+    print(f"{'what':<52} {'devices':>8} {'threads':>8} {'ratio':>7}   10–90 %      limit")
     for row in rows:
-        asked = (
-            f">= {row['at_least']}"
-            if row.get("at_least")
-            else f"<= {row['at_most']}"
-            if row.get("at_most")
-            else ""
-        )
         span = f"{row['low']:.2f}–{row['high']:.2f}"
         print(
-            f"{row['what']:<50} {row['devices']:>8} {row['threads']:>8} {row['ratio']:>7.2f}   {span:<12} {asked}"
+            f"{row['what']:<52} {row['devices']:>8} {row['threads']:>8} {row['ratio']:>7.2f}   "
+            f"{span:<12} {limit(row)}"
         )
 
 
 def table(rows: list[dict[str, object]]) -> str:
-    """The same for a page; what falls short is in bold."""
-    lines = ["| what | devices | threads | ratio | 10–90 % | asked |", "|---|---|---|---|---|---|"]
+    """Return the ratios as Markdown; those that miss their limit are in bold."""
+    lines = ["| what | devices | threads | ratio | 10–90 % | limit |", "|---|---|---|---|---|---|"]
     for row in rows:
-        least, most, found = row.get("at_least"), row.get("at_most"), row["ratio"]
-        asked = f"≥ {least:g}" if least else f"≤ {most:g}" if most else "–"
-        missed = (least and found < least) or (most and found > most)
-        cell = f"**{found:.2f}**" if missed else f"{found:.2f}"
+        least = row.get("at_least")
+        most = row.get("at_most")
+        found = row["ratio"]
+        is_missed = (least and found < least) or (most and found > most)
+        cell = f"**{found:.2f}**" if is_missed else f"{found:.2f}"
         span = f"{row['low']:.2f}–{row['high']:.2f}"
         lines.append(
-            f"| {row['what']} | {row['devices']:,} | {row['threads'] or '–'} | {cell} | {span} | {asked} |"
+            f"| {row['what']} | {row['devices']:,} | {row['threads'] or '–'} | {cell} | {span} "
+            f"| {limit(row)} |"
         )
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
+    """Measure all ratios, print them, and write them if asked."""
     parser = argparse.ArgumentParser(description="Speed as ratios in one run.")
     parser.add_argument(
         "--data", type=Path, help="the folder of MNIST's idx files (default: the cache)"
@@ -356,14 +366,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer blocks")
     parser.add_argument("--json", type=Path, help="write the numbers here too")
     given = parser.parse_args()
-    blocks, rows = 8 if given.quick else 30, [start_up()]
+    blocks = 8 if given.quick else 30
     data = gs.Mnist(given.data).load()
-    rows += [
-        *measure(data, blocks),
-        *evaluation(data, blocks),
-        *mixing(blocks),
-        *modules(gs.Cifar10().load(), blocks),
-    ]
+    rows = [start_up()]
+    rows += measure(data, blocks)
+    rows += evaluation(data, blocks)
+    rows += mixing(blocks)
+    rows += modules(gs.Cifar10().load(), blocks)
     show(rows)
     if given.json:
         from gossamer.backend import versions

@@ -1,12 +1,13 @@
-"""What the live page costs the study that it follows, as a ratio measured in one run.
+"""Cost of the live page to the run that it follows, as a ratio measured in one run.
 
     python benchmarks/watch.py [--blocks N]
 
-Blocks of a run with a page open on it and blocks without take turns: with it, the run writes live.jsonl, `gossamer watch`
-serves it from a process of its own, and another asks once a second, also for every device's measurements, as the page does.
-Without, nothing is written, and nobody asks. What the machine does meanwhile hits both alike. Starting the watcher, which
-takes a few seconds once as every command does, is not in it. On a machine whose cores are all busy, the seconds of the
-processor say more than those of the clock; both are printed.
+Blocks of a run with an open page alternate with blocks without. With the page, the run writes
+live.jsonl, `gossamer watch` serves it from another process, and a third process requests it once
+per second, including the measurements of every device, as the page does. Without the page, nothing
+is written or requested. Other load on the machine affects both alike. The start of `gossamer
+watch`, a few seconds, is not measured. If all cores are busy, processor time is more reliable than
+elapsed time; both are printed.
 """
 
 from __future__ import annotations
@@ -33,14 +34,17 @@ from gossamer.engines.observer import Observer, Row
 from gossamer.study import run
 from gossamer.study.live import Live
 
-EVERY, BLOCK = 5, 80  # rounds to a measurement, measurements to a block: about two seconds
+EVERY = 5  # rounds per measurement
+BLOCK = 80  # measurements per block: about two seconds
 
 
-class Turns(Observer):
-    """Takes the place of `Live`: on in every other block, off in the others, and times them."""
+class AlternatingLive(Observer):
+    """Replaces `Live`: active in every other block; measures the time of all blocks."""
 
     def __init__(self) -> None:
-        self._live, self._on, self._count = Live(), True, 0
+        self._live = Live()
+        self._on = True
+        self._count = 0
         self.seconds: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
         self._processes: list[subprocess.Popen[str]] = []
 
@@ -53,7 +57,7 @@ class Turns(Observer):
         url = server.stdout.readline().split()[3]
         self._page = subprocess.Popen([sys.executable, __file__, "--ask", url], text=True)
         self._processes = [self._page, server]
-        time.sleep(2)  # until the page, too, is there
+        time.sleep(2)  # until the page is open too
         self._clock = time.perf_counter(), time.process_time()
 
     def advanced(self, round: int) -> None:
@@ -65,8 +69,9 @@ class Turns(Observer):
             self._live.measured(row)
         self._count += 1
         if self._count % BLOCK == 0:
-            now = time.perf_counter(), time.process_time()
-            self.seconds[self._on].append((now[0] - self._clock[0], now[1] - self._clock[1]))
+            elapsed = time.perf_counter() - self._clock[0]
+            processor = time.process_time() - self._clock[1]
+            self.seconds[self._on].append((elapsed, processor))
             self._on = not self._on
             self._page.send_signal(signal.SIGCONT if self._on else signal.SIGSTOP)
             self._clock = time.perf_counter(), time.process_time()
@@ -78,7 +83,8 @@ class Turns(Observer):
         self._live.ended(summary)
 
 
-def ask(url: str) -> None:
+def request_repeatedly(url: str) -> None:
+    """Request what the page requests, once per second, until the process is killed."""
     while True:
         for path in ("content.json", "data/0.json"):
             with urllib.request.urlopen(url + path) as answer:
@@ -87,14 +93,15 @@ def ask(url: str) -> None:
 
 
 def main() -> None:
+    """Run the benchmark and print the costs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--blocks", type=int, default=20, help="of each kind")
+    parser.add_argument("--blocks", type=int, default=20, help="number of blocks of each kind")
     parser.add_argument("--ask", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.ask:
-        ask(options.ask)
-    turns = Turns()
-    sys.modules["gossamer.study.run"].Live = lambda: turns  # type: ignore[attr-defined]
+        request_repeatedly(options.ask)
+    alternating = AlternatingLive()
+    sys.modules["gossamer.study.run"].Live = lambda: alternating  # type: ignore[attr-defined]
     rounds = 2 * options.blocks * BLOCK * EVERY
     study = Study(
         WPM(p=3),
@@ -103,15 +110,15 @@ def main() -> None:
         measure=Measure(every=EVERY),
         threads=1,
     )
-    with tempfile.TemporaryDirectory() as place:
-        run(study, Path(place) / "run", keep_models=False)
-    pairs = list(zip(turns.seconds[True], turns.seconds[False], strict=False))
-    for k, name in enumerate(("clock", "processor")):
-        ratios = [with_it[k] / without[k] for with_it, without in pairs]
-        low, middle, high = statistics.quantiles(ratios, n=4)
-        cost = [f"{100 * (ratio - 1):+.1f} %" for ratio in (middle, low, high)]
+    with tempfile.TemporaryDirectory() as folder:
+        run(study, Path(folder) / "run", keep_models=False)
+    pairs = list(zip(alternating.seconds[True], alternating.seconds[False], strict=False))
+    for k, name in enumerate(("elapsed time", "processor time")):
+        ratios = [with_page[k] / without[k] for with_page, without in pairs]
+        low, median, high = (100 * (ratio - 1) for ratio in statistics.quantiles(ratios, n=4))
         print(
-            f"being watched costs {cost[0]} by the {name} (median of {len(ratios)}; quartiles {cost[1]}, {cost[2]}; limit 3 %)"
+            f"the live page costs {median:+.1f} % of {name} (median of {len(ratios)}; "
+            f"quartiles {low:+.1f} %, {high:+.1f} %; limit 3 %)"
         )
 
 

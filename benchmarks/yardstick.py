@@ -1,8 +1,8 @@
-"""The yardstick: D-PSGD softmax regression on MNIST with nothing in the way.
+"""The yardstick: D-PSGD for softmax regression on MNIST in plain torch.
 
-One process, every device's weights in one tensor, closed-form gradients by bmm into preallocated buffers, a fresh
-random graph with Metropolis weights each round, mixing by one addmm. No metrics, no records. A framework's job is to
-come close to this while doing everything else as well.
+One process, the weights of all devices in one tensor, closed-form gradients by bmm into
+preallocated buffers, a new random graph with Metropolis weights every round, mixing by one addmm.
+No metrics and no records. The other benchmarks compare with it.
 """
 
 from collections.abc import Callable
@@ -10,33 +10,40 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-BATCH, RATE, DEGREE = 128, 0.01, 4
+BATCH = 128
+RATE = 0.01
+DEGREE = 4  # mean number of neighbours
 
 
 def yardstick(x: Tensor, y: Tensor, m: int) -> Callable[[], None]:
-    """A function that runs one round over m devices. x: pixels [samples, 784] and a column of ones."""
+    """Return a function that runs one round.
+
+    Args:
+        x: Pixels [samples, 784] and a column of ones.
+        y: Labels [samples].
+        m: Number of devices.
+    """
     columns = x.shape[1]
     generator = torch.Generator().manual_seed(0)
     share = len(x) // m
     owner = torch.randperm(len(x), generator=generator)[: share * m].view(m, share)
-    w, spare = torch.zeros(m, 10, columns), torch.empty(m, 10, columns)
-    xb, logits, grad = (
-        torch.empty(m * BATCH, columns),
-        torch.empty(m, 10, BATCH),
-        torch.empty(m, 10, columns),
-    )
-    chance = min(1.0, DEGREE / (m - 1))
+    w = torch.zeros(m, 10, columns)
+    w_next = torch.empty(m, 10, columns)
+    xb = torch.empty(m * BATCH, columns)
+    logits = torch.empty(m, 10, BATCH)
+    grad = torch.empty(m, 10, columns)
+    probability = min(1.0, DEGREE / (m - 1))
 
     def metropolis() -> Tensor:
         u = torch.rand(m, m, generator=generator).triu(1)
-        a = ((u > 0) & (u < chance)).float()
+        a = ((u > 0) & (u < probability)).float()
         a = a + a.T
         degree = a.sum(1)
         a = a / (1 + torch.maximum(degree[:, None], degree[None, :]))
         return a + torch.diag(1 - a.sum(1))
 
     def step() -> None:
-        nonlocal w, spare
+        nonlocal w, w_next
         pick = owner.gather(1, torch.randint(share, (m, BATCH), generator=generator)).view(-1)
         torch.index_select(x, 0, pick, out=xb)
         batch = xb.view(m, BATCH, columns)
@@ -44,9 +51,9 @@ def yardstick(x: Tensor, y: Tensor, m: int) -> Callable[[], None]:
         p = torch.softmax(logits, 1)
         p.scatter_add_(1, y[pick].view(m, 1, BATCH), torch.full((m, 1, BATCH), -1.0))
         torch.bmm(p, batch, out=grad)
-        torch.addmm(
-            grad.view(m, -1), metropolis(), w.view(m, -1), beta=-RATE / BATCH, out=spare.view(m, -1)
-        )
-        w, spare = spare, w
+        flat_grad = grad.view(m, -1)
+        mixed = w_next.view(m, -1)
+        torch.addmm(flat_grad, metropolis(), w.view(m, -1), beta=-RATE / BATCH, out=mixed)
+        w, w_next = w_next, w
 
     return step

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -74,3 +77,22 @@ def test_hooks_use_the_tools_of_the_project() -> None:
     assert local["repo"] == "local"
     for hook in local["hooks"]:
         assert hook["entry"].startswith(".venv/bin/"), hook["id"]
+
+
+SCRIPTS = sorted(
+    path
+    for folder in ("benchmarks", "benchmarks/peers", "tools")
+    for path in (ROOT / folder).glob("*.py")
+    if "ArgumentParser" in path.read_text()
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_scripts_start(path: Path) -> None:
+    """Their imports exist, and their help begins with the first line of the module."""
+    command = [sys.executable, "-P", str(path), "--help"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(path.parent)])}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: ")

@@ -1,10 +1,10 @@
-"""The yardstick of ../yardstick.py: the same job with nothing in the way."""
+"""Adapter of the yardstick (../yardstick.py): the same task in plain torch."""
 
 import runpy
 from pathlib import Path
 
 THREADS = (1, 2)
-NOTES = "the job as it stands, in bare torch: fresh links each round, Metropolis weights"
+NOTES = "the task as it is, in plain torch: new links each round, Metropolis weights"
 
 
 def run(x, y, devices, tick):

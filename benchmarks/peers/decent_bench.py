@@ -1,9 +1,10 @@
-"""decent-bench: DGD on a P2PNetwork of agents, each with its own cost, as in the project's peer-to-peer example."""
+"""Adapter of decent-bench: DGD on a P2PNetwork of agents, as in its peer-to-peer example."""
 
 THREADS = (1, 2)
 NOTES = (
-    "DGD, Metropolis weights, a fixed random graph (it cannot change); the gradient is in closed form in NumPy, a subclass of "
-    "its EmpiricalRiskCost (its own softmax is a PyTorch module); no snapshots, no metrics"
+    "DGD, Metropolis weights, a fixed random graph (it cannot change); the gradient is in closed "
+    "form in NumPy, a subclass of its EmpiricalRiskCost (its own softmax is a PyTorch module); no "
+    "snapshots, no metrics"
 )
 
 
@@ -19,9 +20,12 @@ def run(x, y, devices, tick):
     from decent_bench.networks import P2PNetwork
 
     class Softmax(EmpiricalRiskCost):
-        """Softmax regression with a bias: the mean cross-entropy over a batch, as a vector of 785 × 10 weights."""
+        """Softmax regression with a bias: mean cross-entropy over a batch; 785 × 10 weights."""
 
-        shape, m_smooth, m_cvx, batch_size = (7850,), float("nan"), 0.0, 128
+        shape = (7850,)
+        m_smooth = float("nan")
+        m_cvx = 0.0
+        batch_size = 128
 
         def __init__(self, inputs, labels):
             self.inputs = np.hstack([inputs, np.ones((len(inputs), 1), np.float32)])
@@ -36,9 +40,8 @@ def run(x, y, devices, tick):
 
         def gradient(self, x, indices="batch", reduction="mean", **kwargs):
             a, b = self._get_batch_data(indices)
-            logits = a @ x.value.astype(np.float32).reshape(
-                785, 10
-            )  # its weights make x float64, which is slower
+            # The weights of decent-bench make x float64, which is slower.
+            logits = a @ x.value.astype(np.float32).reshape(785, 10)
             p = np.exp(logits - logits.max(1, keepdims=True))
             p /= p.sum(1, keepdims=True)
             return Array((a.T @ (p - b)).ravel() / len(a))

@@ -1,9 +1,9 @@
-"""Flower: a ServerApp and a ClientApp on its simulation engine (Ray), as in its PyTorch quickstart."""
+"""Adapter of Flower: a ServerApp and a ClientApp on its Ray engine, as in its quickstart."""
 
 THREADS = (1,)
 NOTES = (
-    "federated averaging: it has no links between clients, all train each round and a server averages; one worker of one "
-    "thread a core; evaluation off, telemetry off"
+    "federated averaging: it has no links between clients, all train each round and a server "
+    "averages; one worker with one thread per core; evaluation off, telemetry off"
 )
 
 
@@ -19,23 +19,22 @@ def run(x, y, devices, tick):
     from flwr.serverapp.strategy import FedAvg
     from flwr.simulation import run_simulation
 
-    place = Path.cwd()
-    for device, share in enumerate(
-        np.random.default_rng(0).permutation(len(x)).reshape(devices, -1)
-    ):
-        np.save(place / f"x{device}.npy", x[share])
-        np.save(place / f"y{device}.npy", y[share])
+    folder = Path.cwd()
+    shares = np.random.default_rng(0).permutation(len(x)).reshape(devices, -1)
+    for device, share in enumerate(shares):
+        np.save(folder / f"x{device}.npy", x[share])
+        np.save(folder / f"y{device}.npy", y[share])
 
-    client, server = ClientApp(), ServerApp()
+    client = ClientApp()
+    server = ServerApp()
 
     @client.train()
     def train(msg, context):
         torch.set_num_threads(1)
         device = context.node_config["partition-id"]
-        inputs = np.load(
-            place / f"x{device}.npy", mmap_mode="r"
-        )  # a worker serves all clients: read only what is needed
-        labels = np.load(place / f"y{device}.npy", mmap_mode="r")
+        # A worker serves all clients, so it reads only what it needs.
+        inputs = np.load(folder / f"x{device}.npy", mmap_mode="r")
+        labels = np.load(folder / f"y{device}.npy", mmap_mode="r")
         picked = torch.randint(len(inputs), (128,)).numpy()
         model = torch.nn.Linear(784, 10)
         model.load_state_dict(msg.content["arrays"].to_torch_state_dict())

@@ -1,10 +1,10 @@
-"""fluke: GossipDFL, its decentralised algorithm, with a random topology and data loaders of one batch."""
+"""Adapter of fluke: GossipDFL, its decentralised algorithm, with a random topology."""
 
 THREADS = (1, 2)
 NOTES = (
-    "gossip: each device sends its model to one random neighbour a round and averages what it was sent; who was sent nothing "
-    "takes no step, and only steps taken count; a fixed random graph; it shuffles a device's whole share for each batch; "
-    "no evaluation"
+    "gossip: each device sends its model to one random neighbour per round and averages what it "
+    "receives; a device that receives nothing takes no step, and only steps taken count; a fixed "
+    "random graph; it shuffles all samples of a device for each batch; no evaluation"
 )
 
 
@@ -29,7 +29,8 @@ def run(x, y, devices, tick):
 
     FlukeENV().set_seed(0)
     FlukeENV().set_eval_cfg(pre_fit=False, post_fit=False, locals=False, server=False)
-    inputs, labels = torch.from_numpy(x), torch.from_numpy(y)
+    inputs = torch.from_numpy(x)
+    labels = torch.from_numpy(y)
     shares = np.random.default_rng(0).permutation(len(x)).reshape(devices, -1)
     loaders = [
         FastDataLoader(

@@ -1,9 +1,10 @@
-"""gossipy: a GossipSimulator over a fixed random graph, set up as in the project's README and its example scripts."""
+"""Adapter of gossipy: a GossipSimulator over a fixed random graph, as in its README."""
 
 THREADS = (1, 2)
 NOTES = (
-    "gossip learning: each device pushes its model to one random neighbour a round, and whoever receives one merges and "
-    "takes a step; a fixed random graph (it has no other); it shuffles a device's whole share for each batch; no evaluation"
+    "gossip learning: each device pushes its model to one random neighbour per round, and a device "
+    "that receives one merges it and takes a step; a fixed random graph (it has no other); it "
+    "shuffles all samples of a device for each batch; no evaluation"
 )
 
 
@@ -19,7 +20,7 @@ def run(x, y, devices, tick):
     from gossipy.simul import GossipSimulator, SimulationEventReceiver
 
     class Rounds(SimulationEventReceiver):
-        """Counts the messages of a round: each that arrives is one merge and one step."""
+        """Count the messages of a round: each one that arrives is one merge and one step."""
 
         messages = 0
 

@@ -1,12 +1,13 @@
-"""What runs inside a peer's own environment: its adapter, a clock, and one JSON line in the end.
+"""Run the adapter of a tool in the tool's own environment, and print one line of JSON.
 
-    python -P benchmarks/peers/job.py gossipy.py --data FILE.npz --devices 100 --seconds 12 --limit 90 --package gossipy-dfl
+    python -P benchmarks/peers/job.py gossipy.py --data FILE.npz --devices 100 --package gossipy-dfl
 
-An adapter is a file with `run(x, y, devices, tick)`, which sets the peer up as its own documentation does and calls
-`tick(steps)` when a round is over, with the number of steps that the devices took in it. THREADS are the thread counts of
-torch that take turns, a short block each; the better one counts. NOTES say what differs from the job.
+An adapter is a file with `run(x, y, devices, tick)`, which sets the tool up as its documentation
+does and calls `tick(steps)` after every round, with the number of steps that the devices took.
+THREADS are the thread counts of torch that alternate in short blocks; the faster one counts. NOTES
+name the differences from the task.
 
-Nothing of gossamer is imported here, and with -P no adapter hides the package that it is named after.
+This file does not import gossamer. With -P no adapter hides the package that it is named after.
 """
 
 import argparse
@@ -21,30 +22,40 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-WARM = 2.0  # seconds after the first round that do not count
-BLOCKS = 8  # turns of the thread counts
+WARM_UP = 2.0  # seconds after the first round that do not count
+BLOCKS = 8  # in which the thread counts alternate
 
 
 class Clock:
+    """Counts steps and seconds by thread count.
+
+    Args:
+        seconds: Seconds to measure.
+        threads: The thread counts that alternate.
+        finish: Called with the result when the time is up.
+    """
+
     def __init__(
         self, seconds: float, threads: tuple[int, ...], finish: Callable[[dict[str, object]], None]
     ) -> None:
-        self.seconds, self.threads, self.finish = seconds, threads, finish
-        self.steps, self.spent, self.rounds = (
-            dict.fromkeys(threads, 0),
-            dict.fromkeys(threads, 0.0),
-            0,
-        )
-        self.first = self.last = 0.0
-        self.turn, self.block = 0, 0.0
+        self.seconds = seconds
+        self.threads = threads
+        self.finish = finish
+        self.steps = dict.fromkeys(threads, 0)
+        self.spent = dict.fromkeys(threads, 0.0)
+        self.rounds = 0
+        self.first = 0.0  # end of the first round
+        self.last = 0.0  # end of the last round
+        self.turn = 0  # index of the current thread count
+        self.block = 0.0  # seconds of the current block
 
     def tick(self, steps: int) -> None:
-        """A round is over. The first ones warm up; when the time is up, the line is written and the process ends."""
+        """Count a round; the first ones are a warm-up."""
         now = time.perf_counter()
         self.rounds += 1
         if self.rounds == 1:
             self.first = now
-        elif now - self.first >= WARM:
+        elif now - self.first >= WARM_UP:
             threads = self.threads[self.turn]
             self.steps[threads] += steps
             self.spent[threads] += now - self.last
@@ -52,11 +63,13 @@ class Clock:
             if sum(self.spent.values()) >= self.seconds and all(self.spent.values()):
                 self.finish(self.result())
             if self.block >= self.seconds / BLOCKS and len(self.threads) > 1:
-                self.turn, self.block = (self.turn + 1) % len(self.threads), 0.0
+                self.turn = (self.turn + 1) % len(self.threads)
+                self.block = 0.0
                 set_threads(self.threads[self.turn])
         self.last = time.perf_counter()
 
     def result(self) -> dict[str, object]:
+        """Return the speed of the best thread count, or an error if no round was counted."""
         best = max(self.threads, key=lambda k: self.steps[k] / (self.spent[k] or 1.0))
         if not self.steps[best]:
             return {"error": f"{self.rounds or 'no'} round{'s' * (self.rounds != 1)} done"}
@@ -70,7 +83,7 @@ class Clock:
 
 
 def set_threads(number: int) -> None:
-    """Of torch where it is installed, else of the libraries that NumPy uses."""
+    """Set the threads of torch if it is installed, else those of the libraries that NumPy uses."""
     try:
         import torch
 
@@ -82,39 +95,43 @@ def set_threads(number: int) -> None:
 
 
 def licence(package: importlib.metadata.PackageMetadata) -> str:
-    """What the package says of itself: an expression, a short line, or the classifiers."""
-    stated = next(
-        (package[field] for field in ("License-Expression", "License") if field in package), ""
-    )
-    named = [
-        c.rsplit(" :: ", 1)[1]
-        for c in package.get_all("Classifier") or []
-        if c.startswith("License ::")
-    ]
-    return stated if 0 < len(stated) < 40 else ", ".join(named) or "not stated"
+    """Return the licence that a package states: an expression, a short line, or classifiers."""
+    for field in ("License-Expression", "License"):
+        if field in package:
+            if 0 < len(package[field]) < 40:
+                return str(package[field])
+            break
+    names = []
+    for classifier in package.get_all("Classifier") or []:
+        if classifier.startswith("License ::"):
+            names.append(classifier.rsplit(" :: ", 1)[1])
+    return ", ".join(names) or "not stated"
 
 
 def main() -> None:
+    """Run an adapter until the time is up."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("adapter", help="a file beside this one")
+    parser.add_argument("adapter", help="a file in the folder of this one")
     parser.add_argument(
         "--data", type=Path, required=True, help="x float32 [samples, 784], y int64 [samples]"
     )
     parser.add_argument("--devices", type=int, required=True)
-    parser.add_argument("--seconds", type=float, default=12.0, help="to measure, after the warm-up")
-    parser.add_argument("--limit", type=float, default=120.0, help="seconds until it is given up")
-    parser.add_argument("--package", help="whose version and licence to state")
+    parser.add_argument(
+        "--seconds", type=float, default=12.0, help="time to measure, after the warm-up"
+    )
+    parser.add_argument(
+        "--limit", type=float, default=120.0, help="seconds until the run is aborted"
+    )
+    parser.add_argument("--package", help="package whose version and licence are reported")
     given = parser.parse_args()
 
     out = os.dup(1)
-    os.dup2(2, 1)  # what the peer prints goes to the log, and the one line is alone
+    os.dup2(2, 1)  # what the tool prints goes to the log; only the result goes to stdout
     about: dict[str, object] = {"python": platform.python_version()}
 
     def finish(result: dict[str, object]) -> None:
         os.write(out, (json.dumps(about | result) + "\n").encode())
-        os._exit(
-            0
-        )  # there is no polite way out that all peers share; what they started is ended by run.py
+        os._exit(0)  # the tools have no common way to stop; run.py ends what they started
 
     try:
         adapter = runpy.run_path(str(Path(__file__).parent / given.adapter))
@@ -126,11 +143,9 @@ def main() -> None:
 
         def give_up() -> None:
             result = clock.result()
-            finish(
-                result | {"error": f"{result['error']} in {given.limit:.0f} s"}
-                if "error" in result
-                else result
-            )
+            if "error" in result:
+                result["error"] = f"{result['error']} in {given.limit:.0f} s"
+            finish(result)
 
         timer = threading.Timer(given.limit, give_up)
         timer.daemon = True

@@ -1,7 +1,7 @@
-"""gossamer, through its public names: a round is `advance` by one."""
+"""Adapter of gossamer, by its public names."""
 
 THREADS = (1, 2)
-NOTES = "the job as it stands: fresh links each round, Metropolis weights"
+NOTES = "the task as it is: new links each round, Metropolis weights"
 
 
 def run(x, y, devices, tick):

@@ -1,9 +1,10 @@
-"""p2pfl: nodes in one process with its in-memory protocol and its stand-alone settings, as in its MNIST example."""
+"""Adapter of p2pfl: nodes in one process with its in-memory protocol, as in its MNIST example."""
 
 THREADS = (1,)
 NOTES = (
-    "federated averaging diffused to all over a fixed random graph; 128 samples a device, since it counts epochs and not "
-    "steps; it votes, evaluates (on one sample here) and waits for all each round, which cannot be switched off"
+    "federated averaging diffused to all over a fixed random graph; 128 samples per device, since "
+    "it counts epochs and not steps; it votes, evaluates (on one sample here) and waits for all "
+    "each round, which cannot be switched off"
 )
 
 
@@ -43,15 +44,14 @@ def run(x, y, devices, tick):
     set_standalone_settings()
     Settings.general.LOG_LEVEL = "ERROR"
     Settings.training.RAY_ACTOR_POOL_SIZE = os.cpu_count()
-    Settings.gossip.MODELS_PERIOD, Settings.gossip.MODELS_PER_ROUND = (
-        0.05,
-        devices,
-    )  # seconds: models go out at once, to all
+    # Models are sent at once, to all.
+    Settings.gossip.MODELS_PERIOD = 0.05  # seconds
+    Settings.gossip.MODELS_PER_ROUND = devices
     logger.set_level("ERROR")
     nodes = []
     for device in range(devices):
-        here = slice(128 * device, 128 * (device + 1))
-        train = Dataset.from_dict({"image": x[here], "label": y[here]})
+        own = slice(128 * device, 128 * (device + 1))
+        train = Dataset.from_dict({"image": x[own], "label": y[own]})
         test = Dataset.from_dict({"image": x[:1], "label": y[:1]})
         data = P2PFLDataset(DatasetDict({"train": train, "test": test}), batch_size=128)
         node = Node(

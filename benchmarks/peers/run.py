@@ -1,24 +1,27 @@
-"""The same job on other people's tools, beside ours and beside the bare yardstick.
+"""The same task with other tools, gossamer and the yardstick.
 
-    python benchmarks/peers/run.py all                    install every peer, run them, write results/peers.json and a chart
-    python benchmarks/peers/run.py gossipy fluke          some of them, the table only
-    python benchmarks/peers/run.py all --seconds 30       longer; --limit, --devices, --data, --envs: see --help
+    python benchmarks/peers/run.py all                 run every tool, write results/peers.json
+    python benchmarks/peers/run.py gossipy fluke       some of them; only print the table
+    python benchmarks/peers/run.py all --seconds 30    longer; for other options see --help
 
-**The job.** Softmax regression on MNIST, batch 128, one step a round, D-PSGD or the peer's nearest thing, about four links
-a device: drawn afresh each round where the peer can, a fixed random graph where it cannot. Evaluation is off, or as little
-as the peer allows. The measure is device-steps a second after a warm-up, on this machine.
+**The task.** Softmax regression on MNIST, batch 128, one step per round, D-PSGD or the tool's
+nearest method, about four links per device: new links each round if the tool has them, else a fixed
+random graph. Evaluation is off, or as little as the tool allows. The result is device-steps per
+second after a warm-up, on this machine.
 
-**How it is kept fair.** Every peer comes from the package index into an environment of its own and is used as its own
-documentation and examples do, in its fastest documented mode: see its adapter beside this file. Where torch runs in the
-peer's main process, one and two threads take turns and the better counts, for ours too. All run under the same clock
-(job.py). Ours and the yardstick run just before and just after each peer, and the ratio is the median of ours before and
-after over the peer's. Memory is the sum, over the processes of a run, of each one's peak resident size; every run holds the
-data once more, 180 MiB. A peer that cannot be installed, refuses the job or does not finish is reported with the reason.
+**Fairness.** Every tool is installed from the package index into an environment of its own and used
+as its documentation and examples do, in its fastest documented mode; its adapter is in this folder.
+If torch runs in the tool's main process, one and two threads alternate and the faster counts, for
+gossamer too. All use the same clock (job.py). gossamer and the yardstick run just before and just
+after each tool, and the ratio is the median of gossamer's two speeds over the tool's speed. Memory
+is the sum of the peak resident sizes of all processes of a run; every run also holds the data, 180
+MiB. A tool that cannot be installed, does not run the task or does not finish is reported with the
+reason.
 
-**What it needs.** MNIST in the cache (`gossamer data get mnist`); 8 GB of disk; for decent-bench a Python 3.13 or newer, on
-the PATH, from pyenv or from `uv python install 3.13`; on Linux, a pip that finds CPU builds of torch (its index as an
-extra index in pip's configuration): CUDA builds are refused, they are gigabytes. As root on Linux the peers run in a
-network namespace of their own, with the loopback only.
+**Requirements.** MNIST in the cache (`gossamer data get mnist`); 8 GB of disk; for decent-bench
+Python 3.13 or newer, on the PATH, from pyenv or from `uv python install 3.13`; on Linux, a pip that
+finds CPU builds of torch (by an extra index in its configuration); CUDA builds, which are very
+large, are refused. As root on Linux the tools run in a network namespace with only the loopback.
 """
 
 from __future__ import annotations
@@ -43,13 +46,22 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parent / "results"
 PICTURE = HERE.parents[1] / "docs" / "pictures" / "peers.svg"
 TORCH = "2.13.0"
-INSTALL_LIMIT = 900.0
+INSTALL_LIMIT = 900.0  # seconds
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Peer:
-    """What to install, which adapter runs it, and how many times as fast ours must be."""
+    """A tool to compare with.
+
+    Attributes:
+        package: Its name on the package index.
+        adapter: The file that runs it.
+        at_least: How many times as fast gossamer should be.
+        extras: Extras of the package.
+        more: Other packages to install.
+        python: The oldest Python that it supports.
+    """
 
     package: str
     adapter: str
@@ -61,13 +73,13 @@ class Peer:
 
 PEERS = {
     "decent-bench": Peer("decent-bench", "decent_bench.py", 5.0, more=(), python=(3, 13)),
-    "gossipy": Peer(
-        "gossipy-dfl", "gossipy.py", 20.0, more=("torch", "torchvision")
-    ),  # imported but not asked for
+    # It imports torchvision without declaring the dependency.
+    "gossipy": Peer("gossipy-dfl", "gossipy.py", 20.0, more=("torch", "torchvision")),
     "fluke": Peer("fluke-fl", "fluke.py", 20.0),
     "Flower": Peer("flwr", "flower.py", 20.0, extras="[simulation]"),
-    # Not p2pfl[torch], which asks for the torchvision of early 2024 and so for a torch of then. It imports what [dp] brings,
-    # and the version of datasets that it pins needs a huggingface_hub and a pyarrow of before.
+    # Not p2pfl[torch], which requires a torchvision, and so a torch, of early 2024. It imports what
+    # [dp] installs, and the version of datasets that it pins needs an older huggingface_hub and
+    # pyarrow.
     "p2pfl": Peer(
         "p2pfl",
         "p2pfl.py",
@@ -86,37 +98,38 @@ PEERS = {
 
 
 class Unavailable(Exception):
-    """Why a peer could not be run, in one line."""
+    """The reason why a tool cannot be run, in one line."""
 
 
 def interpreter(oldest: tuple[int, int]) -> str:
-    """A Python of at least this version: this one, one on the PATH, pyenv's or uv's."""
+    """Return a Python of at least this version: this one, or one of the PATH, pyenv or uv."""
     if sys.version_info[:2] >= oldest:
         return sys.executable
     names = [f"python3.{minor}" for minor in range(oldest[1], oldest[1] + 3)]
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    found = [
-        path
-        for name in names
-        for path in (shutil.which(name), *map(str, pyenv.glob(f"*/bin/{name}")))
-        if path
-    ]
+    found = []
+    for name in names:
+        found.append(shutil.which(name))
+        found += map(str, pyenv.glob(f"*/bin/{name}"))
     if shutil.which("uv"):
-        found += subprocess.run(
-            ["uv", "python", "find", names[0]], capture_output=True, text=True
-        ).stdout.split("\n")[:1]
+        command = ["uv", "python", "find", names[0]]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        found += done.stdout.split("\n")[:1]
     for path in filter(None, found):
-        if (
-            subprocess.run([path, "-c", "pass"], capture_output=True).returncode == 0
-        ):  # a shim may point nowhere
+        # A shim of pyenv may exist without its Python.
+        if subprocess.run([path, "-c", "pass"], capture_output=True, check=False).returncode == 0:
             return path
     raise Unavailable(f"needs Python {oldest[0]}.{oldest[1]} or newer, not found here")
 
 
 def install(peer: Peer, envs: Path) -> Path:
-    """The Python of the peer's environment; made when it is not there yet. Torch as ours, and never a CUDA build."""
+    """Create the environment of a tool if it does not exist, and return its Python.
+
+    torch has the version that gossamer is tested with, and is never a CUDA build.
+    """
     env = envs / peer.package
-    python, ready = env / "bin" / "python", env / "ready"
+    python = env / "bin" / "python"
+    ready = env / "ready"
     if ready.exists():
         return python
     shutil.rmtree(env, ignore_errors=True)
@@ -124,75 +137,59 @@ def install(peer: Peer, envs: Path) -> Path:
     subprocess.run([interpreter(peer.python), "-m", "venv", str(env)], check=True)
     constraints = env / "constraints.txt"
     constraints.write_text(f"torch=={TORCH}{'+cpu' if sys.platform == 'linux' else ''}\n")
-    words = [
-        str(python),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--constraint",
-        str(constraints),
-    ]
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--constraint", str(constraints), peer.package + peer.extras, *peer.more]
     try:
         done = subprocess.run(
-            [*words, peer.package + peer.extras, *peer.more],
-            capture_output=True,
-            text=True,
-            timeout=INSTALL_LIMIT,
+            command, capture_output=True, text=True, timeout=INSTALL_LIMIT, check=False
         )
     except subprocess.TimeoutExpired:
         raise Unavailable(f"not installed in {INSTALL_LIMIT:.0f} s") from None
     if done.returncode:
-        reasons = [
-            line for line in done.stderr.splitlines() if line.startswith("ERROR")
-        ] or done.stderr.splitlines()[-1:]
+        lines = done.stderr.splitlines()
+        reasons = [line for line in lines if line.startswith("ERROR")] or lines[-1:]
         raise Unavailable("cannot be installed: " + reasons[0].removeprefix("ERROR: ")[:300])
-    mend_torchvision(env)
+    repair_torchvision(env)
     ready.touch()
     return python
 
 
-def mend_torchvision(env: Path) -> None:
-    """Lets a torchvision that was built for CUDA, as the index has it, be imported beside a CPU build of torch.
+def repair_torchvision(env: Path) -> None:
+    """Make a torchvision that was built for CUDA importable with a CPU build of torch.
 
-    Its compiled part does not load then, and it takes two operators of that part for granted. Declared they need to be only:
-    the peers import it for its data sets, if at all.
+    Its compiled part does not load then, but two operators of that part must at least be declared.
+    The tools import torchvision for its data sets, if at all.
     """
     schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
     declare = "".join(
         f'torch.library.define("torchvision::{name}", "{schema}")\n' for name in ("nms", "qnms")
     )
     for file in env.glob("lib/python*/site-packages/torchvision/_meta_registrations.py"):
-        if subprocess.run(
-            [str(env / "bin" / "python"), "-c", "import torchvision"], capture_output=True
-        ).returncode:
-            file.write_text(
-                file.read_text().replace(
-                    "import torch.library\n", "import torch.library\n" + declare, 1
-                )
-            )
+        command = [str(env / "bin" / "python"), "-c", "import torchvision"]
+        if subprocess.run(command, capture_output=True, check=False).returncode:
+            text = file.read_text()
+            line = "import torch.library\n"
+            file.write_text(text.replace(line, line + declare, 1))
 
 
-def alone(command: Sequence[str]) -> list[str]:
-    """The command with no network but the loopback, where that can be had."""
-    if (
-        sys.platform == "linux"
-        and os.geteuid() == 0
-        and shutil.which("unshare")
-        and shutil.which("ip")
-    ):
+def without_network(command: Sequence[str]) -> list[str]:
+    """Return the command with no network but the loopback, if this machine allows it."""
+    is_root = sys.platform == "linux" and os.geteuid() == 0
+    if is_root and shutil.which("unshare") and shutil.which("ip"):
         return ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
     return list(command)
 
 
 def stat(pid: int) -> list[str]:
-    """Linux's fields of a process after its name: 1 its parent, 19 when it started, which tells it from a later namesake."""
+    """Return the fields of /proc/PID/stat after the name: 1 is the parent, 19 the start time.
+
+    The start time distinguishes a process from a later one with the same number.
+    """
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
 
 
 def end(process: subprocess.Popen[str], seen: Iterable[tuple[int, str]]) -> None:
-    """Ends what a run started and left behind: Ray's processes outlive their driver for a while."""
+    """Kill the processes that a run started: those of Ray outlive their driver for a while."""
     process.kill()
     for pid, start in seen:
         try:
@@ -203,19 +200,30 @@ def end(process: subprocess.Popen[str], seen: Iterable[tuple[int, str]]) -> None
 
 
 def descendants(root: int) -> dict[tuple[int, str], int]:
-    """The process and all that came from it, by number and start, with the peak resident size in KiB. Linux; else nothing."""
-    parent, found = {}, {}
-    for pid in (int(place.name) for place in Path("/proc").glob("[0-9]*")):
+    """Return a process and its descendants with their peak resident sizes (Linux only).
+
+    Args:
+        root: Number of the process.
+
+    Returns:
+        The sizes in KiB, by number and start time.
+    """
+    parent = {}
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
         try:
-            peak = [
-                line.split()[1]
-                for line in Path(f"/proc/{pid}/status").read_text().splitlines()
-                if "VmHWM" in line
-            ]
-            parent[pid], found[pid] = int(stat(pid)[1]), (stat(pid)[19], int(*peak))
+            fields = stat(pid)
+            peak = 0
+            for line in (folder / "status").read_text().splitlines():
+                if line.startswith("VmHWM"):
+                    peak = int(line.split()[1])
         except OSError:  # it has ended
             continue
-    family, size = {root} & parent.keys(), 0
+        parent[pid] = int(fields[1])
+        found[pid] = (fields[19], peak)
+    family = {root} & parent.keys()
+    size = 0
     while len(family) > size:
         size = len(family)
         family |= {pid for pid, above in parent.items() if above in family}
@@ -230,68 +238,73 @@ def run_job(
     seconds: float,
     package: str = "",
 ) -> Row:
-    """One run of an adapter in a process of its own: its line, and the memory of its processes."""
-    words = [
-        str(python),
-        "-P",
-        str(HERE / "job.py"),
-        adapter,
-        "--data",
-        str(given.file),
-        "--devices",
-        str(devices),
-    ]
-    words += [
-        "--seconds",
-        str(seconds),
-        "--limit",
-        str(given.limit),
-        *(["--package", package] if package else []),
-    ]
-    environment = (
-        os.environ
-        | {
-            "OMP_WAIT_POLICY": "PASSIVE",  # for all, as ours sets it: two threads beside another busy process crawl without
-            "FLWR_TELEMETRY_ENABLED": "0",
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "HF_HUB_OFFLINE": "1",
-            "MPLBACKEND": "agg",
-        }
-    )
+    """Run an adapter in a process of its own.
+
+    Args:
+        python: The Python of its environment.
+        adapter: The file of the adapter.
+        given: The options of the command line.
+        devices: Number of devices.
+        seconds: Seconds to measure.
+        package: The package whose version and licence are reported.
+
+    Returns:
+        Its result, with the memory of its processes.
+    """
+    command = [str(python), "-P", str(HERE / "job.py"), adapter]
+    command += ["--data", str(given.file), "--devices", str(devices)]
+    command += ["--seconds", str(seconds), "--limit", str(given.limit)]
+    if package:
+        command += ["--package", package]
+    environment = {
+        **os.environ,
+        # As gossamer sets it: without it, two threads next to another busy process are very slow.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "HF_HUB_OFFLINE": "1",
+        "MPLBACKEND": "agg",
+    }
     peaks: dict[tuple[int, str], int] = {}
     with (
-        (given.envs / f"{Path(adapter).stem}-{devices}.log").open("w") as trouble,
-        tempfile.TemporaryDirectory() as place,
+        (given.envs / f"{Path(adapter).stem}-{devices}.log").open("w") as log_file,
+        tempfile.TemporaryDirectory() as folder,
     ):
         process = subprocess.Popen(
-            alone(words),
+            without_network(command),
             stdout=subprocess.PIPE,
-            stderr=trouble,
+            stderr=log_file,
             text=True,
             env=environment,
-            cwd=place,
+            cwd=folder,
             start_new_session=True,
         )
-        until = (
-            time.monotonic() + given.limit + 60
-        )  # job.py gives up by itself; this is for when it cannot
+        # job.py stops by itself; this is for when it cannot.
+        until = time.monotonic() + given.limit + 60
         while process.poll() is None and time.monotonic() < until:
-            peaks |= {
-                who: max(peak, peaks.get(who, 0)) for who, peak in descendants(process.pid).items()
-            }  # 0 once it ended
+            for key, peak in descendants(process.pid).items():
+                peaks[key] = max(peak, peaks.get(key, 0))  # the peak is 0 once a process has ended
             time.sleep(0.5)
         end(process, peaks)
         lines = process.communicate()[0].splitlines()
-    row: Row = json.loads(lines[-1]) if lines else {"error": f"no answer in {given.limit:.0f} s"}
+    row: Row = {"error": f"no answer in {given.limit:.0f} s"}
+    if lines:
+        row = json.loads(lines[-1])
     return row | {"peak_mib": round(sum(peaks.values()) / 1024)}
 
 
 def speed(row: Row) -> float:
-    return row["device_steps"] / row["seconds"] if "device_steps" in row else float("nan")
+    """Return device-steps per second; NaN if the run failed."""
+    if "device_steps" not in row:
+        return float("nan")
+    return row["device_steps"] / row["seconds"]
 
 
 def measure(names: Sequence[str], given: argparse.Namespace) -> list[Row]:
-    """Every peer between two runs of ours and of the yardstick; what follows one peer goes before the next."""
+    """Run every tool between two runs of gossamer and of the yardstick.
+
+    The runs after one tool are those before the next.
+    """
     pythons: dict[str, Path | Unavailable] = {}
     for name in names:
         try:
@@ -300,9 +313,10 @@ def measure(names: Sequence[str], given: argparse.Namespace) -> list[Row]:
             pythons[name] = reason
     rows: list[Row] = []
     for devices in given.devices:
-        before = beside(given, devices)
+        before = references(given, devices)
         for name in names:
-            peer, python = PEERS[name], pythons[name]
+            peer = PEERS[name]
+            python = pythons[name]
             row: Row = {
                 "peer": name,
                 "package": peer.package,
@@ -314,11 +328,11 @@ def measure(names: Sequence[str], given: argparse.Namespace) -> list[Row]:
             else:
                 log(f"{name}, {devices} devices")
                 row |= run_job(python, peer.adapter, given, devices, given.seconds, peer.package)
-                after = beside(given, devices)
-                for who in before:
-                    row[who] = statistics.median([speed(before[who]), speed(after[who])])
-                    row[f"{who}_mib"] = max(before[who]["peak_mib"], after[who]["peak_mib"])
-                    row[f"{who}_runs"] = [before[who], after[who]]
+                after = references(given, devices)
+                for key in before:
+                    row[key] = statistics.median([speed(before[key]), speed(after[key])])
+                    row[f"{key}_mib"] = max(before[key]["peak_mib"], after[key]["peak_mib"])
+                    row[f"{key}_runs"] = [before[key], after[key]]
                 before = after
             if "device_steps" in row:
                 row["device_steps_per_s"] = speed(row)
@@ -327,33 +341,36 @@ def measure(names: Sequence[str], given: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def beside(given: argparse.Namespace, devices: int) -> dict[str, Row]:
-    """Ours and the yardstick, now."""
-    log(f"ours and the yardstick, {devices} devices")
-    return {
-        who: run_job(sys.executable, f"{who}.py", given, devices, given.seconds / 2)
-        for who in ("ours", "bare")
-    }
+def references(given: argparse.Namespace, devices: int) -> dict[str, Row]:
+    """Run gossamer ("ours") and the yardstick ("bare") now."""
+    log(f"gossamer and the yardstick, {devices} devices")
+    found = {}
+    for key in ("ours", "bare"):
+        found[key] = run_job(sys.executable, f"{key}.py", given, devices, given.seconds / 2)
+    return found
 
 
 def table(rows: Sequence[Row]) -> str:
+    """Return the table as Markdown, with the notes on each tool."""
     lines = [
-        "| peer | devices | steps/s | ours beside it | yardstick | ours is faster by | asked | peak MiB (ours) | licence |",
+        "| tool | devices | steps/s | gossamer | yardstick | gossamer is faster by | limit "
+        "| peak MiB (gossamer) | licence |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        who = f"{row['peer']} {row.get('version', '')}".strip()
+        value = row.get("error", "–")
+        ratio = "–"
         if "ratio" in row:
-            value, ratio = number(row["device_steps_per_s"]), f"{number(row['ratio'])}×"
-        else:
-            value, ratio = row["error"], "–"
-        beside = [number(row[who]) if who in row else "–" for who in ("ours", "bare")]
-        memory = f"{row['peak_mib']:,} ({row['ours_mib']:,})" if "peak_mib" in row else "–"
+            value = number(row["device_steps_per_s"])
+            ratio = f"{number(row['ratio'])}×"
+        memory = "–"
+        if "peak_mib" in row:
+            memory = f"{row['peak_mib']:,} ({row['ours_mib']:,})"
         cells = [
-            who,
+            f"{row['peer']} {row.get('version', '')}".strip(),
             str(row["devices"]),
             value,
-            *beside,
+            *(number(row[key]) if key in row else "–" for key in ("ours", "bare")),
             ratio,
             f"≥ {row['at_least']:.0f}×",
             memory,
@@ -365,7 +382,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def chart(rows: Sequence[Row], path: Path) -> None:
-    """Device-steps a second of each, a panel for each number of devices; what did not run says so in its place."""
+    """Draw the device-steps per second of each tool, with one panel per number of devices."""
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -378,49 +395,56 @@ def chart(rows: Sequence[Row], path: Path) -> None:
     with mpl.rc_context(STYLE | {"svg.hashsalt": "gossamer", "axes.grid": False}):
         figure, axes = plt.subplots(1, len(counts), figsize=(4.6 * len(counts), 3.0), squeeze=False)
         for axis, devices in zip(axes[0], counts, strict=True):
-            here = [row for row in rows if row["devices"] == devices]
-            bars: list[tuple[str, float, str]] = [
-                (
-                    label,
-                    statistics.median([row[who] for row in here if who in row] or [float("nan")]),
-                    "",
-                )
-                for who, label in (("bare", "bare torch"), ("ours", "gossamer"))
-            ]
-            some = sorted(here, key=lambda row: row.get("device_steps_per_s", 0.0), reverse=True)
-            bars += [
-                (row["peer"], row.get("device_steps_per_s", float("nan")), row.get("error", ""))
-                for row in some
-            ]
-            colours = ["0.75", COLOURS[0], *[COLOURS[1]] * len(some)]
-            values = [value if value == value else 0.0 for _, value, _ in bars]
-            axis.barh([label for label, _, _ in bars], values, color=colours, height=0.65)
+            panel = [row for row in rows if row["devices"] == devices]
+            panel.sort(key=lambda row: row.get("device_steps_per_s", 0.0), reverse=True)
+            labels = ["bare torch", "gossamer"]
+            values = []
+            texts = []
+            for key in ("bare", "ours"):
+                speeds = [row[key] for row in panel if key in row]
+                values.append(statistics.median(speeds) if speeds else 0.0)
+                texts.append(number(values[-1]) if speeds else "–")
+            for row in panel:
+                labels.append(row["peer"])
+                values.append(row.get("device_steps_per_s", 0.0))
+                texts.append(number(values[-1]) if values[-1] else short(row.get("error", "")))
+            colours = ["0.75", COLOURS[0], *[COLOURS[1]] * len(panel)]
+            axis.barh(labels, values, color=colours, height=0.65)
             axis.set_xscale("log")
             least = 1.0 if min(filter(None, values)) > 1 else 0.1
             axis.set_xlim(least, 10 * max(values))
-            for place, (_, value, error) in enumerate(bars):
-                told, where = (number(value), value) if value == value else (short(error), least)
-                axis.text(where, place, f" {told}", va="center", fontsize=8)
+            for y, (value, text) in enumerate(zip(values, texts, strict=True)):
+                axis.text(value or least, y, f" {text}", va="center", fontsize=8)
             axis.invert_yaxis()
             axis.tick_params(axis="y", length=0)
             axis.set_title(f"{devices} devices", fontsize=10)
-            axis.set_xlabel("device-steps a second (log scale)")
+            axis.set_xlabel("device-steps per second (log scale)")
         figure.savefig(path, metadata={"Date": None})
 
 
 def number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}" if value < 10 else f"{value:.1f}"
+    """Return a number with about three digits."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    if value < 10:
+        return f"{value:.2g}"
+    return f"{value:.1f}"
 
 
 def short(reason: str) -> str:
-    return reason if len(reason) <= 40 else reason[:38].rstrip() + " …"
+    """Return a reason that fits in the chart."""
+    if len(reason) <= 40:
+        return reason
+    return reason[:38].rstrip() + " …"
 
 
 def log(line: str) -> None:
+    """Print progress to standard error."""
     print(line, file=sys.stderr, flush=True)
 
 
 def main() -> None:
+    """Run the tools, print the table, and write it if all were run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "peers",
@@ -437,26 +461,29 @@ def main() -> None:
         "--envs",
         type=Path,
         default=cache,
-        help="where the environments are kept (default: %(default)s)",
+        help="folder of the environments (default: %(default)s)",
     )
     parser.add_argument("--devices", type=int, nargs="+", default=[100, 10])
     parser.add_argument(
-        "--seconds", type=float, default=12.0, help="measured for each peer; half of it for ours"
+        "--seconds",
+        type=float,
+        default=12.0,
+        help="time to measure each tool; half of it for gossamer",
     )
     parser.add_argument(
-        "--limit", type=float, default=120.0, help="seconds after which a run is given up"
+        "--limit", type=float, default=120.0, help="seconds after which a run is aborted"
     )
     given = parser.parse_args()
     names = list(PEERS) if "all" in given.peers else given.peers
     given.envs = given.envs.expanduser().resolve()
     given.envs.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         import numpy as np
 
         import gossamer as gs
 
         data = gs.Mnist(given.data).load()
-        given.file = Path(place) / "mnist.npz"
+        given.file = Path(folder) / "mnist.npz"
         np.savez(given.file, x=data.x.reshape(len(data.x), -1).numpy(), y=data.y.numpy())
         del data
         rows = measure(names, given)
