@@ -16,9 +16,8 @@ from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
-from torch.nn.functional import hardshrink
 
-from gossamer import backend as kernels
+from gossamer import backend
 from gossamer._core.registry import register
 from gossamer.algorithms.base import check_choice, descend
 from gossamer.errors import InputError
@@ -26,9 +25,7 @@ from gossamer.mirror import (
     MirrorMap,
     blockwise,
     root,
-    short_root,
     signed_power,
-    signed_power_,
 )
 
 Eta = float | Tensor
@@ -137,35 +134,7 @@ class Matched(_Rule):
         if p == 1:
             return descend(w, d, eta)
         g, rate = (d, eta) if isinstance(eta, float) else (eta * d, 1.0)
-        if kernels.serve(p, w, g):
-            return kernels.matched_step(w, g, rate, p, self.floor, safe=self.safe)
-        return blockwise(lambda out, w, g: self._step(out, w, g, rate, p), w, w, g)
-
-    def _step(self, out: Tensor, w: Tensor, g: Tensor, rate: float, p: float) -> None:
-        size = w.abs()
-        s = size.clamp_min(self.floor)
-        if w.dtype == torch.float64:
-            # Where the direction is 0 the model stays: (w/s)^[p] may underflow even in float64.
-            z = signed_power_(w / s, p).addcdiv_(g, s, value=-rate * p)
-            out.copy_(torch.where(g == 0, w, root(z, p).mul_(s)))
-            return
-        # In float32 a power below 1e-36 is taken as 0, since denormal numbers are very slow. Where
-        # the gradient is too small to hide that, the step is computed in float64.
-        smallest = 1e-36 ** (1 / p)
-        if p > 31:  # log and exp are faster than many multiplications
-            z = size.div_(s).clamp_min_(smallest).log_().mul_(p).exp_().mul_(w.sign())
-        else:  # w/s is w/floor, limited to ±1
-            ratio = torch.mul(w, 1 / self.floor, out=out).clamp_(-1, 1)
-            z = signed_power_(hardshrink(ratio, smallest), p, scratch=out)
-        z.addcdiv_(g, s, value=-rate * p)
-        lost = None
-        if not torch.abs(z, out=out).amin().item() > 1e-30:
-            lost = (~(out > 1e-30)).nonzero().squeeze(1)
-        short_root(z, p, out=out).mul_(s)
-        if lost is not None:
-            exact = torch.empty(len(lost), dtype=torch.float64, device=w.device)
-            Matched._step(self, exact, w[lost].double(), g[lost].double(), rate, p)
-            out[lost] = exact.float()
+        return backend.matched_step(w, g, rate, p, self.floor, self.safe)
 
 
 @register("step", "safe")
@@ -178,13 +147,6 @@ class Safe(Matched):
 
     floor: float = 1e-3
     safe: ClassVar[bool] = True
-
-    def _step(self, out: Tensor, w: Tensor, g: Tensor, rate: float, p: float) -> None:
-        super()._step(out, w, g, rate, p)
-        # 1 where the sign is kept, else 0. Multiplying is four times faster than torch.where.
-        kept = (out * w).sign_().clamp_min_(0)
-        plain = torch.sub(w, g, alpha=rate)
-        out.mul_(kept).add_(plain.mul_(kept.neg_().add_(1)))
 
 
 @register("step", "plain")

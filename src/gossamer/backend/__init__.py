@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import platform
 
+import torch
 from torch import Tensor
 
 from gossamer._core.versions import version
 from gossamer.backend import compiled, plain
-from gossamer.backend.compiled import matched_step, power_mean, roots, weighted_sums
+from gossamer.backend.compiled import power_mean, weighted_sums
 from gossamer.backend.plain import linear_gradient, linear_outputs, softmax_slope
 from gossamer.backend.samples import Batches, Samples, gather
 from gossamer.backend.scratch import Scratch
@@ -66,6 +67,39 @@ def softmax_gradient(w: Tensor, batches: Batches, classes: int, out: Tensor) -> 
     else:
         x, y = batches.gather()
         plain.softmax_gradient(w, x, y, classes, out, batches.scratch)
+
+
+def roots(z: Tensor, p: float, dtype: torch.dtype) -> Tensor:
+    """Return z^[1/p] of duals.
+
+    Args:
+        z: The duals, float32 or float64.
+        p: The power, at least 1.
+        dtype: Type of the result.
+
+    Example:
+        >>> roots(torch.tensor([8.0, -27.0], dtype=torch.float64), 3, torch.float32)
+        tensor([ 2., -3.])
+    """
+    if dtype == torch.float32 and compiled.serves(z, p=p):
+        return compiled.roots(z, p)
+    return plain.roots(z, p, dtype)
+
+
+def matched_step(w: Tensor, d: Tensor, rate: float, p: float, floor: float, safe: bool) -> Tensor:
+    """Return s·((w/s)^[p] − rate·p·d/s)^[1/p] with s = max(|w|, floor).
+
+    Args:
+        w: The models.
+        d: The directions.
+        rate: The step size.
+        p: The power.
+        floor: Smallest s.
+        safe: Return w − rate·d where the sign would change.
+    """
+    if compiled.serves(w, d, p=p):
+        return compiled.matched_step(w, d, rate, p, floor, safe)
+    return plain.matched_step(w, d, rate, p, floor, safe)
 
 
 def versions() -> dict[str, str]:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import hardshrink
 
+from gossamer.backend.powers import blockwise, root, root_, short_root, signed_power_
 from gossamer.backend.scratch import Scratch
 
 _SMALLEST_LOG_SHARE = -70  # e⁻⁷⁰: smaller shares are denormal, and a product takes 3 times as long
+
+# float32: a power below this is taken as 0, since denormal numbers are very slow.
+_SMALLEST_POWER = 1e-36
+_SMALLEST_DUAL = 1e-30  # a float32 dual below has lost too many bits for its root
+_LARGEST_PRODUCT_POWER = 31  # above this p, log and exp are faster than multiplications
 
 
 def linear_outputs(w: Tensor, x: Tensor, outputs: int, bias: bool, scratch: Scratch) -> Tensor:
@@ -78,3 +85,73 @@ def softmax_gradient(
     outputs = linear_outputs(w, x, classes, bias=True, scratch=scratch)
     slope = softmax_slope(outputs, y).mul_(1 / x.shape[1])
     linear_gradient(slope, x, bias=True, out=out, scratch=scratch)
+
+
+def roots(z: Tensor, p: float, dtype: torch.dtype) -> Tensor:
+    """Return z^[1/p] in a dtype.
+
+    Args:
+        z: Duals, float32 or float64.
+        p: The power.
+        dtype: Type of the result.
+    """
+    like = torch.empty_like(z, dtype=dtype)
+    if z.dtype == torch.float32:
+        return blockwise(lambda out, z: short_root(z, p, out), like, z)
+    if dtype == torch.float32:
+        return blockwise(lambda out, z: out.copy_(root_(z, p, torch.empty_like(z))), like, z)
+    return blockwise(lambda out, z: out.copy_(root(z, p, dtype)), like, z)
+
+
+def matched_step(w: Tensor, d: Tensor, rate: float, p: float, floor: float, safe: bool) -> Tensor:
+    """Return s·((w/s)^[p] − rate·p·d/s)^[1/p] with s = max(|w|, floor).
+
+    Args:
+        w: The models.
+        d: The directions.
+        rate: The step size.
+        p: The power.
+        floor: Smallest s.
+        safe: Return w − rate·d where the sign would change.
+    """
+
+    def step(out: Tensor, w: Tensor, d: Tensor) -> None:
+        _matched_block(out, w, d, rate, p, floor)
+        if safe:
+            _keep_sign(out, w, d, rate)
+
+    return blockwise(step, w, w, d)
+
+
+def _matched_block(out: Tensor, w: Tensor, d: Tensor, rate: float, p: float, floor: float) -> None:
+    size = w.abs()
+    s = size.clamp_min(floor)
+    if w.dtype == torch.float64:
+        # Where the direction is 0 the model stays: (w/s)^[p] may underflow even in float64.
+        z = signed_power_(w / s, p).addcdiv_(d, s, value=-rate * p)
+        out.copy_(torch.where(d == 0, w, root(z, p).mul_(s)))
+        return
+    smallest = _SMALLEST_POWER ** (1 / p)
+    if p > _LARGEST_PRODUCT_POWER:
+        z = size.div_(s).clamp_min_(smallest).log_().mul_(p).exp_().mul_(w.sign())
+    else:  # w/s is w/floor, limited to ±1
+        ratio = torch.mul(w, 1 / floor, out=out).clamp_(-1, 1)
+        z = signed_power_(hardshrink(ratio, smallest), p, scratch=out)
+    z.addcdiv_(d, s, value=-rate * p)
+    # Where the direction is too small to hide the lost power, the step is computed in float64.
+    lost = None
+    if not torch.abs(z, out=out).amin().item() > _SMALLEST_DUAL:
+        lost = (~(out > _SMALLEST_DUAL)).nonzero().squeeze(1)
+    short_root(z, p, out=out).mul_(s)
+    if lost is not None:
+        exact = torch.empty(len(lost), dtype=torch.float64, device=w.device)
+        _matched_block(exact, w[lost].double(), d[lost].double(), rate, p, floor)
+        out[lost] = exact.float()
+
+
+def _keep_sign(out: Tensor, w: Tensor, d: Tensor, rate: float) -> None:
+    """Replace the steps that change the sign by w − rate·d."""
+    # 1 where the sign is kept, else 0. Multiplying is four times faster than torch.where.
+    kept = (out * w).sign_().clamp_min_(0)
+    plain = torch.sub(w, d, alpha=rate)
+    out.mul_(kept).add_(plain.mul_(kept.neg_().add_(1)))
