@@ -1,4 +1,4 @@
-"""Figures for papers, the moving picture of a network, and what notebooks show."""
+"""Figures for papers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def drawn(monkeypatch: pytest.MonkeyPatch, *words: object) -> Any:
-    """The figure that a command draws, before it is written."""
+    """Return the figure that `gossamer figure` draws, before it is written."""
     kept = []
     monkeypatch.setattr(figures, "_save", lambda figure, path, dpi=0: kept.append(figure))
     result = gossamer("figure", *words)
@@ -55,11 +55,8 @@ def drawn(monkeypatch: pytest.MonkeyPatch, *words: object) -> Any:
     return kept[0]
 
 
-# -- for papers --------------------------------------------------------------------------------------------------------
-
-
 def streams(pdf: bytes) -> list[bytes]:
-    """The streams of a PDF, unpacked where they are packed."""
+    """Return the streams of a PDF, decompressed."""
     found = []
     for match in re.finditer(
         rb"<<((?:[^<>]|<<[^<>]*>>)*)>>\s*stream\r?\n(.*?)\r?\nendstream", pdf, re.S
@@ -72,7 +69,7 @@ def streams(pdf: bytes) -> list[bytes]:
     ("width", "size"),
     [("column", 88.9), ("page", 181.9), ("84mm", 84.0), ("3.3in", 83.82), ("9.5 cm", 95)],
 )
-def test_a_pdf_of_a_papers_width_with_its_fonts_in_it(
+def test_a_pdf_has_the_width_of_the_paper_and_embedded_fonts(
     folder: Path, width: str, size: float
 ) -> None:
     result = gossamer("figure", folder, "-o", "fig.pdf", "--width", width)
@@ -84,7 +81,7 @@ def test_a_pdf_of_a_papers_width_with_its_fonts_in_it(
     box = re.search(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+) ?\]", pdf)
     assert box
     assert float(box[1]) * MM == pytest.approx(size, abs=0.1)
-    assert b"/FontFile2" in pdf  # TrueType, whole
+    assert b"/FontFile2" in pdf  # a whole TrueType font
     assert b"/Type3" not in pdf
     assert b"/Subtype /Image" not in pdf  # vector
     assert all(streams(pdf))
@@ -98,7 +95,7 @@ def test_the_same_runs_give_the_same_bytes(folder: Path) -> None:
     assert b"CreationDate" not in Path("one.pdf").read_bytes()
 
 
-def test_an_svg_is_drawn_not_painted(folder: Path) -> None:
+def test_an_svg_has_paths_only(folder: Path) -> None:
     assert gossamer("figure", folder, "-o", "fig.svg").code == 0
     root = ET.parse("fig.svg").getroot()
     assert float(root.attrib["width"].removesuffix("pt")) * MM == pytest.approx(88.9, abs=0.1)
@@ -107,25 +104,22 @@ def test_an_svg_is_drawn_not_painted(folder: Path) -> None:
     assert not tags & {"image", "text", "script"}  # letters are outlines: no font is needed
 
 
-def test_a_png_is_fit_to_print(folder: Path) -> None:
+def test_a_png_has_300_dots_per_inch(folder: Path) -> None:
     assert gossamer("figure", folder, "-o", "fig.png").code == 0
     with Image.open("fig.png") as picture:
         assert picture.width == pytest.approx(88.9 / 25.4 * 300, abs=2)
 
 
-def test_lines_are_told_apart_without_colour(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_differ_in_dash_and_marker(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure = drawn(monkeypatch, folder)
     lines = figure.axes[0].get_lines()
-    assert (
-        len({line.get_linestyle() for line in lines})
-        == len({line.get_marker() for line in lines})
-        == len(lines)
-        == 2
-    )
+    assert len(lines) == 2
+    assert lines[0].get_linestyle() != lines[1].get_linestyle()
+    assert lines[0].get_marker() != lines[1].get_marker()
     assert [line.get_color() for line in lines] == list(palette.COLOURS[:2])
 
 
-def test_curves_and_bands_are_the_numbers(
+def test_curves_and_bands_show_means_and_intervals(
     folder: Path, methods: Comparison, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for y, column, scale in (
@@ -167,9 +161,9 @@ def test_axes_have_units(
     (axis,) = drawn(monkeypatch, folder, "--x", x, "--y", "distance").axes
     assert re.fullmatch(label, axis.get_xlabel())
     assert axis.get_ylabel() == "consensus distance ‖w − mean‖"
-    along = np.mean([run.metrics[column] for run in methods[0].runs], axis=0)
+    across = np.mean([run.metrics[column] for run in methods[0].runs], axis=0)
     size = size or {"B": 1, "kB": 1e3, "MB": 1e6}[axis.get_xlabel().rsplit(" ")[-1]]
-    np.testing.assert_allclose(axis.get_lines()[0].get_xdata(), along / size)
+    np.testing.assert_allclose(axis.get_lines()[0].get_xdata(), across / size)
 
 
 def test_the_legend_hides_nothing(folder: Path) -> None:
@@ -187,7 +181,8 @@ def test_the_legend_hides_nothing(folder: Path) -> None:
             figures.paper({name: [run] for name in names}, Path("x.pdf"))
         assert figure is not None
         figure.canvas.draw()
-        legend, axis = figure.legends[0].get_window_extent(), figure.axes[0].get_window_extent()
+        legend = figure.legends[0].get_window_extent()
+        axis = figure.axes[0].get_window_extent()
         assert legend.y0 >= axis.y1
         assert legend.x0 >= 0
         assert legend.x1 <= figure.bbox.width
@@ -195,13 +190,12 @@ def test_the_legend_hides_nothing(folder: Path) -> None:
         plt.close(figure)
 
 
-def test_what_is_given_is_found_and_what_is_unfinished_is_said(folder: Path) -> None:
+def test_unfinished_runs_are_left_out_with_a_note(folder: Path) -> None:
     Path("here").mkdir()
     for path in folder.glob("d-psgd-*"):
         (Path("here") / path.name).symlink_to(path)
-    result = gossamer(
-        "figure", *sorted(folder.iterdir()), "-o", "a.pdf"
-    )  # as runs/* would: with the picture in it
+    # A shell expands runs/* to the picture in the folder too.
+    result = gossamer("figure", *sorted(folder.iterdir()), "-o", "a.pdf")
     assert (result.code, result.out) == (0, "a.pdf: 2 methods, bands of 95 % over 3 seeds\n")
     with pytest.raises(gs.Diverged):
         gs.run(gs.Study(gs.DPSGD(eta=1e30), rounds=50), "here/wild")
@@ -214,7 +208,7 @@ def test_what_is_given_is_found_and_what_is_unfinished_is_said(folder: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (
             ["--x", "round"],
@@ -230,8 +224,8 @@ def test_what_is_given_is_found_and_what_is_unfinished_is_said(folder: Path) -> 
         (["-o", "fig.doc"], "cannot write fig.doc: Format 'doc' is not supported"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(folder: Path, words: list[str], said: str) -> None:
-    assert_refused(gossamer("figure", folder, *words), said)
+def test_what_cannot_be_drawn_is_refused(folder: Path, words: list[str], message: str) -> None:
+    assert_refused(gossamer("figure", folder, *words), message)
     assert not list(Path().iterdir())
 
 
@@ -258,7 +252,7 @@ def test_the_settings_of_others_are_left_alone(folder: Path) -> None:
     assert not plt.get_fignums()
 
 
-def test_sizes_are_read_as_they_are_written() -> None:
+def test_widths_are_converted_to_millimetres() -> None:
     assert figures.millimetres("10 cm") == 100
     with pytest.raises(InputError):
         figures.millimetres("-3in")

@@ -1,4 +1,4 @@
-"""A real browser for tests: Debian's Chromium through Playwright, without a way off this machine."""
+"""A real browser for tests: Chromium through Playwright, which reaches this machine only."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SIZES = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "hei
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """The browser; the test is skipped, with the reason, where there is none."""
+    """Start the browser; skip the test, with the reason, if there is none."""
     sync = pytest.importorskip(
         "playwright.sync_api", reason="Playwright is not installed: pip install playwright"
     )
@@ -49,7 +49,7 @@ def chromium() -> Iterator[Any]:
 
 @dataclass
 class Watched:
-    """A page, and everything that went wrong in it: `check` fails if anything did."""
+    """A page with its errors; `check` fails if there are any."""
 
     page: Any
     allowed: tuple[str, ...]
@@ -59,14 +59,14 @@ class Watched:
         assert self.wrong == []
 
     def check_accessible(self) -> None:
-        """No violation that axe-core finds."""
+        """Fail if axe-core finds a violation."""
         from axe_playwright_python.sync_playwright import Axe
 
         found = Axe().run(self.page).response["violations"]
         assert [(v["id"], [node["html"] for node in v["nodes"]]) for v in found] == []
 
     def check_fits(self) -> None:
-        """The page itself does not scroll sideways."""
+        """Fail if the page scrolls sideways."""
         assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
@@ -74,7 +74,7 @@ Opened = Callable[..., Watched]
 
 
 def opener(browser: Any) -> Iterator[Opened]:
-    """`open(url, size, scheme)`: a page in which only `allowed` addresses can be reached; all others are refused and noted."""
+    """Yield `open_page(url, size, scheme)`; requests to addresses not `allowed` fail the test."""
     contexts = []
 
     def open_page(
