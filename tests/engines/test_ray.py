@@ -88,11 +88,13 @@ kind = "churn"
 leave = 0.05
 come_back = 0.5
 [algorithm]
-kind = "wpm"
-p = 3
+kind = "composition"
 eta = 0.02
+[algorithm.mirror]
+kind = "power"
+p = 3
 [algorithm.direction]
-kind = "quasi-global"
+kind = "quasi-global-momentum"
 [measure]
 every = 50
 """
