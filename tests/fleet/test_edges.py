@@ -24,7 +24,6 @@ from support.edges import (
 from torch import Tensor
 
 from gossamer import draws
-from gossamer.fleet.mix import link_weight
 from gossamer.fleet.protocol.edges import Edges
 from gossamer.fleet.protocol.journal import Journal
 from gossamer.fleet.protocol.ledger import Ledger
@@ -405,7 +404,7 @@ def test_a_leaving_device_settles(tmp_path: Path) -> None:
 
 
 def test_weights_of_links_are_metropolis() -> None:
-    weight = link_weight(Metropolis())
+    weight = Metropolis().link_weight()
     assert weight(3, 5) == weight(5, 3) == 1 / 6
 
 
@@ -440,7 +439,7 @@ def test_a_late_device_gets_a_model(tmp_path: Path) -> None:
         state = edges.start(lambda: {"w": torch.ones(1, 3)})
         for t in range(3):
             endpoint.sleep_until(t)
-            edges.exchange((t, 0), state["w"][0], t + 0.5, link_weight(Metropolis()))
+            edges.exchange((t, 0), state["w"][0], t + 0.5, Metropolis().link_weight())
             edges.finish(t, state)
             edges.send_models(7 * state["w"][0])
         edges.send_models(state["w"][0])  # nobody has asked, so nothing is sent

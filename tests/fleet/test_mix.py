@@ -1,4 +1,4 @@
-"""The same methods on devices: what the simulator gives, by exchanges between neighbours alone."""
+"""Methods on devices equal the simulator, by exchanges between neighbours only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.simulate import BatchGradient
 from gossamer.errors import InputError
-from gossamer.fleet.mix import PeerMix, check_runs_on_devices, link_weight, shapes
+from gossamer.fleet.methods import check_runs_on_devices, exchange_shapes
+from gossamer.fleet.mix import PeerMix
 from gossamer.fleet.protocol.edges import Edges
 from gossamer.fleet.protocol.journal import Journal
 from gossamer.fleet.protocol.messages import Kind
@@ -30,7 +31,6 @@ from gossamer.network.weights import (
     BestConstant,
     Laplacian,
     Metropolis,
-    PushSum,
     matching,
     metropolis,
 )
@@ -54,10 +54,12 @@ def on_devices(
     folder: Path,
     faults: Faults | None = None,
     wire: torch.dtype | None = None,
-    begun: Snapshot | None = None,
+    initial: Snapshot | None = None,
 ) -> Tensor:
-    """Each device's final model: one process a device, as it were, each with its own samples only."""
-    network, method, dtype = Memory(faults), plan.algorithm, getattr(torch, plan.dtype)
+    """Return the final model of each device; each has its own thread and its own samples only."""
+    network = Memory(faults)
+    method = plan.algorithm
+    dtype = getattr(torch, plan.dtype)
     network.link(map(tuple, plan.network.links(0).pairs.tolist()))
     for t in range(1, plan.rounds):
         network.schedule(
@@ -66,22 +68,22 @@ def on_devices(
     models: dict[int, Tensor] = {}
     committed: dict[int, int] = {}
 
-    def life(i: int) -> Callable[[Endpoint], None]:
-        def live(endpoint: Endpoint) -> None:
+    def device(i: int) -> Callable[[Endpoint], None]:
+        def run(endpoint: Endpoint) -> None:
             numbers = np.array([i])
             worker = plan.task.only(numbers).worker(numbers, plan.seed, dtype, torch.device("cpu"))
             expected = Expected(
-                RUN, frozenset(Kind), shapes(method, worker.start()), wire or dtype, 1e6
+                RUN, frozenset(Kind), exchange_shapes(method, worker.start()), wire or dtype, 1e6
             )
             edges = Edges(endpoint, Journal(folder / str(i), sync=False), expected, network.now)
             with torch.no_grad():
                 state = edges.start(
-                    lambda: method.init(worker.start()), begun.round if begun else 0
+                    lambda: method.init(worker.start()), initial.round if initial else 0
                 )
-                if begun:
+                if initial:
                     state = {
                         name: x[i : i + 1] if len(x) == M else x
-                        for name, x in begun.tensors.items()
+                        for name, x in initial.tensors.items()
                     }
                 for t in range(edges.round, plan.rounds):
                     endpoint.sleep_until(t)
@@ -96,10 +98,10 @@ def on_devices(
             committed[i] = edges.counts["committed"]
             assert faults or not edges.counts["in doubt"] + edges.counts["failed"]
 
-        return live
+        return run
 
-    run_in_threads(network, {i: life(i) for i in range(M)})
-    assert sum(committed.values()) > plan.rounds - (begun.round if begun else 0)
+    run_in_threads(network, {i: device(i) for i in range(M)})
+    assert sum(committed.values()) > plan.rounds - (initial.round if initial else 0)
     return torch.stack([models[i] for i in range(M)])
 
 
@@ -123,7 +125,7 @@ METHODS: dict[str, Algorithm] = {
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_devices_are_the_simulator(name: str, tmp_path: Path) -> None:
+def test_devices_equal_the_simulator(name: str, tmp_path: Path) -> None:
     plan = plan_of(METHODS[name])
     simulator = Simulator(plan)
     simulator.advance(ROUNDS)
@@ -136,7 +138,7 @@ def test_devices_are_the_simulator(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["wpm p=1", "wpm p=3 robust", "swarm-sgd", "quasi-global", "tracking"]
 )
-def test_devices_are_the_simulator_in_float32(name: str, tmp_path: Path) -> None:
+def test_devices_equal_the_simulator_in_float32(name: str, tmp_path: Path) -> None:
     plan = plan_of(METHODS[name], "float32")
     simulator = Simulator(plan)
     simulator.advance(ROUNDS)
@@ -146,13 +148,13 @@ def test_devices_are_the_simulator_in_float32(name: str, tmp_path: Path) -> None
     )
 
 
-def test_p_15_is_the_simulator_round_by_round(tmp_path: Path) -> None:
+def test_p_15_equals_the_simulator_round_by_round(tmp_path: Path) -> None:
     """One round from equal states: for such a p the dynamics amplify rounding."""
     simulator = Simulator(plan_of(gs.WPM(15, 0.02)))
     for t in range(12):
         before = simulator.snapshot()
         simulator.advance(t + 1)
-        here = on_devices(replace(simulator.plan, rounds=t + 1), tmp_path / str(t), begun=before)
+        here = on_devices(replace(simulator.plan, rounds=t + 1), tmp_path / str(t), initial=before)
         torch.testing.assert_close(here, simulator.models(), rtol=1e-12, atol=1e-13)
 
 
@@ -171,32 +173,36 @@ class OneMix(Algorithm):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("p", [1.0, 2.5, 15.0, 101.0])
-def test_a_power_mean_is_that_of_the_stack(p: float, dtype: torch.dtype, tmp_path: Path) -> None:
-    """To |z̄ − z̄'| ≤ 8·p·eps·Σ a_j|z_j|, in the dual, where signs are mixed: each in units of the neighbourhood's largest."""
-    w, links = initial_models(5, dtype), [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2)]
+def test_a_power_mean_equals_that_of_the_stack(
+    p: float, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    """In the dual, |z̄ − z̄'| ≤ 8·p·eps·Σ a_j|z_j|, scaled by the largest of the neighbourhood."""
+    w = initial_models(5, dtype)
+    links = [(0, 1), (1, 2), (2, 3), (3, 4), (0, 2)]
     network = Memory()
     network.link(links)
     fleet = GossipFleet(network, tmp_path, w, OneMix(p), rounds=1, wire=dtype)
     fleet.run()
     weights = metropolis(Links.of(5, links))
     there = StackedMix(weights, torch.arange(5), 4, Traffic()).mean(w, power_map(p))
-    here, a = fleet.stacked("w"), torch.from_numpy(weights.dense())
+    here = fleet.stacked("w")
+    a = torch.from_numpy(weights.dense())
     for i in range(5):
         scale = w[a[i] > 0].double().abs().amax(0)
         z, z_here, z_there = (signed_power(x.double() / scale, p) for x in (w, here[i], there[i]))
         assert ((z_here - z_there).abs() <= 8 * p * torch.finfo(dtype).eps * (a[i] @ z.abs())).all()
 
 
-def test_a_late_flow_neither_vanishes_nor_overflows(tmp_path: Path) -> None:
-    """At p = 15, weights of 1e-6 and 1e3 have duals of 1e-90 and 1e45: beyond what float32 could keep."""
+def test_a_late_transfer_neither_underflows_nor_overflows(tmp_path: Path) -> None:
+    """At p = 15, values of 1e-6 and 1e3 have duals of 1e-90 and 1e45, outside float32."""
     network = Memory()
     network.link([(0, 1)])
 
-    def lose(*ways: tuple[int, int]) -> None:
+    def lose_on(*ways: tuple[int, int]) -> None:
         network.faults = Faults(one_way=frozenset(ways))
 
-    network.schedule(0.0005, lambda: lose((0, 1)))
-    network.schedule(0.5, lose)
+    network.schedule(0.0005, lambda: lose_on((0, 1)))
+    network.schedule(0.5, lose_on)
     w = initial_models(2, torch.float32)
     fleet = GossipFleet(network, tmp_path, w, OneMix(15), rounds=3, wire=torch.float32)
     fleet.run()
@@ -207,12 +213,13 @@ def test_a_late_flow_neither_vanishes_nor_overflows(tmp_path: Path) -> None:
     assert ((end.mean(0) - start.mean(0)).abs() <= 15 * 2e-7 * start.abs().mean(0)).all()
 
 
-def test_half_the_bytes(tmp_path: Path) -> None:
-    """In bfloat16 the models differ from the simulator's by little, and the means of all by nothing: see test_peer_edges."""
+def test_bfloat16_on_the_wire(tmp_path: Path) -> None:
+    """Models differ from the simulator's by rounding; test_edges checks that the mean does not."""
     plan = plan_of(gs.WPM(1, 0.02, anchor=False), "float32")
     simulator = Simulator(plan)
     simulator.advance(ROUNDS)
-    there, here = simulator.models(), on_devices(plan, tmp_path, wire=torch.bfloat16)
+    there = simulator.models()
+    here = on_devices(plan, tmp_path, wire=torch.bfloat16)
     torch.testing.assert_close(here, there, rtol=0, atol=0.02 * float(there.abs().max()))
     torch.testing.assert_close(
         here.mean(0), there.mean(0), rtol=1e-2, atol=1e-3 * float(there.abs().max())
@@ -220,25 +227,27 @@ def test_half_the_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["wpm p=1", "wpm p=3 robust", "swarm-sgd", "tracking"])
-def test_methods_get_through_faults(name: str, tmp_path: Path) -> None:
-    """With steps too: the devices end near where those undisturbed do."""
+def test_methods_tolerate_faults(name: str, tmp_path: Path) -> None:
+    """With steps, devices end near those of an undisturbed run."""
     plan = plan_of(METHODS[name])
     faults = Faults(seed=1, drop=0.15, delay=0.1, by=0.4)
     undisturbed = Simulator(plan)
     undisturbed.advance(ROUNDS)
-    there, here = undisturbed.models(), on_devices(plan, tmp_path, faults)
+    there = undisturbed.models()
+    here = on_devices(plan, tmp_path, faults)
     assert (here.mean(0) - there.mean(0)).norm() < 0.25 * there.mean(0).norm()
 
 
 @pytest.mark.parametrize("drop", [0.0, 0.3])
 def test_pairs(drop: float, tmp_path: Path) -> None:
-    """Without losses those of the simulator's matching; with losses a part of them. Both of a pair have the average."""
-    network, links = Memory(Faults(seed=4, drop=drop)), TRACE.links(0)
+    """Pairs are those of the simulator's matching, or some of them if messages are lost."""
+    network = Memory(Faults(seed=4, drop=drop))
+    links = TRACE.links(0)
     network.link(map(tuple, links.pairs.tolist()))
     found: dict[int, int | None] = {}
 
-    def life(i: int) -> Callable[[Endpoint], None]:
-        def live(endpoint: Endpoint) -> None:
+    def device(i: int) -> Callable[[Endpoint], None]:
+        def run(endpoint: Endpoint) -> None:
             expected = Expected(RUN, frozenset(Kind), ((1,), (2,)), torch.float32, 1e6)
             edges = Edges(endpoint, Journal(tmp_path / str(i), sync=False), expected, network.now)
             edges.start(dict)
@@ -250,9 +259,9 @@ def test_pairs(drop: float, tmp_path: Path) -> None:
             assert not committed or active.item()
             found[i] = round(2 * mixed[0, 0].item()) - i if committed else None
 
-        return live
+        return run
 
-    run_in_threads(network, {i: life(i) for i in range(M)})
+    run_in_threads(network, {i: device(i) for i in range(M)})
     pairs = {(i, j) for i, j in found.items() if j is not None and i < j}
     assert all(found[j] == i for i, j in pairs)
     weights = matching(links, 0, 7)
@@ -261,13 +270,13 @@ def test_pairs(drop: float, tmp_path: Path) -> None:
     assert there
 
 
-def test_what_is_mixed_link_by_link(tmp_path: Path) -> None:
+def test_neighbours_link_by_link(tmp_path: Path) -> None:
     network = Memory()
     network.link([(0, 1), (1, 2)])
     seen = {}
 
-    def life(i: int) -> Callable[[Endpoint], None]:
-        def live(endpoint: Endpoint) -> None:
+    def device(i: int) -> Callable[[Endpoint], None]:
+        def run(endpoint: Endpoint) -> None:
             edges = Edges(
                 endpoint,
                 Journal(tmp_path / str(i), sync=False),
@@ -278,9 +287,9 @@ def test_what_is_mixed_link_by_link(tmp_path: Path) -> None:
                 torch.full((1, 2), float(i))
             )
 
-        return live
+        return run
 
-    run_in_threads(network, {i: life(i) for i in range(3)})
+    run_in_threads(network, {i: device(i) for i in range(3)})
     assert seen[1].value[:, 0].tolist() == [0, 1, 2]
     assert seen[1].sender.tolist() == [1, 0, 2]
     assert seen[1].receiver.tolist() == [0, 0, 0]
@@ -305,7 +314,7 @@ REFUSED: dict[str, tuple[Algorithm, str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_needs_the_whole_network_is_refused(name: str) -> None:
+def test_a_method_that_needs_the_whole_network_is_refused(name: str) -> None:
     method, reason = REFUSED[name]
     with pytest.raises(InputError, match=reason) as refusal:
         check_runs_on_devices(method)
@@ -313,29 +322,26 @@ def test_what_needs_the_whole_network_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_what_runs_on_devices_is_taken(name: str) -> None:
+def test_a_method_that_runs_on_devices_is_accepted(name: str) -> None:
     check_runs_on_devices(METHODS[name])
     check_runs_on_devices(replace(gs.Broken(METHODS[name]), sends="noise"))
 
 
 def test_shapes() -> None:
     w0 = torch.zeros(1, 5)
-    assert shapes(METHODS["swarm-sgd"], w0) == ((1,), (5,))
-    assert shapes(METHODS["tracking"], w0) == ((5,), (5,))
-    assert shapes(METHODS["guarded"], w0) == ((5,),)
+    assert exchange_shapes(METHODS["swarm-sgd"], w0) == ((1,), (5,))
+    assert exchange_shapes(METHODS["tracking"], w0) == ((5,), (5,))
+    assert exchange_shapes(METHODS["guarded"], w0) == ((5,),)
 
 
-def test_what_nobody_can_know(tmp_path: Path) -> None:
+def test_what_a_device_does_not_offer(tmp_path: Path) -> None:
     endpoint = Memory().endpoint(0)
     edges = Edges(
         endpoint, Journal(tmp_path), Expected(RUN, frozenset(Kind), ((5,),), torch.float32, 1e6)
     )
     mix = PeerMix(edges, Metropolis(), 0, 0, deadline)
-    assert mix.everywhere(True) is False
     assert mix.active is None
     assert mix.with_message_size(1, 2) is mix
     assert mix.devices.tolist() == [0]
     with pytest.raises(InputError, match="average over all devices"):
         mix.all_reduce(torch.zeros(1, 5))
-    with pytest.raises(InputError, match="same for both ends"):
-        link_weight(PushSum())

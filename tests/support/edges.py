@@ -14,7 +14,8 @@ from torch import Tensor
 
 from gossamer import draws
 from gossamer.algorithms import Algorithm, Gradient, Mix, State
-from gossamer.fleet.mix import PeerMix, shapes
+from gossamer.fleet.methods import exchange_shapes
+from gossamer.fleet.mix import PeerMix
 from gossamer.fleet.protocol.edges import Edges
 from gossamer.fleet.protocol.journal import Checkpoint, Journal, Transfer
 from gossamer.fleet.protocol.messages import Kind
@@ -140,7 +141,7 @@ class GossipFleet:
         return Expected(
             RUN,
             frozenset(Kind),
-            shapes(self.algorithm, self.start[:1]),
+            exchange_shapes(self.algorithm, self.start[:1]),
             self.wire,
             1e6,
             start=tuple(self.start.shape[1:]),

@@ -21,7 +21,8 @@ from gossamer.engines.plan import Plan
 from gossamer.engines.simulate import BatchGradient
 from gossamer.errors import Diverged
 from gossamer.fleet import files
-from gossamer.fleet.mix import PeerMix, check_runs_on_devices, shapes
+from gossamer.fleet.methods import check_runs_on_devices, exchange_shapes
+from gossamer.fleet.mix import PeerMix
 from gossamer.fleet.protocol.edges import Edges
 from gossamer.fleet.protocol.journal import Journal
 from gossamer.fleet.protocol.messages import Kind
@@ -78,7 +79,7 @@ class Node:
         self._on_status = on_status
         self._dtype = getattr(torch, plan.dtype)
         self._worker = worker or make_worker(plan, transport.device)
-        parts = shapes(plan.algorithm, self._worker.start())
+        parts = exchange_shapes(plan.algorithm, self._worker.start())
         self.schedule = Schedule(start, fleet.slot, max(1, len(parts)), clock)
         expected = Expected(
             run,

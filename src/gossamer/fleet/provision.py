@@ -23,7 +23,7 @@ from gossamer.engines import Plan
 from gossamer.errors import DataError, InputError
 from gossamer.fleet import keys
 from gossamer.fleet.files import SAMPLES
-from gossamer.fleet.mix import check_runs_on_devices
+from gossamer.fleet.methods import check_runs_on_devices
 from gossamer.fleet.settings import STUDY, Device, Fleet, write_device
 from gossamer.network import Full
 from gossamer.study import spec

@@ -45,8 +45,7 @@ from gossamer.fleet.protocol.mailbox import Mailbox
 from gossamer.fleet.protocol.messages import ExchangeId, Kind, Message
 from gossamer.fleet.protocol.wire import Expected
 from gossamer.fleet.transport.base import Transport
-
-LinkWeight = Callable[[int, int], float]  # weight of a link from the degrees of its two ends
+from gossamer.network.weights import LinkWeight
 
 _SCAN_SECONDS = 0.2  # between two searches for new neighbours
 
@@ -61,11 +60,12 @@ class Edges:
         clock: Returns the time in seconds; deadlines are by this clock.
 
     Example:
-        expected = Expected(run, frozenset(Kind), shapes(algorithm, w0), torch.float32, 1e6)
+        shapes = exchange_shapes(algorithm, w0)
+        expected = Expected(run, frozenset(Kind), shapes, torch.float32, 1e6)
         edges = Edges(transport, Journal(folder), expected)
         state = edges.start(lambda: algorithm.init(w0))
         for t in range(edges.round, rounds):
-            mix = PeerMix(edges, algorithm.weights, t, seed, until)
+            mix = PeerMix(edges, algorithm.weights, t, seed, deadline)
             state = algorithm.round(state, grad, mix, t)
             edges.finish(t, state)
             edges.send_models(algorithm.models(state)[0])

@@ -1,0 +1,116 @@
+"""Which methods run on devices, and what they exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gossamer.algorithms import Algorithm, Neighbours
+from gossamer.errors import InputError
+from gossamer.mirror import MirrorMap
+from gossamer.network.base import Links, Network
+
+
+def check_runs_on_devices(algorithm: Algorithm) -> None:
+    """Refuse a method that needs more than a device and its neighbours can know.
+
+    Args:
+        algorithm: The method.
+
+    Raises:
+        InputError: If it does, with the reason.
+
+    Example:
+        >>> from gossamer.algorithms import SwarmSGD
+        >>> check_runs_on_devices(SwarmSGD(pairs="matching"))
+    """
+    try:
+        algorithm.weights.link_weight()
+        if algorithm.connected_rounds:
+            accepted = "a method that does not need all devices connected in every round"
+            raise InputError("algorithm", algorithm.label, accepted)
+        algorithm.check(_UnknownLinks())
+    except InputError as error:
+        accepted = error.accepted
+        if error.field == "network":
+            accepted = f"a method for links as they come and go; this one is for {accepted}"
+        raise InputError("algorithm", algorithm.label, accepted) from None
+
+
+def exchange_shapes(algorithm: Algorithm, w0: Tensor) -> tuple[tuple[int, ...], ...]:
+    """Return the shape of the vector in each exchange of a round.
+
+    Args:
+        algorithm: The method.
+        w0: The initial model [1, parameters].
+
+    Example:
+        >>> from gossamer.algorithms import Tracking
+        >>> exchange_shapes(Tracking(), torch.zeros(1, 5))
+        ((5,), (5,))
+    """
+    mix = _ShapeRecorder()
+    if algorithm.weights.paired:
+        mix.shapes.append((1,))  # the proposal
+    algorithm.round(algorithm.init(w0), _ZeroGradient(), mix, 0)
+    return tuple(mix.shapes)
+
+
+@dataclass(frozen=True)
+class _UnknownLinks(Network):
+    """The links of real devices, which change and are not known beforehand."""
+
+    devices: int = 1 << 32
+
+    def links(self, t: int) -> Links:
+        raise NotImplementedError
+
+
+@dataclass
+class _ShapeRecorder:
+    """`algorithms.Mix` of an inactive device without neighbours: it records what is mixed."""
+
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+
+    @property
+    def devices(self) -> Tensor:
+        return torch.tensor([0])
+
+    @property
+    def active(self) -> Tensor | None:
+        return torch.tensor([False])
+
+    def __call__(self, x: Tensor, accumulate: torch.dtype | None = None) -> Tensor:
+        return self._record(x).clone()
+
+    def mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
+        return self._record(w).clone()
+
+    def neighbours(self, x: Tensor) -> Neighbours:
+        itself = torch.zeros(1, dtype=torch.int64)
+        return Neighbours(itself, itself, torch.ones(1, dtype=x.dtype), self._record(x).clone())
+
+    def with_message_size(self, message: int, first: int) -> _ShapeRecorder:
+        return self
+
+    def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:
+        return None
+
+    def _record(self, x: Tensor) -> Tensor:
+        self.shapes.append(tuple(x.shape[1:]))
+        return x
+
+
+class _ZeroGradient:
+    """`algorithms.Gradient` of a constant loss."""
+
+    def __call__(self, w: Tensor, step: int = 0, rows: Tensor | None = None) -> Tensor:
+        return torch.zeros_like(w)
+
+    def loss(self, w: Tensor, step: int = 0) -> Tensor:
+        return torch.zeros_like(w[:, 0])
+
+    def conjugate(self, z: Tensor) -> Tensor:
+        return torch.zeros_like(z)
