@@ -42,8 +42,8 @@ class GlooGroup:
     """A gloo process group that listens on a given address.
 
     `torch.distributed.init_process_group` accepts the name of a network interface
-    (`GLOO_SOCKET_IFNAME`), but not an address. Ray knows the address of a node, and a standard
-    library for the way from one to the other does not exist.
+    (`GLOO_SOCKET_IFNAME`), but not an address. Ray knows the address of a node; Python's standard
+    library has no portable way to find the interface that has it.
 
     Args:
         store: A `torch.distributed` store that all processes of the group share.

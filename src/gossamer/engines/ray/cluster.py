@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # What the processes of a cluster read when they start; values that the user has set are kept.
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",  # no telemetry
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the default since Ray 2.50; older ones warn
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # the default of Ray 2.60; some versions warn
 }
 _QUIET: dict[str, Any] = {
     "log_to_driver": False,
