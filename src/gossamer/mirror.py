@@ -22,15 +22,12 @@ from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.backend.powers import block_columns as block_columns
 from gossamer.backend.powers import blockwise as blockwise
+from gossamer.backend.powers import dual_fits, within
 from gossamer.backend.powers import root as root
 from gossamer.backend.powers import root_ as root_
 from gossamer.backend.powers import short_root as short_root
 from gossamer.backend.powers import signed_power_ as signed_power_
 from gossamer.errors import InputError
-
-# A weighted sum of duals within these bounds neither underflows nor overflows in float64.
-_SMALLEST_DUAL = 1e-280
-_LARGEST_DUAL = 1e280
 
 
 def signed_power(x: Tensor, c: float) -> Tensor:
@@ -151,19 +148,9 @@ class PowerMap(MirrorMap):
             return z.to(dtype)
         return backend.roots(z, self.p, dtype)
 
-    @property
-    def always_fits(self) -> bool:
-        """True if float64 holds the dual of every weight from 1e-8 to 1e8: up to p = 35."""
-        return 1e-8**self.p >= _SMALLEST_DUAL
-
-    @property
-    def smallest(self) -> float:
-        """The smallest |w| whose dual is far enough from the smallest float64."""
-        return _SMALLEST_DUAL ** (1 / self.p)
-
     def fits(self, w: Tensor) -> Tensor:
         """Return a mask of the elements that are zero or whose dual is well inside float64."""
-        return _within(w.abs(), self.smallest, _LARGEST_DUAL ** (1 / self.p))
+        return dual_fits(w, self.p)
 
 
 def power_map(p: float) -> MirrorMap:
@@ -178,11 +165,7 @@ def power_map(p: float) -> MirrorMap:
 
 def inside_float32(z: Tensor) -> bool:
     """True if every element is zero or well inside the range of float32."""
-    return bool(_within(z.abs(), 1e-30, 1e30).all())
-
-
-def _within(magnitude: Tensor, smallest: float, largest: float) -> Tensor:
-    return (magnitude == 0) | ((magnitude > smallest) & (magnitude < largest))
+    return bool(within(z.abs(), 1e-30, 1e30).all())
 
 
 def power_mean(models: Tensor, weights: Tensor, p: float) -> Tensor:

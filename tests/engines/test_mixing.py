@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gossamer import draws
 from gossamer.algorithms import DPSGD, WPM, Algorithm, SwarmSGD
+from gossamer.backend import limits
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.mirror import IdentityMap, PowerMap, power_map, power_mean
 from gossamer.network import ErdosRenyi, Full, Links, Ring, metropolis
@@ -51,7 +52,7 @@ def test_power_mean_of_any_magnitudes(
     expected = power_mean(w, torch.from_numpy(weights.dense()), p)
     mix = mix_of(weights)
     assert_power_means_agree(mix.mean(w, power_map(p)), expected, w, weights, p)
-    assert_power_means_agree(mix._scaled_power_mean(w, p), expected, w, weights, p)
+    assert_power_means_agree(scaled_power_means(mix, w, p), expected, w, weights, p)
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -66,9 +67,14 @@ def test_more_columns_than_one_block(dtype: torch.dtype) -> None:
         assert_power_means_agree(whole[:, columns], expected, part, DENSE, 101.0)
 
 
+def scaled_power_means(mix: StackedMix, w: Tensor, p: float) -> Tensor:
+    assert mix.products is not None
+    return mix.products.scaled_power_means(w, p)
+
+
 def is_sparse(mix: StackedMix, dtype: torch.dtype) -> bool:
-    matrix = mix._matrix(dtype, 0)
-    return not isinstance(matrix, Tensor) or matrix.layout == torch.sparse_csr
+    assert mix.products is not None
+    return mix.products.is_sparse(dtype)
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -103,7 +109,7 @@ def test_values_that_are_not_finite_stay_so(weights: Weights, p: float, wrong: f
     x[3, 2] = wrong
     touched = torch.from_numpy(weights.dense()[3] != 0)
     mix = mix_of(weights)
-    for result in (mix.mean(x, power_map(p)), mix._scaled_power_mean(x, p)):
+    for result in (mix.mean(x, power_map(p)), scaled_power_means(mix, x, p)):
         assert not result[touched, 2].isfinite().any()
         assert result[:, [0, 1, 3]].isfinite().all()
 
@@ -126,11 +132,8 @@ def test_runs_are_equal_with_dense_and_sparse_weights(
 ) -> None:
     plan = plan_of(algorithm, ErdosRenyi(80, 0.02), 10, task=squares(80))
     sparse = run(plan).models()
-
-    def dense_only(self: StackedMix, dtype: torch.dtype, block: int) -> Tensor:
-        return torch.from_numpy(self.weights.dense()).to(dtype)
-
-    monkeypatch.setattr(StackedMix, "_matrix", dense_only)
+    always_dense = dict.fromkeys(limits.SPARSE_BELOW, 10**9)
+    monkeypatch.setattr(limits, "SPARSE_BELOW", always_dense)
     torch.testing.assert_close(run(plan).models(), sparse, rtol=0, atol=1e-12)
 
 

@@ -78,11 +78,12 @@ def test_every_format_of_weights_and_every_gradient(
 def test_every_method_of_a_mix() -> None:
     weights = metropolis(Ring(10).links(0))
     mix = StackedMix(weights, torch.arange(10, device=META), 4, Traffic())
+    assert mix.products is not None
     w = torch.empty(10, 7, device=META)
     for mean in (
         mix.mean(w, PowerMap(3)),
         mix(w, torch.float64),
-        mix._scaled_power_mean(w, 101),
+        mix.products.scaled_power_means(w, 101),
         mix.all_reduce(w),
         mix.neighbours(w).value,
     ):

@@ -14,32 +14,26 @@ from torch import Tensor
 
 from gossamer._core.versions import version
 from gossamer.backend import compiled, plain
-from gossamer.backend.compiled import power_mean, weighted_sums
+from gossamer.backend.mixing import Block, MixWeights
 from gossamer.backend.plain import linear_gradient, linear_outputs, softmax_slope
 from gossamer.backend.samples import Batches, Samples, gather
 from gossamer.backend.scratch import Scratch
 
 __all__ = [
     "Batches",
+    "Block",
+    "MixWeights",
     "Samples",
     "Scratch",
     "gather",
     "linear_gradient",
     "linear_outputs",
     "matched_step",
-    "power_mean",
     "roots",
-    "serve",
     "softmax_gradient",
     "softmax_slope",
     "versions",
-    "weighted_sums",
 ]
-
-
-def serve(p: float, *tensors: Tensor) -> bool:
-    """True if the kernels can compute with these tensors and this p."""
-    return compiled.serves(*tensors, p=p)
 
 
 def softmax_gradient(w: Tensor, batches: Batches, classes: int, out: Tensor) -> None:

@@ -5,6 +5,8 @@ They were measured on two cores with AVX-512, with softmax regression on MNIST.
 
 from __future__ import annotations
 
+import torch
+
 ELEMENTS_PER_THREAD = 50_000
 """Elements of a kernel call below which a further thread costs more than it gains.
 
@@ -28,3 +30,10 @@ KERNEL_POWER = 256
 
 BLOCK_ELEMENTS = 80_000
 """Elements that plain torch works on at a time, so that float64 copies (640 KB) stay in cache."""
+
+SPARSE_BELOW = {torch.float32: 6, torch.float64: 16}
+"""Weights are sparse if less than one in this many may be nonzero, by the dtype of the rows.
+
+In float32 sums of rows take up to half the time of torch's sparse product, and no memory besides
+their result; in float64 they are slower.
+"""

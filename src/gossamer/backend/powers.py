@@ -11,6 +11,10 @@ from gossamer.backend import limits
 
 _TINY = 1e-300  # bound that avoids the logarithm of 0
 
+# A weighted sum of duals within these bounds neither underflows nor overflows in float64.
+_SMALLEST_DUAL = 1e-280
+_LARGEST_DUAL = 1e280
+
 
 def signed_power_(x: Tensor, c: float, scratch: Tensor | None = None) -> Tensor:
     """Compute x^[c] in place, by repeated squaring if c is whole.
@@ -79,6 +83,31 @@ def short_root(z: Tensor, p: float, out: Tensor) -> Tensor:
     if p < 9:
         return out.copy_(root(z.double(), p, torch.float32))
     return torch.abs(z, out=out).log_().mul_(1 / p).exp_().mul_(z.sign())
+
+
+def dual_always_fits(p: float) -> bool:
+    """True if float64 holds the dual of every weight from 1e-8 to 1e8: up to p = 35."""
+    return 1e-8**p >= _SMALLEST_DUAL
+
+
+def smallest_base(p: float) -> float:
+    """Return the smallest |w| whose dual w^[p] is far enough from the smallest float64."""
+    return _SMALLEST_DUAL ** (1 / p)
+
+
+def dual_fits(w: Tensor, p: float) -> Tensor:
+    """Return a mask of the elements that are zero or whose dual is well inside float64.
+
+    Args:
+        w: The models.
+        p: The power.
+    """
+    return within(w.abs(), smallest_base(p), _LARGEST_DUAL ** (1 / p))
+
+
+def within(magnitude: Tensor, smallest: float, largest: float) -> Tensor:
+    """Return a mask of the magnitudes that are zero or between two bounds."""
+    return (magnitude == 0) | ((magnitude > smallest) & (magnitude < largest))
 
 
 def block_columns(rows: int) -> int:

@@ -149,11 +149,18 @@ class Simulator:
         if static_links and self._static_mix is not None:
             return replace(self._static_mix, traffic=traffic)
         weights = rule(links, t, self.plan.seed)
-        mix = StackedMix(
-            weights, self._devices, self._dtype.itemsize, traffic, buffers=self._buffers
-        )
+        local = None
         if self._shard is not None:
-            mix = replace(mix, shard=self._shard, local=self._shard.local_weights(weights))
+            local = self._shard.local_weights(weights)
+        mix = StackedMix(
+            weights,
+            self._devices,
+            self._dtype.itemsize,
+            traffic,
+            shard=self._shard,
+            local=local,
+            buffers=self._buffers,
+        )
         if static_links and rule.fixed:
             self._static_mix = replace(mix)
         elif t > 0:  # in the first round all devices know the state of all: they start alike
