@@ -1,4 +1,4 @@
-"""Bad input, through the command: one sentence that helps, the right exit code, nothing lost and nothing left behind."""
+"""Bad input: the command prints one helpful sentence, exits with the right code, changes no file."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ from gossamer.network import Ring, save
 from gossamer.results import folder as store
 from gossamer.tasks.download import ORIGINALS
 
-running = importlib.import_module(
-    "gossamer.study.run"
-)  # by name: the package has a function of this name
+# The package has a function of the same name, which hides the module.
+running = importlib.import_module("gossamer.study.run")
 
 SPEC = """
 rounds = 6
@@ -54,13 +53,13 @@ eta = 0.05
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test has an empty folder of its own with one good spec."""
+    """Run every test in an empty folder with one valid spec."""
     monkeypatch.chdir(tmp_path)
     Path("a.toml").write_text(SPEC)
 
 
 def refused(*words: object, parts: tuple[str, ...] = (), command: str = "run") -> None:
-    """The command refuses, with these parts in its sentence, and leaves every file as it was."""
+    """Assert that the command fails with these parts in its message, and changes no file."""
     before = files()
     assert_refused(gossamer(command, "a.toml", *words), *parts)
     assert files() == before
@@ -75,7 +74,7 @@ def finished(*words: object) -> None:
     assert (done.code, done.err) == (0, "")
 
 
-# -- keys, kinds, types ------------------------------------------------------------------------------------------------
+# -- keys, kinds, types --------------------------------------------------------------------------
 
 MISSPELT = [
     ("rouds", "rounds"),
@@ -108,7 +107,7 @@ def test_a_misspelt_key_is_named_and_the_nearest_suggested(key: str, meant: str)
     refused(parts=expected)
 
 
-def test_a_key_that_is_like_no_other_gets_the_list() -> None:
+def test_an_unknown_key_lists_the_known_ones() -> None:
     refused_set(
         "network.zebra=1",
         parts=("network.zebra is not", "the keys here are kind, devices, density, seed, every"),
@@ -144,7 +143,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize(("setting", "part"), KINDS)
-def test_a_kind_that_there_is_not(setting: str, part: str) -> None:
+def test_an_unknown_kind(setting: str, part: str) -> None:
     refused_set(setting, parts=(part,))
 
 
@@ -192,7 +191,7 @@ def test_a_value_of_the_wrong_type(setting: str, part: str) -> None:
     refused_set(setting.replace("'a\\u0000b'", '"a\\u0000b"'), parts=(part,))
 
 
-# -- values ------------------------------------------------------------------------------------------------------------
+# -- values --------------------------------------------------------------------------------------
 
 VALUES = [
     ("algorithm.p=0.5", "algorithm.p = 0.5 is not accepted: give a number of at least 1"),
@@ -220,7 +219,8 @@ VALUES = [
     ("network={kind='regular',devices=9,degree=3}", "network.degree = 3"),
     ("network={kind='cycle',networks=[]}", "network.networks = []"),
     (
-        "network={kind='cycle',networks=[{kind='ring',devices=10},{kind='random',devices=10,density=2}]}",
+        "network={kind='cycle',networks=[{kind='ring',devices=10},"
+        "{kind='random',devices=10,density=2}]}",
         "networks[1].density = 2",
     ),
     (
@@ -273,12 +273,12 @@ LATE = [
 
 
 @pytest.mark.parametrize(("setting", "part"), LATE)
-def test_a_value_that_only_the_run_would_find_wrong(setting: str, part: str) -> None:
+def test_a_value_that_is_checked_at_the_start_of_a_run(setting: str, part: str) -> None:
     refused_set(setting, parts=(part,))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
-def test_a_device_that_this_machine_has_not() -> None:
+def test_a_torch_device_that_does_not_exist() -> None:
     refused_set("device=cuda", parts=("device = 'cuda' is not accepted", "cpu"))
 
 
@@ -297,7 +297,7 @@ def test_parts_that_do_not_fit_the_data(settings: list[str], parts: tuple[str, .
 
 
 @pytest.mark.parametrize("model", ["softmax", "svm"])
-def test_a_classifier_for_targets_that_are_numbers(model: str) -> None:
+def test_a_classifier_for_regression_targets(model: str) -> None:
     Path("a.toml").write_text(f'rounds = 1\ndata = "least-squares"\nmodel = "{model}"\n')
     refused(parts=(f"model = '{model}' is not accepted", "least-squares"))
 
@@ -309,11 +309,11 @@ def arrays(path: str = "mine.npz", **changes: object) -> str:
     return f"data={{kind='arrays',path='{path}'}}"
 
 
-def test_images_for_a_model_of_images() -> None:
+def test_an_image_model_needs_images() -> None:
     refused_set(arrays(), "model.kind=cnn", parts=("model = 'cnn' is not accepted", "shape [6]"))
 
 
-def test_labels_where_there_are_none() -> None:
+def test_a_split_by_label_needs_labels() -> None:
     refused_set(
         arrays(y=np.ones(40), y_test=np.ones(8)),
         "split.kind=one-label",
@@ -322,10 +322,10 @@ def test_labels_where_there_are_none() -> None:
     )
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------
 
 
-def test_there_is_no_spec() -> None:
+def test_a_missing_spec() -> None:
     shutil.move("a.toml", "b.toml")
     refused(parts=("there is no spec a.toml", "`gossamer new a.toml`"))
 
@@ -366,7 +366,7 @@ def test_an_empty_spec_is_the_default_study() -> None:
         ("model.kind.x=3", "model.kind = "),
     ],
 )
-def test_settings_that_make_no_sense(setting: str, part: str) -> None:
+def test_invalid_settings(setting: str, part: str) -> None:
     refused_set(setting, parts=(part,))
 
 
@@ -389,7 +389,7 @@ def test_settings_that_make_no_sense(setting: str, part: str) -> None:
         ("data={kind='arrays',path='a.toml'}", "data.path = "),
     ],
 )
-def test_files_that_are_not_there_or_not_what_they_should_be(setting: str, part: str) -> None:
+def test_missing_and_invalid_files(setting: str, part: str) -> None:
     Path("a.npz").write_bytes(b"PK\x03\x04 and no more")
     refused_set(setting, parts=(part,))
 
@@ -404,7 +404,8 @@ def test_a_network_file_for_another_number_of_devices() -> None:
     )
     # Synthetic data are made for the network's devices unless the spec says otherwise.
     Path("a.toml").write_text(
-        'rounds = 2\nnetwork = { kind = "file", path = "nine.parquet" }\n[data]\nkind = "logistic"\ndevices = 10\n'
+        'rounds = 2\nnetwork = { kind = "file", path = "nine.parquet" }\n'
+        '[data]\nkind = "logistic"\ndevices = 10\n'
     )
     refused(parts=("network.devices = 9 is not accepted: give 10",))
 
@@ -444,7 +445,7 @@ def test_a_trace_that_cannot_be_used(text: str, option: str, part: str) -> None:
     refused_set(f"network={{kind='contacts',path='log.txt',{option}}}", parts=(part,))
 
 
-def test_fixes_that_cannot_be_used() -> None:
+def test_positions_that_cannot_be_used() -> None:
     Path("gps.csv").write_text("0,0,91.0,8.5\n")
     refused_set(
         "network={kind='positions',path='gps.csv',radius=100.0,geographic=true}",
@@ -452,10 +453,10 @@ def test_fixes_that_cannot_be_used() -> None:
     )
 
 
-# -- data sets ---------------------------------------------------------------------------------------------------------
+# -- data sets -----------------------------------------------------------------------------------
 
 
-def test_data_that_was_not_brought_says_how_to_bring_it(
+def test_missing_data_names_the_command_that_fetches_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("GOSSAMER_DATA", str(tmp_path / "nothing"))
@@ -493,7 +494,8 @@ def test_data_that_is_truncated_or_has_another_hash(
     [
         (
             ["mnst"],
-            "name = 'mnst' is not accepted: give mnist or fashion-mnist or cifar10 (did you mean 'mnist'?)",
+            "name = 'mnst' is not accepted: "
+            "give mnist or fashion-mnist or cifar10 (did you mean 'mnist'?)",
         ),
         (["mnist", "--from", "nowhere"], "nowhere is not a folder"),
         (["mnist", "--from", "."], "there is no train-images-idx3-ubyte in ."),
@@ -509,7 +511,7 @@ def test_data_get(
     assert files() == before
 
 
-# -- the other commands ------------------------------------------------------------------------------------------------
+# -- the other commands --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -605,11 +607,11 @@ def test_new_does_not_write_over_a_file() -> None:
         (["network", "shw"], "shw"),
     ],
 )
-def test_words_that_the_command_does_not_know(words: list[str], part: str) -> None:
+def test_unknown_arguments(words: list[str], part: str) -> None:
     assert_refused(gossamer(*words), part, "--help`")
 
 
-# -- run folders -------------------------------------------------------------------------------------------------------
+# -- run folders ---------------------------------------------------------------------------------
 
 
 def test_a_run_folder_that_exists() -> None:
@@ -654,7 +656,7 @@ def test_a_resume_with_a_changed_spec(setting: str, part: str) -> None:
 
 @pytest.fixture
 def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A run that stopped in the middle."""
+    """Return the folder of an interrupted run."""
     monkeypatch.setattr(running, "_CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(running, "_CHECKPOINT_SPACING", 0)
     with monkeypatch.context() as patch:
@@ -703,7 +705,7 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("name", "damage", "part"), DAMAGE)
-def test_a_resume_of_what_is_damaged(stopped: Path, name: str, damage, part: str) -> None:
+def test_resume_of_a_damaged_folder(stopped: Path, name: str, damage, part: str) -> None:
     content = damage(stopped / name) if (stopped / name).exists() else damage(stopped)
     if content is None:
         (stopped / name).unlink()
@@ -712,12 +714,12 @@ def test_a_resume_of_what_is_damaged(stopped: Path, name: str, damage, part: str
     refused("--out", "out", "--resume", parts=(part,))
 
 
-def test_what_a_damaged_checkpoint_is_told_to_do_helps(stopped: Path) -> None:
+def test_deleting_a_damaged_checkpoint_helps(stopped: Path) -> None:
     (stopped / "checkpoint.safetensors").unlink()
     finished("--out", "out", "--resume")
 
 
-def test_a_folder_that_cannot_be_made() -> None:
+def test_a_folder_that_cannot_be_created() -> None:
     refused("--out", "a.toml/out", parts=("cannot make the folder a.toml/out: Not a directory",))
     refused("--out", "x" * 300, parts=("File name too long",))
     refused("--out", "/proc/gossamer/out", parts=("cannot make the folder /proc/gossamer/out",))
@@ -733,7 +735,7 @@ def test_a_folder_that_cannot_be_made() -> None:
         "summary.json",
     ],
 )
-def test_a_disk_that_is_full(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(running, "_CHECKPOINT_SPACING", 0)
     sync, write = os.fsync, store.write_atomically
@@ -765,9 +767,10 @@ def test_a_disk_that_is_full(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_run_that_diverges() -> None:
-    """Least squares with a step far beyond 2/L: the models grow without bound."""
+    """Least squares with a step far above 2/L: the models grow without bound."""
     Path("a.toml").write_text(
-        'rounds = 500\ndata = "least-squares"\nmeasure = { every = 5 }\nalgorithm = { kind = "d-psgd", eta = 50.0 }\n'
+        'rounds = 500\ndata = "least-squares"\nmeasure = { every = 5 }\n'
+        'algorithm = { kind = "d-psgd", eta = 50.0 }\n'
     )
     result = gossamer("run", "a.toml", "-q", "--out", "out")
     summary = json.loads(Path("out/summary.json").read_text(), parse_constant=pytest.fail)
@@ -789,8 +792,8 @@ def test_a_run_that_diverges() -> None:
     assert_refused(compared, "D-PSGD, seed 0: the run diverged", code=3)
 
 
-def test_a_run_that_diverges_says_which_device() -> None:
-    """Only device 7 holds numbers that are too large: it is the first to leave the finite ones."""
+def test_a_diverging_run_names_the_device() -> None:
+    """Only device 7 has values that are too large: it is the first that is not finite."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 6)).astype(np.float32)
     x[28:32] *= 1e15
@@ -806,7 +809,7 @@ def test_a_run_that_diverges_says_which_device() -> None:
     )
 
 
-# -- anything ----------------------------------------------------------------------------------------------------------
+# -- anything ------------------------------------------------------------------------------------
 
 KEYS = [
     "rounds",
@@ -864,7 +867,7 @@ WORDS = st.one_of(
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(KEYS), st.sampled_from(INNER), WORDS)
 def test_no_setting_gives_a_traceback(key: str, inner: str, word: str) -> None:
-    """Whatever is set, the network is shown or the spec is refused in one sentence."""
+    """Any setting either works or is an error of one sentence."""
     result = gossamer("network", "show", "a.toml", "--rounds", "1", "--set", f"{key}{inner}={word}")
     if result.code:
         assert_refused(result)
@@ -872,7 +875,7 @@ def test_no_setting_gives_a_traceback(key: str, inner: str, word: str) -> None:
         assert result.err == ""
 
 
-# -- the real command --------------------------------------------------------------------------------------------------
+# -- the real command ----------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -909,8 +912,8 @@ def test_the_real_command(words: list[str], part: str, code: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_real_command_and_a_real_limit_of_the_file_system() -> None:
-    """No file may grow beyond 2 kB: the spec can still be written, the metrics cannot."""
+def test_the_real_command_with_a_file_size_limit() -> None:
+    """With files of at most 2 kB the spec can be written, the metrics cannot."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (2048, 2048))
@@ -926,7 +929,7 @@ def test_the_real_command_and_a_real_limit_of_the_file_system() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_the_real_command_and_an_output_that_is_full() -> None:
+def test_the_real_command_with_a_full_output() -> None:
     with open("/dev/full", "w") as full:
         done = processes.run([*REAL, "network", "show", "a.toml"], stdout=full)
     assert (done.returncode, done.stderr) == (

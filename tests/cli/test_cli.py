@@ -395,7 +395,7 @@ def test_the_spec_of_new_can_be_run_and_compared() -> None:
     )
     assert rows(done("run", "fleet.toml", *settings, "-q")).keys() == {"WPM p=5"}
     Path("fleet.toml").write_text(
-        re.sub(r"(?m)^# (?=(\[\[algorithm|kind = .dpsgd|eta = 0.1))", "", TEMPLATE)
+        re.sub(r"(?m)^# (?=(\[\[algorithm|kind = .d-psgd|eta = 0.1))", "", TEMPLATE)
     )
     assert rows(done("compare", "fleet.toml", "-q")).keys() == {"WPM p=15", "D-PSGD"}
     assert "fleet: 10 devices, 200 rounds" in done("network", "show", "fleet.toml")
@@ -409,12 +409,10 @@ def test_every_kind_in_the_comments_of_the_template_exists(section: str) -> None
     start = TEMPLATE.index("[[network.faults]]" if section == "faults" else f"[{section}]")
     block = re.split(r"\n\n", TEMPLATE[start:])[0]
     comments = [line.split("# ", 1)[1] for line in block.splitlines() if "# " in line]
-    listed = [
-        part
-        for comment in comments
-        if "|" in comment
-        for part in comment.split("# ")[-1].split("|")
-    ]
+    listed = []
+    for comment in comments:
+        if "|" in comment:
+            listed += filter(str.strip, comment.split("# ")[-1].split("|"))
     listed += [comment.split("  ")[0] for comment in comments if comment.startswith("arrays")]
     named = {}
     for part in listed:

@@ -1,4 +1,4 @@
-"""Run folders: what is in them, and that a run which was stopped, killed or resumed is the run that nothing disturbed."""
+"""Run folders: their files; interrupted, killed and resumed runs give the same results."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ from gossamer.study.run import Interrupted, Run
 
 pytestmark = pytest.mark.slow
 
-running = importlib.import_module(
-    "gossamer.study.run"
-)  # by name: the package has a function of this name
+# The package has a function of the same name, which hides the module.
+running = importlib.import_module("gossamer.study.run")
 
 SPEC = """
 rounds = 20
@@ -69,7 +68,7 @@ def finished(*words: object) -> None:
 
 
 def assert_same_run(one: Path | str, other: Path | str) -> None:
-    """Equal bit for bit: models, measurements, and the summary but for times and commands."""
+    """Assert equal models, measurements and summary (without times and commands), bit for bit."""
     names = sorted(file.name for file in Path(one).iterdir())
     assert names == ["metrics.parquet", "models.safetensors", "spec.toml", "summary.json"]
     assert names == sorted(file.name for file in Path(other).iterdir())
@@ -85,10 +84,10 @@ def assert_same_run(one: Path | str, other: Path | str) -> None:
     assert summaries[0] == summaries[1]
 
 
-# -- contents ----------------------------------------------------------------------------------------------------------
+# -- contents ------------------------------------------------------------------------------------
 
 
-def test_a_folder_is_not_needed(tmp_path: Path) -> None:
+def test_a_run_without_a_folder(tmp_path: Path) -> None:
     before = set(tmp_path.iterdir())
     assert gs.run(gs.Study(rounds=5)).folder is None
     assert set(tmp_path.iterdir()) == before
@@ -99,7 +98,7 @@ def test_measurements_only_at_the_end() -> None:
     assert pq.read_table("out/metrics.parquet")["round"].to_pylist() == [20]
 
 
-def test_no_rounds_at_all_is_the_start() -> None:
+def test_zero_rounds_give_the_start() -> None:
     finished("--out", "out", "--set", "rounds=0")
     assert pq.read_table("out/metrics.parquet")["round"].to_pylist() == [0]
     assert pq.read_table("out/metrics.parquet")["distance"].to_pylist() == [
@@ -107,12 +106,12 @@ def test_no_rounds_at_all_is_the_start() -> None:
     ]  # a mean in float32
 
 
-# -- stopped and resumed -----------------------------------------------------------------------------------------------
+# -- stopped and resumed -------------------------------------------------------------------------
 
 
 @contextmanager
 def stopping_after(calls: int) -> Iterator[Callable[[], bool]]:
-    """As if Ctrl-C had come when the run asks for it the n-th time: between any two rounds, or around a measurement."""
+    """Simulate Ctrl-C at the n-th check: between any two rounds, or around a measurement."""
     left = iter(range(calls))
     yield lambda: next(left, None) is None
 
@@ -152,7 +151,7 @@ def study_with(method: str, model: str) -> gs.Study:
         ("swarm-sgd", "batch norm"),
     ],
 )
-def test_a_run_stopped_at_any_moment_goes_on_as_if_nothing_had_been(
+def test_a_run_interrupted_at_any_moment_resumes_bit_for_bit(
     method: str, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = study_with(method, model)
@@ -166,18 +165,18 @@ def test_a_run_stopped_at_any_moment_goes_on_as_if_nothing_had_been(
                 patch.setattr(
                     running, "_stop_on_signal", lambda number=number: stopping_after(number)
                 )
-                said = ""
+                message = ""
                 try:
                     gs.run(study, folder, resume=True)
                 except Interrupted as stopped:
-                    said = str(stopped)
-            assert json.loads((folder / "summary.json").read_text())["finished"] is (said == "")
-            assert said == "" or f"{folder} is kept and --resume continues it" in said
+                    message = str(stopped)
+            assert json.loads((folder / "summary.json").read_text())["finished"] is (message == "")
+            assert message == "" or f"{folder} is kept and --resume continues it" in message
         gs.run(study, folder, resume=True)
         assert_same_run(folder, "whole")
 
 
-def test_a_run_that_is_finished_is_not_run_again() -> None:
+def test_a_finished_run_is_not_run_again() -> None:
     finished("--out", "out")
     before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in Path("out").iterdir()}
     finished("--out", "out", "--resume")
@@ -186,16 +185,16 @@ def test_a_run_that_is_finished_is_not_run_again() -> None:
     } == before
 
 
-def test_a_resume_where_there_is_nothing_is_a_start() -> None:
+def test_resume_without_a_run_starts_one() -> None:
     finished("--out", "out", "--resume")
     finished("--out", "whole")
     assert_same_run("out", "whole")
 
 
-def test_a_resume_from_another_place_finds_its_files(
+def test_resume_from_another_folder_finds_the_files_of_the_spec(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder's spec names files by where they are, whichever way they were given."""
+    """The folder's spec has absolute paths."""
     assert gossamer("network", "show", "a.toml", "--save", "links.parquet").code == 0
     (tmp_path / "elsewhere").mkdir()
     for number, setting in enumerate(
@@ -223,7 +222,7 @@ def test_a_resume_from_another_place_finds_its_files(
         assert (again.code, again.err) == (0, "")
 
 
-# -- signals, for real -------------------------------------------------------------------------------------------------
+# -- signals, for real ---------------------------------------------------------------------------
 
 LONGER = ["--set", "rounds=1200", "--set", "measure.every=7"]
 
@@ -231,7 +230,7 @@ LONGER = ["--set", "rounds=1200", "--set", "measure.every=7"]
 def interrupted(
     *words: object, when: Callable[[int], bool], later: float = 0, by: int = signal.SIGINT
 ) -> Result:
-    """Run the real command and send it a signal, some seconds after `when` is true of its pid."""
+    """Run the real command, and send it a signal some seconds after `when(pid)` is true."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with started([*REAL, *words], **pipes) as process:
         wait_until(lambda: process.poll() is not None or when(process.pid), "the run has begun")
@@ -279,7 +278,7 @@ def test_ctrl_c_at_random_moments_and_resume() -> None:
 
 
 @pytest.mark.slow
-def test_sigterm_is_a_ctrl_c_too() -> None:
+def test_sigterm_stops_a_run_like_ctrl_c() -> None:
     words = ["run", "a.toml", "-q", "--out", "out", "--set", "rounds=1000000"]
     result = interrupted(*words, when=has_measured, by=signal.SIGTERM)
     assert result.code == 130
@@ -290,7 +289,7 @@ def test_sigterm_is_a_ctrl_c_too() -> None:
 @needs_proc
 @pytest.mark.slow
 def test_ctrl_c_while_torch_is_loaded() -> None:
-    """C++ that is interrupted while it is loaded aborts the process, so this is done another way: see `cli._interrupt`."""
+    """An exception would abort a C++ library that is being loaded: see `cli._interrupt`."""
     chance = random.Random(1)
     words = ["run", "a.toml", "-q", "--out", "out", "--resume", "--set", "rounds=1000000"]
     for _ in range(4):
@@ -303,7 +302,13 @@ running = importlib.import_module("gossamer.study.run")
 running._CHECKPOINT_SECONDS = 0.0
 running._CHECKPOINT_SPACING = 0
 sync, left = os.fsync, iter(range(int(sys.argv.pop(1))))
-os.fsync = lambda handle: sync(handle) if next(left, None) is not None else os.kill(os.getpid(), signal.SIGKILL)
+
+def kill_at_the_last(handle):
+    if next(left, None) is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    sync(handle)
+
+os.fsync = kill_at_the_last
 from gossamer.cli import main
 main()
 """
@@ -312,7 +317,7 @@ main()
 @pytest.mark.slow
 @pytest.mark.parametrize("write", [0, 1, 2, 20, 21])
 def test_killed_in_the_middle_of_a_write(write: int) -> None:
-    """SIGKILL while the n-th file is on its way: what was there before is still there, whole, and the run goes on."""
+    """After SIGKILL during the n-th write, earlier files are intact and the run can be resumed."""
     words = [
         "run",
         "a.toml",

@@ -23,7 +23,7 @@ from gossamer.network import Ring, save
 from gossamer.study import Study, spec
 from gossamer.tasks import splits, synthetic
 
-# -- every kind of every section, with varied fields -------------------------------------------------------------------
+# -- every kind of every section, with varied fields ---------------------------------------------
 
 share = st.floats(0, 1)
 number = st.floats(1e-6, 1e6)
@@ -257,7 +257,7 @@ def test_a_study_is_the_same_after_a_round_trip_through_toml(study: Study) -> No
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(studies, st.integers(0, 1000))
-def test_a_seed_from_the_command_line_moves_every_seed(study: Study, wanted: int) -> None:
+def test_the_seed_option_shifts_every_seed(study: Study, wanted: int) -> None:
     assert spec.studies(spec.to_table(study), seed=wanted) == [study.with_seed(wanted)]
 
 
@@ -277,8 +277,8 @@ def test_a_seed_from_the_command_line_moves_every_seed(study: Study, wanted: int
         "rule",
     ],
 )
-def test_the_round_trip_has_met_every_kind(section: str) -> None:
-    """A kind that is added to the table must be added to the strategies above, or to the test of files below."""
+def test_the_round_trip_covers_every_kind(section: str) -> None:
+    """A new kind must be added to the strategies above, or to the test of files below."""
     from_files = {"file", "contacts", "positions", "trace"}
     strategies = {
         "data": data,
@@ -305,13 +305,13 @@ def test_the_round_trip_has_met_every_kind(section: str) -> None:
 
 
 def _bare(part: Any) -> type:
-    """The class of a part; of a network below its faults."""
+    """Return the class of a part; of a network, without its faults."""
     while isinstance(part, network.Faulty):
         part = part.network
     return type(part)
 
 
-def test_networks_from_files_come_back_with_their_paths(
+def test_networks_from_files_keep_their_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -334,7 +334,7 @@ def test_networks_from_files_come_back_with_their_paths(
         assert spec.to_table(back) == spec.to_table(Study(network=net))
 
 
-def test_a_timing_from_files_comes_back_with_its_paths(
+def test_a_timing_from_files_keeps_its_paths(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -352,7 +352,7 @@ def test_a_timing_from_files_comes_back_with_its_paths(
     )
 
 
-def test_what_was_made_in_python_is_described_and_not_rebuilt() -> None:
+def test_parts_made_in_python_are_described_and_not_rebuilt() -> None:
     net = network.Callback(10, lambda t: [(0, 1)])
     table = spec.to_table(Study(algorithms.DPSGD(eta=lambda t: 0.1), net))
     assert table["network"]["kind"] == table["algorithm"]["eta"]["kind"] == "python"
@@ -360,7 +360,7 @@ def test_what_was_made_in_python_is_described_and_not_rebuilt() -> None:
         spec.studies(table)
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading -------------------------------------------------------------------------------------
 
 
 def test_an_empty_spec_is_the_default_study() -> None:
@@ -379,12 +379,11 @@ def test_the_kind_alone_is_short_for_a_table() -> None:
     assert study.algorithm == algorithms.WPM(step=algorithms.Matched())
 
 
-def test_files_are_looked_for_beside_the_spec(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_are_relative_to_the_spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "a.toml").write_text(
-        'data = { kind = "arrays", path = "../own.npz" }\nnetwork = { kind = "cycle", networks = [{ path = "x" }] }\n'
+        'data = { kind = "arrays", path = "../own.npz" }\n'
+        'network = { kind = "cycle", networks = [{ path = "x" }] }\n'
     )
     monkeypatch.chdir("/")
     table = spec.read(tmp_path / "deep" / "a.toml")
@@ -413,7 +412,7 @@ def test_a_methods_name_is_its_kind_and_its_table_has_its_arguments() -> None:
     )
 
 
-def test_the_seed_reaches_whatever_draws() -> None:
+def test_the_seed_reaches_every_part_that_draws() -> None:
     table = {
         "seed": 7,
         "data": "logistic",
@@ -441,12 +440,12 @@ def test_synthetic_data_fits_the_network_and_its_model() -> None:
 
 
 @pytest.mark.parametrize("text", [DEMO, TEMPLATE], ids=["demo", "template"])
-def test_our_own_specs_are_specs(text: str) -> None:
+def test_the_specs_of_the_project_are_valid(text: str) -> None:
     for study in spec.studies(spec.parse(text)):
         assert spec.studies(tomllib.loads(spec.dumps(study))) == [study]
 
 
-# -- settings ----------------------------------------------------------------------------------------------------------
+# -- settings ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -533,7 +532,7 @@ def test_settings(before: dict[str, Any], settings: list[str], after: dict[str, 
     st.booleans(),
     st.text(st.characters(exclude_categories=["C"])),
 )
-def test_settings_say_what_toml_says(real: float, whole: int, truth: bool, text: str) -> None:
+def test_settings_equal_toml(real: float, whole: int, truth: bool, text: str) -> None:
     words = [f"a={real!r}", f"b={whole}", f"c={str(truth).lower()}", f"d='''{text}'''"]
     if "'" in text:
         words[-1] = "d=" + '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -560,7 +559,7 @@ def test_the_first_difference_is_named() -> None:
     assert spec.difference({"a": [1]}, {"a": [1, 2]}) == ("a", [1], [1, 2])
 
 
-# -- every field of every kind -----------------------------------------------------------------------------------------
+# -- every field of every kind -------------------------------------------------------------------
 
 FIELDS = [
     (section, kind, field)
@@ -574,8 +573,10 @@ FIELDS = [
 @pytest.mark.parametrize(
     ("section", "kind", "field"), FIELDS, ids=[f"{s}-{k}-{f.name}" for s, k, f in FIELDS]
 )
-def test_every_field_says_what_it_wants(section: str, kind: str, field: dataclasses.Field) -> None:
-    """A table where a plain value belongs, or the other way round, is refused with the field's full name."""
+def test_errors_name_the_field_and_what_it_accepts(
+    section: str, kind: str, field: dataclasses.Field
+) -> None:
+    """A table instead of a plain value, or the reverse, is an error that names the field."""
     nonsense = 3 if field.name in ("networks", "step") else {"no": "such"}
     path = f"{section}.{field.name}"
     with pytest.raises(GossamerError) as refusal:
@@ -584,7 +585,7 @@ def test_every_field_says_what_it_wants(section: str, kind: str, field: dataclas
     assert any(word in str(refusal.value) for word in ("give", "kind")), refusal.value
 
 
-def test_numbers_of_numpy_are_written_as_numbers() -> None:
+def test_numpy_scalars_are_written_as_plain_numbers() -> None:
     study = Study(
         network=network.Random(10, np.float64(0.5), seed=np.int64(3)),
         seed=np.int64(3),

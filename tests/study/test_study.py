@@ -1,4 +1,4 @@
-"""A study from Python: equality, seeds, plans, runs with the user's own data, modules and networks, comparisons."""
+"""Studies from Python: equality, seeds, plans, runs with user data and modules, comparisons."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gossamer.study import Interrupted, Run, study_of
 
 
 def small(**changes: Any) -> gs.Study:
-    """A study that runs in a few hundredths of a second."""
+    """Return a study that runs in a few hundredths of a second."""
     return replace(
         gs.Study(
             gs.DPSGD(eta=0.1),
@@ -37,7 +37,7 @@ def small(**changes: Any) -> gs.Study:
 
 
 def blobs(samples: int = 240) -> gs.Data:
-    """Three clouds of points, far enough apart to be learned in a few rounds."""
+    """Return three clusters of points that are learned in a few rounds."""
     y = np.arange(samples) % 3
     x = (
         0.5 * draws.normal(0, "blobs", np.arange(samples)[:, None], np.arange(4))
@@ -47,7 +47,7 @@ def blobs(samples: int = 240) -> gs.Data:
 
 
 class Net(nn.Module):
-    """All that stays local or draws: BatchNorm, dropout, and a frozen layer."""
+    """A module with local state and draws: BatchNorm, dropout, and a frozen layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Net(nn.Module):
 
 
 def own(**changes: Any) -> gs.Study:
-    """A study of the user's own arrays and module."""
+    """Return a study of user arrays and a user module."""
     return small(
         **{
             "data": blobs(),
@@ -72,7 +72,7 @@ def own(**changes: Any) -> gs.Study:
 
 
 def same(one: Run, other: Run) -> bool:
-    """Equal to the last bit: models and measurements."""
+    """True if models and measurements are equal bit for bit."""
     return all(
         torch.equal(one.models[name], other.models[name]) for name in {*one.models, *other.models}
     ) and all(
@@ -81,10 +81,10 @@ def same(one: Run, other: Run) -> bool:
     )
 
 
-# -- the study itself --------------------------------------------------------------------------------------------------
+# -- the study itself ----------------------------------------------------------------------------
 
 
-def test_studies_are_equal_if_they_say_the_same() -> None:
+def test_studies_with_equal_parts_are_equal() -> None:
     assert small() == small()
     assert gs.Study() == gs.Study()
     data = blobs()
@@ -101,7 +101,7 @@ def test_studies_are_equal_if_they_say_the_same() -> None:
         assert small(**change) != small()
 
 
-def test_with_seed_moves_every_seed_by_the_same_amount(tmp_path: Path) -> None:
+def test_with_seed_shifts_every_seed_by_the_same_amount(tmp_path: Path) -> None:
     network = gs.Cycle(
         (gs.Random(5, 0.5, seed=3) & gs.LinkFailure(0.1, seed=5), gs.Ring(5))
     ) & gs.Churn(0.1, 0.5, seed=2)
@@ -118,7 +118,7 @@ def test_with_seed_moves_every_seed_by_the_same_amount(tmp_path: Path) -> None:
     assert study.with_seed(10) == study
 
 
-def test_with_seed_leaves_alone_what_is_not_drawn(tmp_path: Path) -> None:
+def test_with_seed_keeps_parts_without_draws(tmp_path: Path) -> None:
     trace = tmp_path / "contacts.txt"
     trace.write_text("0 0 1\n1 1 2\n2 2 3\n3 3 4\n")
     function: Callable[[int], list[tuple[int, int]]] = lambda t: [(0, 1)]  # noqa: E731
@@ -143,7 +143,7 @@ def test_another_seed_is_another_run() -> None:
     assert not same(runs[0], runs[1])
 
 
-def test_a_plan_has_all_that_the_study_says() -> None:
+def test_a_plan_has_the_values_of_the_study() -> None:
     study = small(batch=7, seed=3, dtype="float64", threads=1)
     plan = study.plan()
     assert (plan.task.batch, plan.seed, plan.dtype, plan.threads, plan.rounds) == (
@@ -194,19 +194,19 @@ def test_a_plan_has_all_that_the_study_says() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(make: Callable[[], object], field: str) -> None:
+def test_invalid_values_are_errors(make: Callable[[], object], field: str) -> None:
     with pytest.raises(InputError) as refusal:
         make()
     assert refusal.value.field == field
 
 
-def test_what_cannot_be_run_leaves_no_folder(tmp_path: Path) -> None:
+def test_a_study_that_cannot_run_leaves_no_folder(tmp_path: Path) -> None:
     with pytest.raises(GossamerError):
         gs.run(own(model=gs.Module(lambda: nn.Linear(3, 3))), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-# -- running -----------------------------------------------------------------------------------------------------------
+# -- running -------------------------------------------------------------------------------------
 
 
 def test_a_run_without_a_folder_has_its_measurements_and_models() -> None:
@@ -228,7 +228,7 @@ def test_a_run_without_a_folder_has_its_measurements_and_models() -> None:
     )
 
 
-def test_own_arrays_and_a_module_learn() -> None:
+def test_user_arrays_and_a_module_learn() -> None:
     done = gs.run(
         own(network=gs.Mobility(8, radius=0.5) & gs.GilbertElliott(0.1, 0.5), rounds=60, batch=16)
     )
@@ -249,7 +249,7 @@ def test_a_torch_dataset_and_a_module() -> None:
     assert same(done, gs.run(own(data=data, model=gs.Module(done.study.model.module))))  # type: ignore[attr-defined]
 
 
-def test_an_own_regression() -> None:
+def test_a_user_regression() -> None:
     x = draws.normal(0, "x", np.arange(200)[:, None], np.arange(3))
     y = x @ [1.0, -2.0, 0.5]
     data = gs.from_arrays(x, y, x, y)
@@ -262,11 +262,11 @@ def test_an_own_regression() -> None:
     assert closed.summary["loss"] < 1e-3
 
 
-# -- buffers: what stays with its device -------------------------------------------------------------------------------
+# -- buffers: what stays with its device ---------------------------------------------------------
 
 
 def test_running_statistics_stay_with_their_device() -> None:
-    """On a full graph, each round ends with the mix and so with one model; the statistics differ all the same."""
+    """On a full graph all models are equal after a round; the running statistics differ."""
     study = own(
         network=gs.Full(5),
         algorithm=gs.DPSGD(eta=0.1, order="adapt-then-combine"),
@@ -312,7 +312,7 @@ def test_measuring_changes_nothing() -> None:
     assert all(torch.equal(often.models[name], seldom.models[name]) for name in often.models)
 
 
-# -- folders of studies made in Python ---------------------------------------------------------------------------------
+# -- folders of studies made in Python -----------------------------------------------------------
 
 
 class StopAt(gs.Observer):
@@ -328,8 +328,8 @@ class StopAt(gs.Observer):
             signal.raise_signal(signal.SIGINT)
 
 
-def test_a_stopped_run_of_an_own_module_goes_on_bit_for_bit(tmp_path: Path) -> None:
-    """With running statistics, dropout, and the anchor of WPM to be kept."""
+def test_an_interrupted_run_of_a_module_resumes_bit_for_bit(tmp_path: Path) -> None:
+    """The checkpoint holds running statistics, the state of dropout, and the anchor of WPM."""
     study = own(algorithm=gs.WPM(p=3, eta=0.05), network=gs.Random(5, 0.4) & gs.Churn(0.2, 0.5))
     whole = gs.run(study, tmp_path / "whole")
     with pytest.raises(Interrupted):
@@ -341,7 +341,7 @@ def test_a_stopped_run_of_an_own_module_goes_on_bit_for_bit(tmp_path: Path) -> N
     assert again.study is study
 
 
-def test_the_spec_says_what_was_made_in_python(
+def test_the_spec_describes_parts_made_in_python(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
@@ -364,7 +364,7 @@ def test_the_spec_says_what_was_made_in_python(
         study_of(read)
 
 
-def test_the_command_cannot_resume_what_was_made_in_python(
+def test_the_command_cannot_resume_parts_made_in_python(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
@@ -381,13 +381,13 @@ def test_the_command_cannot_resume_what_was_made_in_python(
     )
     with pytest.raises(SystemExit) as end:
         main()
-    said = capsys.readouterr().err.strip()
+    message = capsys.readouterr().err.strip()
     assert end.value.code == 2
-    assert "\n" not in said
-    assert "model was made in Python" in said
+    assert "\n" not in message
+    assert "model was made in Python" in message
 
 
-# -- comparing ---------------------------------------------------------------------------------------------------------
+# -- comparing -----------------------------------------------------------------------------------
 
 
 def test_compare_runs_every_method_on_every_seed(tmp_path: Path) -> None:
@@ -435,23 +435,25 @@ def test_compare_runs_every_method_on_every_seed(tmp_path: Path) -> None:
         {"split": gs.OneLabel()},
     ],
 )
-def test_compare_refuses_what_is_not_fair(change: dict[str, Any]) -> None:
+def test_compare_refuses_studies_that_differ_in_more_than_the_method(
+    change: dict[str, Any],
+) -> None:
     with pytest.raises(InputError, match="fair") as refusal:
         gs.compare([small(), small(algorithm=gs.SwarmSGD(), **change)])
     assert refusal.value.field.split(".")[0] == next(iter(change))
 
 
-def test_compare_refuses_nothing_at_all() -> None:
+def test_compare_needs_a_study() -> None:
     for studies, seeds, field in (([], 1, "studies"), ([small()], 0, "seeds")):
         with pytest.raises(InputError) as refusal:
             gs.compare(studies, seeds)
         assert refusal.value.field == field
 
 
-# -- networks of the user's own ----------------------------------------------------------------------------------------
+# -- networks of the user's own ------------------------------------------------------------------
 
 
-def test_networkx_graphs_and_callables_are_networks_like_any_other() -> None:
+def test_networkx_graphs_and_callables_are_networks() -> None:
     expected = gs.run(small())
     ring = nx.cycle_graph(5)
     for network in (

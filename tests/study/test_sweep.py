@@ -1,4 +1,4 @@
-"""Sweeps: every cell once, in parallel, kept, resumed; a cell that diverges is a result like any other."""
+"""Sweeps: every study runs once, in parallel; runs are kept and resumed; divergence is a result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def study(seed: int = 0, eta: float = 0.1) -> gs.Study:
 
 
 @pytest.mark.slow
-def test_a_sweep_is_its_runs_and_runs_each_once(tmp_path: Path) -> None:
+def test_a_sweep_runs_each_study_once(tmp_path: Path) -> None:
     studies = [study(0), study(1), study(0)]
     shares: list[float] = []
     cells = sweep(studies, tmp_path, pool=Processes(2), progress=shares.append)
@@ -38,14 +38,14 @@ def test_a_sweep_is_its_runs_and_runs_each_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_cell_that_diverges_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_a_diverging_run_does_not_stop_the_others(tmp_path: Path) -> None:
     wild, tame = sweep([study(eta=1e30), study()], tmp_path, Processes(1))
     assert wild.diverged
     assert not tame.diverged
     assert tame.summary["finished"]
 
 
-def test_a_cell_is_named_by_all_that_it_says(tmp_path: Path) -> None:
+def test_the_folder_name_depends_on_the_whole_study(tmp_path: Path) -> None:
     paths = {
         run_path(tmp_path, s)
         for s in (study(0), study(1), study(0, eta=0.2), study(0).with_seed(2))
@@ -54,7 +54,7 @@ def test_a_cell_is_named_by_all_that_it_says(tmp_path: Path) -> None:
     assert run_path(tmp_path, study()) == run_path(tmp_path, study())
 
 
-def test_a_cell_has_one_name_however_it_is_written(tmp_path: Path) -> None:
+def test_equal_studies_have_equal_folder_names(tmp_path: Path) -> None:
     whole, real = (
         gs.Study(gs.WPM(1, 1, anchor=False), gs.Ring(4)),
         gs.Study(gs.WPM(1.0, 1.0, anchor=False), gs.Ring(4)),
@@ -64,15 +64,16 @@ def test_a_cell_has_one_name_however_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_workers_of_a_killed_sweep_end_too(tmp_path: Path) -> None:
-    """Else they would go on beside the sweep that takes its place, at the same cells."""
+def test_the_workers_of_a_killed_sweep_exit(tmp_path: Path) -> None:
+    """Otherwise they would write to the same folders as the next sweep."""
     script = f"""
 if __name__ == "__main__":
     from pathlib import Path
     import gossamer as gs
     from gossamer.study.pools import Processes
     from gossamer.study.sweep import sweep
-    studies = [gs.Study(gs.DPSGD(0.1), gs.Ring(4), rounds=10**6, seed=k, threads=1) for k in range(2)]
+    study = gs.Study(gs.DPSGD(0.1), gs.Ring(4), rounds=10**6, threads=1)
+    studies = [study.with_seed(seed) for seed in range(2)]
     sweep(studies, Path({str(tmp_path)!r}), Processes(2))
 """
     path = tmp_path / "endless.py"

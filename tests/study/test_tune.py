@@ -1,4 +1,4 @@
-"""Tuning: how the budget is spent, who ranks before whom, that it finds what is best, and what the command says."""
+"""Tuning: budget, ranking, the search, and the output of the command."""
 
 from __future__ import annotations
 
@@ -30,16 +30,15 @@ from gossamer.study.tune import (
     Tuned,
     candidates,
     choose,
-    course,
     held_out,
     lead,
+    plan_search,
     ranked,
     reachable,
 )
 
-tuning = importlib.import_module(
-    "gossamer.study.tune"
-)  # by name: it has a function of its own name
+# The package has a function of the same name, which hides the module.
+tuning = importlib.import_module("gossamer.study.tune.search")
 
 STUDY = gs.Study(
     gs.DPSGD(), gs.Random(10, 0.2), split=gs.OneLabel(), rounds=90, measure=gs.Measure(every=10)
@@ -54,28 +53,41 @@ class Refuses(gs.DPSGD):
         raise InputError("network", "random", "links that never change")
 
 
-# -- a search without runs: what a study would give is said by a formula -----------------------------------------------
+# -- a search without runs: curves come from a formula -------------------------------------------
 
 
 def curve(rounds: int, speed: float, every: int = 10) -> dict[str, Any]:
-    """Accuracy rises to 1 with this speed; the worst device is a tenth behind."""
-    at = np.array([*range(0, rounds, every), rounds])
-    accuracy = 1 - np.exp(-speed * at)
-    return {"round": at, "bytes": 1000 * at, "accuracy": accuracy, "accuracy_worst": accuracy - 0.1}
+    """Return a curve that rises to 1 at this speed; the worst device is 0.1 lower."""
+    round_ = np.array([*range(0, rounds, every), rounds])
+    accuracy = 1 - np.exp(-speed * round_)
+    return {
+        "round": round_,
+        "bytes": 1000 * round_,
+        "accuracy": accuracy,
+        "accuracy_worst": accuracy - 0.1,
+    }
 
 
 def speed_of(study: gs.Study) -> float | None:
-    """The planted truth: Fast is best at η = 0.2, D-PSGD at 0.05 and slower; Wild diverges above η = 0.1."""
-    eta, noise = study.algorithm.eta, 0.002 * (study.seed % 3)
+    """Return the speed of a study's curve, or None if it diverges.
+
+    Fast is best at η = 0.2, D-PSGD at 0.05 and slower; Wild diverges above η = 0.1.
+    """
+    eta = study.algorithm.eta
     if isinstance(study.algorithm, gs.SwarmSGD):
         return None if eta > 0.1 else 0.001
-    best, height = (0.2, 0.08) if isinstance(study.algorithm, GainControl) else (0.05, 0.04)
-    return height * float(np.exp(-(np.log(eta / best) ** 2))) + noise
+    best_eta = 0.05
+    best_speed = 0.04
+    if isinstance(study.algorithm, GainControl):
+        best_eta = 0.2
+        best_speed = 0.08
+    noise = 0.002 * (study.seed % 3)
+    return best_speed * float(np.exp(-(np.log(eta / best_eta) ** 2))) + noise
 
 
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[gs.Study]:
-    """Every study that the search asks for."""
+    """Replace `sweep` by formulas; return the list of studies that the search runs."""
     monkeypatch.chdir(tmp_path)
     asked: list[gs.Study] = []
 
@@ -137,11 +149,11 @@ def test_the_same_search_twice_is_the_same(planted: list[gs.Study]) -> None:
 def test_the_budget_is_never_exceeded_and_well_used(planted: list[gs.Study], budget: int) -> None:
     tuned = search(budget)
     spent = sum(study.rounds for study in set(planted)) / STUDY.rounds  # equal studies are run once
-    assert spent == pytest.approx(tuned.course.cost)
+    assert spent == pytest.approx(tuned.plan.cost)
     assert 0.85 * budget < spent <= budget
 
 
-def test_what_confirms_has_no_part_in_the_search(planted: list[gs.Study]) -> None:
+def test_the_confirmation_uses_fresh_seeds_and_samples(planted: list[gs.Study]) -> None:
     search()
     searched = {study for study in planted if isinstance(study.data, gs.Validation)}
     confirmed = set(planted) - searched
@@ -168,7 +180,7 @@ def test_the_baseline_is_tuned_at_full_length(planted: list[gs.Study]) -> None:
     assert len({study.algorithm for study in base}) >= RATES
 
 
-def test_progress_goes_from_nothing_to_all(planted: list[gs.Study]) -> None:
+def test_progress_goes_from_0_to_1(planted: list[gs.Study]) -> None:
     shares: list[float] = []
     search(progress=lambda share, stage: shares.append(share))
     assert shares == sorted(shares)
@@ -182,7 +194,7 @@ def test_a_target_out_of_reach_ranks_by_accuracy(planted: list[gs.Study]) -> Non
     assert tuned.lead_over(tuned.baseline).unit == "accuracy"
 
 
-def test_a_method_that_the_network_does_not_suit_is_left_out(planted: list[gs.Study]) -> None:
+def test_a_method_that_rejects_the_network_is_left_out(planted: list[gs.Study]) -> None:
     tuned = search(
         methods=(
             BASELINE,
@@ -200,12 +212,15 @@ def test_the_baseline_alone_can_be_tuned(planted: list[gs.Study]) -> None:
     assert len(tuned.confirmed) == 2
 
 
-# -- how the budget is spent -------------------------------------------------------------------------------------------
+# -- how the budget is spent ---------------------------------------------------------------------
 
 
 def test_halving_by_hand() -> None:
-    """60 runs of 90 rounds for D-PSGD and two others: 14 for D-PSGD, 20 for the confirmation, the rest for the others."""
-    plan = course(STUDY, 60, (BASELINE, FAST, WILD))
+    """60 runs of 90 rounds for D-PSGD and two other methods.
+
+    14 are for D-PSGD, 20 for the confirmation, the rest for the others.
+    """
+    plan = plan_search(STUDY, 60, (BASELINE, FAST, WILD))
     assert [(r.baseline, r.others, r.rounds, r.seeds) for r in plan.rungs] == [
         (9, 36, 10, (1000,)),
         (3, 12, 30, (1000, 1001)),
@@ -220,14 +235,16 @@ def test_halving_by_hand() -> None:
 @given(
     st.integers(1, 1000), st.integers(1, 2000), st.integers(0, 10**6), st.integers(0, len(METHODS))
 )
-def test_a_course_is_within_its_budget(rounds: int, budget: int, seed: int, methods: int) -> None:
+def test_a_search_plan_is_within_its_budget(
+    rounds: int, budget: int, seed: int, methods: int
+) -> None:
     study = replace(STUDY.with_seed(seed), rounds=rounds)
     try:
-        plan = course(study, budget, METHODS[:methods])
+        plan = plan_search(study, budget, METHODS[:methods])
     except InputError as refusal:
         least = int(refusal.accepted.split("from ")[1].split(",")[0])
         assert budget < least
-        plan = course(study, least, METHODS[:methods])  # what it asks for is enough
+        plan = plan_search(study, least, METHODS[:methods])  # what it asks for is enough
         budget = least
     assert plan.cost <= budget
     first, second, third = plan.rungs
@@ -243,15 +260,15 @@ def test_a_budget_that_is_too_small_or_too_large(budget: int) -> None:
     with pytest.raises(
         InputError, match=rf"budget = {budget} is not accepted: give a whole number from \d+, which"
     ):
-        course(STUDY, budget, METHODS)
+        plan_search(STUDY, budget, METHODS)
 
 
-def test_no_rounds_no_tuning() -> None:
+def test_tuning_needs_rounds() -> None:
     with pytest.raises(InputError, match="rounds = 0"):
-        course(replace(STUDY, rounds=0), 100, METHODS)
+        plan_search(replace(STUDY, rounds=0), 100, METHODS)
 
 
-def test_a_short_run_is_the_beginning_of_the_long_one() -> None:
+def test_a_short_run_is_a_prefix_of_a_long_one() -> None:
     short, long = (
         gs.run(replace(STUDY, rounds=rounds, measure=gs.Measure(every=2))) for rounds in (4, 8)
     )
@@ -259,11 +276,11 @@ def test_a_short_run_is_the_beginning_of_the_long_one() -> None:
         assert short.metrics[name].tolist() == long.metrics[name][:3].tolist()
 
 
-# -- the space ---------------------------------------------------------------------------------------------------------
+# -- the space -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_every_setting_is_within_its_ranges_and_can_be_kept_as_toml(method: Method) -> None:
+def test_every_setting_is_in_its_ranges_and_can_be_written_as_toml(method: Method) -> None:
     for number in range(12):
         made = candidate(method, number)
         for key, value in made.settings:
@@ -294,13 +311,13 @@ def test_settings_cover_a_range_evenly(count: int) -> None:
         assert (abs((points < 0.5).mean(0) - 0.5) < 0.25).all()
 
 
-def test_a_larger_search_begins_with_the_smaller_one() -> None:
+def test_a_larger_search_extends_a_smaller_one() -> None:
     few, many = candidates(METHODS, 20), candidates(METHODS, 60)
     assert many[: len(few)] == few
     assert {each.method.name for each in few} == {method.name for method in METHODS}
 
 
-def test_a_setting_at_the_end_of_its_range_is_known_as_such() -> None:
+def test_a_setting_at_the_edge_of_its_range_is_marked() -> None:
     tried = [candidate(BASELINE, number) for number in range(40)]
     edges = [each for each in tried if each.edges]
     ends = [abs(np.log(c.algorithm.eta / end)) for c in edges for end in (0.002, 1.0)]
@@ -308,20 +325,24 @@ def test_a_setting_at_the_end_of_its_range_is_known_as_such() -> None:
     assert sum(distance < 0.06 * np.log(500) for distance in ends) == len(edges)
 
 
-# -- ranking -----------------------------------------------------------------------------------------------------------
+# -- ranking -------------------------------------------------------------------------------------
 
 
 def score(name: str, *speeds: float | None, rounds: int = 90) -> Score:
     curves = tuple(None if speed is None else curve(rounds, speed) for speed in speeds)
-    method = Method(name, gs.DPSGD, name, "")
-    return Score(Candidate(method, (), gs.DPSGD()), curves)
+    return Score(named(name), curves)
+
+
+def named(name: str) -> Candidate:
+    """Return a candidate whose method has this name."""
+    return Candidate(Method(name, gs.DPSGD, name, ""), (), gs.DPSGD())
 
 
 def names(scores: Sequence[Score]) -> list[str]:
     return [one.candidate.method.name for one in scores]
 
 
-def test_who_ranks_before_whom() -> None:
+def test_ranking() -> None:
     scores = [
         score("diverges twice", None, None),
         score("diverges", 0.5, None),
@@ -338,13 +359,13 @@ def test_who_ranks_before_whom() -> None:
     assert names(ranked(scores, "rounds", None))[:3] == ["quick", "slow", "once"]
 
 
-def test_equal_rounds_are_told_apart_by_accuracy() -> None:
+def test_equal_rounds_are_ranked_by_accuracy() -> None:
     assert names(ranked([score("a", 0.17), score("b", 0.18)], "rounds", 0.8)) == ["b", "a"]
 
 
 def test_bytes_and_rounds_need_not_agree() -> None:
     frugal = Score(
-        Candidate(Method("frugal", gs.DPSGD, "frugal", ""), (), gs.DPSGD()),
+        named("frugal"),
         ({**curve(90, 0.05), "bytes": 10 * curve(90, 0.05)["round"]},),
     )
     scores = [score("quick", 0.1), frugal]
@@ -352,7 +373,7 @@ def test_bytes_and_rounds_need_not_agree() -> None:
     assert names(ranked(scores, "bytes", 0.8)) == ["frugal", "quick"]
 
 
-def test_the_highest_target_within_reach() -> None:
+def test_the_highest_reachable_target() -> None:
     scores = [score("a", 0.03, 0.03), score("b", 0.001, 0.9)]
     assert (
         reachable(scores, (0.5, 0.9, 0.999)) == 0.9
@@ -386,23 +407,23 @@ def test_leads() -> None:
     assert lead(quick, score("d", None, None, None), "rounds", 0.8).sure
 
 
-# -- the validation samples --------------------------------------------------------------------------------------------
+# -- the validation samples ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.999])
 def test_validation_samples_are_training_samples_that_are_not_trained_on(share: float) -> None:
     whole, part = gs.Digits().load(), gs.Validation(gs.Digits(), share).load()
     rows = {x.numpy().tobytes() for x in whole.x}
-    train, held, test = (
+    train, validation, test = (
         [x.numpy().tobytes() for x in part_] for part_ in (part.x, part.x_test, whole.x_test)
     )
     assert len(rows) == whole.samples  # no image is there twice, so that rows can stand for samples
-    assert set(train) | set(held) == rows
-    assert len(train) + len(held) == whole.samples
-    assert len(held) == int(np.ceil(share * whole.samples))
-    assert not set(held) & set(test)
+    assert set(train) | set(validation) == rows
+    assert len(train) + len(validation) == whole.samples
+    assert len(validation) == int(np.ceil(share * whole.samples))
+    assert not set(validation) & set(test)
     labels = {x.numpy().tobytes(): int(y) for x, y in zip(whole.x, whole.y, strict=True)}
-    assert all(labels[x] == int(y) for x, y in zip(held, part.y_test, strict=True))
+    assert all(labels[x] == int(y) for x, y in zip(validation, part.y_test, strict=True))
     assert all(labels[x] == int(y) for x, y in zip(train, part.y, strict=True))
     again, other = (
         gs.Validation(gs.Digits(), share).load(),
@@ -416,7 +437,7 @@ def test_the_same_samples_are_held_out_for_every_seed() -> None:
     assert held_out(STUDY).with_seed(3).data == held_out(STUDY).data == gs.Validation(gs.Digits())
 
 
-def test_what_names_samples_by_number_keeps_them(tmp_path: Path) -> None:
+def test_lists_of_samples_keep_their_samples(tmp_path: Path) -> None:
     lists = replace(STUDY, split=gs.Lists(tmp_path / "mine.json"))
     synthetic = replace(STUDY, data=gs.Logistic(10), split=gs.Iid())
     assert held_out(lists) is lists
@@ -431,7 +452,7 @@ def test_validation_refuses(share: float, data: str) -> None:
         gs.Validation(gs.Digits() if data == "digits" else gs.Logistic(3), share)
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# -- the command ---------------------------------------------------------------------------------
 
 SPEC = """
 rounds = 30
@@ -472,7 +493,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
     ],
 )
-def test_refusals(here: Path, words: list[str], parts: tuple[str, ...]) -> None:
+def test_invalid_arguments(here: Path, words: list[str], parts: tuple[str, ...]) -> None:
     before = files()
     assert_refused(gossamer("tune", "fleet.toml", "-q", *words), *parts)
     assert files() == before
@@ -492,7 +513,7 @@ def test_methods_are_chosen_by_name() -> None:
     assert choose(["d-psgd"]) == [BASELINE]
 
 
-def test_what_the_command_says(here: Path, planted: list[gs.Study]) -> None:
+def test_what_the_command_prints(here: Path, planted: list[gs.Study]) -> None:
     done = gossamer(
         "tune",
         "fleet.toml",
@@ -553,7 +574,7 @@ def test_json_and_quiet(here: Path, planted: list[gs.Study]) -> None:
     assert study == spec.studies(result["spec"])[0]
 
 
-def test_it_says_where_it_is_not_sure(
+def test_an_uncertain_lead_is_reported_as_such(
     here: Path, planted: list[gs.Study], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -567,7 +588,7 @@ def test_it_says_where_it_is_not_sure(
 
 @pytest.mark.slow
 def test_the_command_from_end_to_end(here: Path) -> None:
-    """Real runs: the winner can be run, and a second time nothing is computed and the same is said."""
+    """Real runs: the winner can be run; a second search runs nothing and prints the same."""
     words = (
         "tune",
         "fleet.toml",

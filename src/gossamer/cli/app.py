@@ -12,7 +12,8 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Train one model across devices that meet when they can: no server, links that come and go.",
+    help="Train one model across devices that meet when they can: "
+    "no server, links that come and go.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

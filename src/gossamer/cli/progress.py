@@ -1,4 +1,4 @@
-"""Progress while commands work: bars on a terminal, lines elsewhere. All of it on standard error."""
+"""Progress of commands on standard error: bars on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -227,6 +227,51 @@ class ShareBar:
         if share == 1 or time.monotonic() - self._printed > _SHARE_LINE_SECONDS:
             self._printed = time.monotonic()
             self._console.print(f"{self._label} {share:.0%}", highlight=False)
+
+
+class StageBar:
+    """Show the share of a search that is done, and its current stage.
+
+    On a terminal it is one bar; elsewhere a line is printed now and then, and for every new stage.
+
+    Args:
+        quiet: Whether to show no progress.
+    """
+
+    def __init__(self, quiet: bool) -> None:
+        self._console = Console(stderr=True)
+        self._quiet = quiet
+        self._printed = time.monotonic()
+        self._stage = ""
+        self._progress = Progress(
+            BarColumn(_BAR_WIDTH),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
+            console=self._console,
+        )
+        self._task = self._progress.add_task("", total=1.0)
+
+    def __enter__(self) -> StageBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._stage and self._console.is_terminal:  # elsewhere rich prints an empty line
+            self._progress.stop()
+
+    def __call__(self, share: float, stage: str) -> None:
+        """Show that a share of the work, from 0 to 1, is done, and what is being done."""
+        if self._quiet:
+            return
+        if self._console.is_terminal:
+            self._progress.start()  # not before: data and libraries are loaded until now
+            self._progress.update(self._task, completed=share, description=stage)
+        elif stage != self._stage or time.monotonic() - self._printed > _SHARE_LINE_SECONDS:
+            self._printed = time.monotonic()
+            self._console.print(f"{share:4.0%}  {stage}", highlight=False)
+        self._stage = stage
 
 
 class DownloadBars:

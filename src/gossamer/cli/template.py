@@ -42,7 +42,7 @@ TEMPLATE = """# A gossamer study. Run it:  gossamer run THIS_FILE
 # Any value can be changed on the way:  --set network.density=0.1 --set algorithm.p=15 --seed 3
 
 rounds = 200
-batch = 32                    # samples of a step, drawn from the device's own; 0: all of them
+batch = 32                    # samples per step, drawn from the device's own; 0: all of them
 seed = 0                      # of links, batches, split and start
 # dtype = "float32"           # or "float64"
 # threads = 0                 # 0: chosen by the size of the work
@@ -53,51 +53,60 @@ kind = "digits"               # digits | mnist | fashion-mnist | cifar10   (goss
                               # least-squares | logistic: synthetic, with a known optimum
 
 [split]
-kind = "one-label"            # iid | one-label | labels (k = 2) | dirichlet (alpha = 0.1) | uneven (sigma = 1.0)
-                              # drawn (samples = 32, with replacement) | lists (path = "mine.json")
+kind = "one-label"            # iid | one-label | labels (k = 2) | dirichlet (alpha = 0.1)
+                              # | uneven (sigma = 1.0) | drawn (samples = 32, with replacement)
+                              # | lists (path = "mine.json")
 
 [model]
-kind = "softmax"              # softmax | svm | mlp (hidden = [64]) | cnn (channels = [16, 32], norm = false)
+kind = "softmax"              # softmax | svm | mlp (hidden = [64])
+                              # | cnn (channels = [16, 32], norm = false)
 
 [network]
-kind = "random"               # random | erdos-renyi (probability) | regular (degree) | ring | random-ring | full | star
-devices = 10                  # mobility (radius) | contacts (path) | positions (path, radius) | file (path) | cycle (networks)
+kind = "random"               # random | erdos-renyi (probability) | regular (degree) | ring
+                              # | random-ring | full | star | mobility (radius) | contacts (path)
+                              # | positions (path, radius) | file (path) | cycle (networks)
+devices = 10
 density = 0.2                 # the share of possible links that are there in a round
 
 # What goes wrong on top, as many as you like:
 # [[network.faults]]
-# kind = "gilbert-elliott"    # link-failure (probability) | gilbert-elliott (fail, recover) | churn (leave, come_back)
+# kind = "gilbert-elliott"    # link-failure (probability) | gilbert-elliott (fail, recover)
+                              # | churn (leave, come_back)
 # fail = 0.1
 # recover = 0.5
 
-# How long things take; the result then has simulated seconds too. Each is a number, { kind = "log-uniform", low, high }
-# or { kind = "trace", path = "links.csv" }:
+# How long things take; the result then has simulated seconds too. Each is a number,
+# { kind = "log-uniform", low, high } or { kind = "trace", path = "links.csv" }:
 # [timing]
-# compute = 0.02              # seconds of a device for one step
-# rate = { kind = "log-uniform", low = 1e5, high = 1e7 }   # bytes a second of a link
-# latency = 0.01              # seconds of a link
+# compute = 0.02              # seconds per step and device
+# rate = { kind = "log-uniform", low = 1e5, high = 1e7 }   # bytes per second and link
+# latency = 0.01              # seconds per link
 
 [measure]
 every = 10                    # rounds between two measurements
 at = "after_step"             # or "after_mix"
 accuracy_targets = [0.8, 0.9]
 
-# Real devices: `gossamer fleet init THIS_FILE` prepares them, `gossamer fleet up THIS_FILE` rehearses them here.
+# Real devices: `gossamer fleet init THIS_FILE` prepares them, `gossamer fleet up THIS_FILE`
+# rehearses them here.
 # [fleet]
-# slot = 5.0                  # seconds of a round, by a clock that all devices share
+# slot = 5.0                  # seconds per round, by a clock that all devices share
 # wire = "float32"            # or "bfloat16", which is half the bytes
-# join = "neighbour"          # a device that comes late begins with a neighbour's model; or with its "own"
+# join = "neighbour"          # a late device begins with a neighbour's model; or with its "own"
 # lease = 1.0                 # seconds of silence after which a link is dead
 # sync = true                 # what a device writes outlives a power cut
 
 [[algorithm]]
-kind = "wpm"                  # the weighted power mean; "wpm-paper" is the paper's own form; `gossamer methods` lists all
+kind = "wpm"                  # the weighted power mean; "wpm-paper" is the paper's own form;
+                              # `gossamer methods` lists all
 p = 15                        # or p = { kind = "switch", first = 5, rounds = 20, then = 1 }
-eta = 0.1                    # or eta = { kind = "cosine", start = 0.1, rounds = 200 }
+eta = 0.1                     # or eta = { kind = "cosine", start = 0.1, rounds = 200 }
 # step = { kind = "safe", floor = 0.001 }     # constant | power | matched | safe | ratio
 
-# As many more as you like; `gossamer compare THIS_FILE` runs them all on the same links, batches and start:
+# As many more as you like; `gossamer compare THIS_FILE` runs them all on the same links,
+# batches and start:
 # [[algorithm]]
-# kind = "d-psgd"             # d-psgd | quasi-global | tracking | swarm-sgd (local_steps = 1) | all-reduce
+# kind = "d-psgd"             # d-psgd | quasi-global | tracking | swarm-sgd (local_steps = 1)
+                              # | all-reduce
 # eta = 0.1
 """

@@ -157,7 +157,8 @@ def _distinct_fields(studies: Sequence[Study], index: int) -> str:
     others = [vars(s.algorithm) for s in studies if s.algorithm.label == algorithm.label]
     distinct = []
     for name, value in vars(algorithm).items():
-        if any(other.get(name) != value for other in others):
+        is_public = not name.startswith("_")
+        if is_public and any(other.get(name) != value for other in others):
             distinct.append(f"{name}={value}")
     return ", ".join(distinct) or "same"
 

@@ -80,7 +80,8 @@ class TensorBoard(Observer):
         parameters = {"method": study.algorithm.label}
         parameters.update(plain_values(spec.to_table(study)))
         # `SummaryWriter.add_hparams` would write them to a folder, and so to a run, of their own.
-        summaries = hparams(parameters, {"accuracy/mean": 0.0, "loss": 0.0})  # type: ignore[no-untyped-call]
+        metrics = {"accuracy/mean": 0.0, "loss": 0.0}
+        summaries = hparams(parameters, metrics)  # type: ignore[no-untyped-call]
         experiment, session_start, self._session_end = summaries
         self._writer.file_writer.add_summary(experiment)
         self._writer.file_writer.add_summary(session_start)

@@ -1,1 +1,1 @@
-"""The commands of `gossamer`: their arguments and options. Each calls a module of `gossamer.cli`."""
+"""The commands of `gossamer`: arguments and options. Each calls a module of `gossamer.cli`."""

@@ -24,7 +24,8 @@ def node(
     ] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Be one device: find neighbours, train on its own data, until the rounds are done or it is told to stop.
+    """Be one device: find neighbours, train on its own data, until the rounds are done or it is
+    told to stop.
 
     Killed or stopped, the same command goes on where it was.
     """
@@ -95,7 +96,9 @@ def fleet_up(
     seed: Seed = None,
     quiet: Quiet = False,
 ) -> None:
-    """Rehearse: a whole fleet on this machine, each device in its own network, links cut and healed by a trace. Needs root."""
+    """Rehearse: a whole fleet on this machine, each device in its own network, links cut and healed
+    by a trace. Needs root.
+    """
     from gossamer.cli.fleet import up
 
     if links is None:

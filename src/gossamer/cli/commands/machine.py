@@ -27,7 +27,7 @@ def reproduce(
     ] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the parts.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where the tables and figures go.")] = None,
-    workers: Annotated[int, typer.Option(help="Runs at a time; 0: one a core.")] = 0,
+    workers: Annotated[int, typer.Option(help="Runs at a time; 0: one per core.")] = 0,
     engine: EngineName = None,
     set_: Annotated[
         list[str] | None,
@@ -35,7 +35,9 @@ def reproduce(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Regenerate a paper's tables and figures beside its own numbers. Runs that are there already are not run again."""
+    """Regenerate a paper's tables and figures beside its own numbers. Runs that are there already
+    are not run again.
+    """
     from gossamer.cli import reproduce as reproduction
     from gossamer.cli.specs import engine_settings
     from gossamer.study import spec
@@ -60,8 +62,8 @@ def bench(
 ) -> None:
     """This machine's numbers in two minutes: how fast, where time goes, what to set.
 
-    Rounds a second by devices, model and p, on noise of MNIST's shape: nothing is downloaded. Advises on threads, dtype and how
-    often to measure.
+    Rounds per second by devices, model and p, on noise of MNIST's shape: nothing is downloaded.
+    Advises on threads, dtype and how often to measure.
     """
     from gossamer.cli.bench import bench as measure
 

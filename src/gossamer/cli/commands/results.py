@@ -49,7 +49,9 @@ def figure(
         str, typer.Option(metavar="WIDTH", help="column, page, or as in 84mm or 3.3in.")
     ] = "column",
 ) -> None:
-    """Draw runs for a paper: vector, at its column's width, safe for the colour-blind, readable in grey."""
+    """Draw runs for a paper: vector, at its column's width, safe for the colour-blind, readable in
+    grey.
+    """
     from gossamer.cli.runs import figure as draw
 
     draw(folders, out, x, y, width)
@@ -63,7 +65,9 @@ def report(
         Path, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")
     ] = Path("report.html"),
 ) -> None:
-    """One page about runs: table, curves, the network over time, every device, the exact data. Opens without the network."""
+    """One page about runs: table, curves, the network over time, every device, the exact data.
+    Opens without the network.
+    """
     from gossamer.cli.pages import report as write_report
 
     write_report(runs, out)

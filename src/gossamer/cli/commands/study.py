@@ -80,7 +80,9 @@ def compare(
 
     studies = []
     engines = []
-    paths: list[Path | None] = [*specs] if specs else [None]
+    paths: list[Path | None] = [None]
+    if specs:
+        paths = [*specs]
     for path in paths:
         found, on_engine = read_studies(path, set_, seed, engine)
         studies += found
@@ -129,14 +131,15 @@ def tune(
         Path | None,
         typer.Option(metavar="DIR", help="The folder of the runs; else runs/tune-NAME."),
     ] = None,
-    workers: Annotated[int, typer.Option(metavar="N", help="Runs at a time; 0: one a core.")] = 0,
+    workers: Annotated[int, typer.Option(metavar="N", help="Runs at a time; 0: one per core.")] = 0,
     engine: EngineName = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: Quiet = False,
 ) -> None:
     """Choose a method and its settings: the ranking, the winning spec, and why.
 
-    Runs that are there already are not run again, so that the same command goes on where it was stopped.
+    Runs that are there already are not run again, so that the same command goes on where it was
+    stopped.
     """
     from gossamer.cli.tune import tune as tune_study
 

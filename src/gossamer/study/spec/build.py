@@ -144,7 +144,7 @@ def build_part(section: str, table: Any, path: str, given: Table | None = None) 
     given = given or {}
     if isinstance(table, str):
         table = {"kind": table}
-    _check_kind(kinds, table, path)
+    _check_kind(section, table, path)
     kind = table["kind"]
     keys = keys_of(section, kind)
     check_keys(table, keys, path)
@@ -162,11 +162,13 @@ def build_part(section: str, table: Any, path: str, given: Table | None = None) 
     return part
 
 
-def _check_kind(kinds: dict[str, type], table: Any, path: str) -> None:
+def _check_kind(section: str, table: Any, path: str) -> None:
     """Raise an error unless `table` is a table whose kind is known."""
+    kinds = KINDS[section]
     names = ", ".join(map(repr, kinds))
     if not isinstance(table, dict):
-        example = f"{path} = {{ kind = {next(iter(kinds))!r} }}"
+        kind = kind_of(DEFAULTS.get(section, next(iter(kinds))))
+        example = f"{path} = {{ kind = {kind!r} }}"
         raise InputError(path, table, f"a table with a kind, such as {example}")
     if "kind" not in table:
         for key in table:

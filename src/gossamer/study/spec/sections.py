@@ -47,14 +47,26 @@ class SpecError(GossamerError):
 
 
 def kind_of(table: Any) -> Any:
-    """Return the kind of a section, which is a table with a kind or the kind alone."""
+    """Return the kind of a section.
+
+    Args:
+        table: A table with a kind, or the kind alone.
+    """
     if isinstance(table, dict):
         return table.get("kind")
     return table
 
 
 def keys_of(section: str, kind: Any) -> list[str]:
-    """Return the keys that a kind of a section accepts; none if the kind is not known."""
+    """Return the keys that a kind of a section accepts.
+
+    Args:
+        section: The name of the section, or of the field that holds the table.
+        kind: The kind.
+
+    Returns:
+        The keys; none if the kind is not known.
+    """
     kinds = KINDS.get(_section_of_kinds(section), {})
     if not isinstance(kind, str) or kind not in kinds:
         return []
@@ -104,7 +116,13 @@ def nested_section(cls: type, field: str) -> str | None:
 
 
 def item_path(path: str, items: list[Any], index: int) -> str:
-    """Return the name of a list's item in messages; a single item needs no index."""
+    """Return the name of a list's item in messages; a single item needs no index.
+
+    Args:
+        path: The name of the list.
+        items: The list.
+        index: The index of the item.
+    """
     if len(items) == 1:
         return path
     return f"{path}[{index}]"

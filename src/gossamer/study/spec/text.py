@@ -58,7 +58,12 @@ def parse(text: str) -> Table:
 
 
 def resolve_paths(folder: Path, value: Any) -> Any:
-    """Return tables with every relative path resolved against `folder`."""
+    """Return tables with every relative path resolved against a folder.
+
+    Args:
+        folder: The folder.
+        value: A table, or any value in one.
+    """
     if isinstance(value, list):
         return [resolve_paths(folder, item) for item in value]
     if not isinstance(value, dict):
@@ -73,7 +78,12 @@ def resolve_paths(folder: Path, value: Any) -> Any:
 
 
 def absolute_path(folder: Path, path: str | Path) -> str:
-    """Return a path resolved against a folder, with `~` expanded."""
+    """Return a path resolved against a folder, with `~` expanded.
+
+    Args:
+        folder: The folder.
+        path: A relative or absolute path.
+    """
     try:
         return str(folder / Path(path).expanduser())
     except RuntimeError:  # `~name` of a user that this machine does not have: kept as written

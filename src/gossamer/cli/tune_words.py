@@ -1,0 +1,173 @@
+"""The result of `gossamer tune` in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from gossamer.results.statistics import Interval, interval
+from gossamer.study.space import symbol
+from gossamer.study.tune import Lead, Rung, Tuned
+from gossamer.tasks import Validation
+
+
+def why(tuned: Tuned) -> str:
+    """Explain a result in one paragraph: what was tried and confirmed, and how sure the lead is.
+
+    Args:
+        tuned: The result of a search.
+    """
+    winner = tuned.winner
+    second = tuned.confirmed[1]
+    sentences = [_search(tuned), _confirmation(tuned), _result(tuned)]
+    if winner is tuned.baseline and tuned.others[0]:
+        sentences.append("Nothing that was tried beat D-PSGD.")
+    sentences.append(_comparison("the second,", tuned.lead_over(second), tuned.target))
+    if tuned.baseline is not winner and tuned.baseline is not second:
+        sentences.append(_comparison("tuned", tuned.lead_over(tuned.baseline), tuned.target))
+    if not tuned.led_before:
+        sentences.append(
+            "On the tuning seeds another of the finalists led, so part of its lead may be luck."
+        )
+    for key in winner.candidate.edges:
+        sentences.append(
+            f"Its {symbol(key)} lies at an end of the range that was searched: "
+            "a better one may lie beyond."
+        )
+    if tuned.study.with_seed(tuned.study.seed + 1).network == tuned.study.network:
+        sentences.append(
+            "The links are the same in every run: "
+            "only split, batches and start differ between seeds."
+        )
+    for name, reason in tuned.left_out.items():
+        sentences.append(f"{name} was left out ({reason}).")
+    return " ".join(sentences)
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage.
+
+    Args:
+        share: A number from 0 to 1.
+
+    Example:
+        >>> percent(0.885)
+        '88.5 %'
+    """
+    return f"{share * 100:g} %"
+
+
+def seeds_of(rung: Rung) -> str:
+    """Return the seeds of a stage in words.
+
+    Args:
+        rung: A stage of a search.
+    """
+    first = rung.seeds[0]
+    last = rung.seeds[-1]
+    if first == last:
+        return f"seed {first}"
+    return f"seeds {first} to {last}"
+
+
+def _search(tuned: Tuned) -> str:
+    """Say what was run in the search, and on which samples it was measured."""
+    rates = [len(scores) for scores in tuned.baselines]
+    counts = [len(scores) for scores in tuned.others]
+    text = (
+        f"{rates[0]} rates of D-PSGD were run to full length, "
+        f"the best {rates[1]} and {rates[2]} of them on more seeds"
+    )
+    if counts[0]:
+        first, second, third = tuned.plan.rungs
+        methods = len({score.candidate.method.name for score in tuned.others[0]})
+        text = (
+            f"{counts[0]} settings of {methods} methods were tried for {first.rounds} rounds "
+            f"on {seeds_of(first)}; {counts[1]} of them went on for {second.rounds} rounds "
+            f"on {seeds_of(second)}, and {counts[2]} survived to the full {third.rounds} "
+            f"on {seeds_of(third)}. Beside them {text}"
+        )
+    if tuned.tuning is tuned.study:
+        return (
+            f"{text}. No validation samples can be held out of these data: "
+            "the search looked at the test samples too."
+        )
+    share = percent(cast(Validation, tuned.tuning.data).share)
+    return (
+        f"{text}. All this was measured on {share} of the training samples, "
+        "held out for the search."
+    )
+
+
+def _confirmation(tuned: Tuned) -> str:
+    """Say what was confirmed, and on what."""
+    among = ""
+    if tuned.others[0]:
+        among = ", the best D-PSGD among them,"
+    samples = " and the true test samples"
+    if tuned.tuning is tuned.study:
+        samples = ""
+    return (
+        f"The best {len(tuned.confirmed)}{among} were confirmed on "
+        f"fresh {seeds_of(tuned.plan.final)}{samples}, which had no part in the search."
+    )
+
+
+def _result(tuned: Tuned) -> str:
+    """Say what the winner achieved."""
+    label = tuned.winner.candidate.label
+    if tuned.winner.diverged:
+        return f"Even the best, {label}, diverged on some of them."
+    taken = tuned.winner.mean_to_target(tuned.goal, tuned.target)
+    if taken is None or tuned.target is None:
+        target = "any target"
+        if tuned.target is not None:
+            target = percent(tuned.target)
+        accuracy = interval(tuned.winner.last("accuracy")).format(1, 100)
+        return (
+            f"None reached {target} on every seed; {label} came closest, "
+            f"with {accuracy} % at the end."
+        )
+    return f"{label} reached {percent(tuned.target)} after {_amount(taken, tuned.goal)}."
+
+
+def _comparison(which: str, lead: Lead, target: float | None) -> str:
+    """Say how far the winner is ahead of another, and whether that is sure."""
+    other = f"{which} {lead.of.candidate.label}"
+    seeds = len(lead.of.curves)
+    if lead.of.diverged:
+        return f"Against {other}: that one diverged on {lead.of.diverged} of {seeds} seeds."
+    ahead = lead.ahead
+    is_better = ahead.mean >= 0
+    if not is_better:
+        ahead = replace(ahead, mean=-ahead.mean)
+    if lead.unit == "accuracy":
+        word = "less"
+        if is_better:
+            word = "more"
+        text = f"{ahead.format(1, 100)} points {word} accuracy at the end"
+    else:
+        word = "more"
+        if is_better and lead.unit == "rounds":
+            word = "fewer"
+        elif is_better:
+            word = "less"
+        text = f"{_amount(ahead, lead.unit)} {word} ({percent(round(abs(lead.share), 2))})"
+    if lead.missed:
+        text += (
+            f", and on {lead.missed} of {seeds} seeds that one does not reach "
+            f"{percent(cast(float, target))} at all"
+        )
+    verdict = "not sure: the two may well be equal"
+    if lead.sure:
+        verdict = "sure at 95 %"
+    return f"Against {other}, seed by seed: {text}; {verdict}."
+
+
+def _amount(value: Interval, unit: str) -> str:
+    """Return a mean with its interval and unit."""
+    if unit == "bytes":
+        return f"{value.format(2, 1e-6)} MB"
+    if unit == "rounds":
+        return f"{value.format(0)} rounds"
+    return f"{value.format(1)} {unit}"

@@ -1,0 +1,171 @@
+"""How a search spends its budget: rungs of settings, rounds and seeds."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gossamer._core import checks
+from gossamer.algorithms import Method
+from gossamer.errors import InputError
+from gossamer.study.space import BASELINE, Candidate, candidate, searched
+from gossamer.study.study import Study
+
+# One in so many settings goes on to the next rung, which has so many times the rounds.
+KEEP = 3
+RUNGS = 3
+# The least number of learning rates that the baseline is tried with.
+RATES = 9
+# Seeds of the confirmation.
+FRESH_SEEDS = 5
+# The search uses seeds that far from the study's own.
+_SEED_OFFSET = 1000
+_MOST_BUDGET = 100_000
+_MOST_FINALISTS = 5
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One stage of a search.
+
+    Attributes:
+        baseline: Number of the baseline's learning rates, which are run to full length.
+        others: Number of settings of the other methods.
+        rounds: Rounds that the others run for.
+        seeds: The seeds that all of them run on.
+        work: Number of rounds to run; the baseline's runs of earlier rungs are not run again.
+    """
+
+    baseline: int
+    others: int
+    rounds: int
+    seeds: tuple[int, ...]
+    work: int
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """The stages of a search.
+
+    Attributes:
+        rungs: The stages on validation samples, in order.
+        final: The confirmation on fresh seeds.
+    """
+
+    rungs: tuple[Rung, ...]
+    final: Rung
+
+    @property
+    def work(self) -> int:
+        """Number of rounds to run."""
+        return self.final.work + sum(rung.work for rung in self.rungs)
+
+    @property
+    def cost(self) -> float:
+        """The work in runs of full length."""
+        return self.work / self.final.rounds
+
+
+def plan_search(study: Study, budget: int, methods: Sequence[Method] | None = None) -> SearchPlan:
+    """Plan the largest search that a budget pays for.
+
+    Args:
+        study: The study to tune.
+        budget: The work, in runs of full length.
+        methods: The methods to search; None means all. The baseline is always among them.
+
+    Returns:
+        The stages of the search.
+
+    Raises:
+        InputError: If the budget is too small or too large.
+
+    Example:
+        >>> plan = plan_search(Study(rounds=90), 70, searched()[:6])
+        >>> [(rung.others, rung.rounds, len(rung.seeds)) for rung in plan.rungs]
+        [(54, 10, 1), (18, 30, 2), (6, 90, 3)]
+    """
+    checks.whole("rounds", study.rounds, 1)
+    if methods is None:
+        methods = searched()
+    others = [method for method in methods if method is not BASELINE]
+    low = max(RATES, len(others))
+    least = math.ceil(_plan(study, budget, others, low).cost)
+    if not least <= budget <= _MOST_BUDGET:
+        needs = f"{RATES} rates"
+        if others:
+            needs = f"{len(others) + 1} methods"
+        raise InputError(
+            "budget", budget, f"a whole number from {least}, which {needs} need, to {_MOST_BUDGET}"
+        )
+    # The largest number of settings that fits, by doubling and bisection.
+    high = low + 1
+    while _plan(study, budget, others, high).cost <= budget:
+        low = high
+        high *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _plan(study, budget, others, middle).cost <= budget:
+            low = middle
+        else:
+            high = middle
+    return _plan(study, budget, others, low)
+
+
+def _plan(study: Study, budget: int, others: Sequence[Method], count: int) -> SearchPlan:
+    """Return the search with `count` settings of other methods.
+
+    If there are no others, `count` is the number of learning rates of the baseline.
+    """
+    full = study.rounds
+    rates = count
+    if others:
+        rates = max(RATES, budget // 10)
+    rungs = []
+    for depth in range(RUNGS):
+        baseline = _survivors(rates, depth)
+        settings = 0
+        if others:
+            settings = _survivors(count, depth)
+        rounds = math.ceil(full / KEEP ** (RUNGS - 1 - depth))
+        seeds = tuple(study.seed + _SEED_OFFSET + k for k in range(depth + 1))
+        work = baseline * full + settings * rounds * len(seeds)
+        rungs.append(Rung(baseline, settings, rounds, seeds, work))
+    # About a third of the budget is for the confirmation: at least for the winner, the second and
+    # the baseline.
+    affordable = max(2, budget // (3 * FRESH_SEEDS) - 1)
+    finalists = min(affordable, _MOST_FINALISTS, rungs[-1].others)
+    baseline = 2
+    if others:
+        baseline = 1
+    fresh = tuple(study.seed + k for k in range(FRESH_SEEDS))
+    work = (baseline + finalists) * full * len(fresh)
+    return SearchPlan(tuple(rungs), Rung(baseline, finalists, full, fresh, work))
+
+
+def _survivors(count: int, depth: int) -> int:
+    """Return how many of `count` settings are left at a rung."""
+    return max(2, math.ceil(count / float(KEEP**depth)))
+
+
+def candidates(methods: Sequence[Method], count: int) -> list[Candidate]:
+    """Choose settings of several methods.
+
+    Args:
+        methods: The methods. They take turns; a method has as many turns as ranges.
+        count: Number of settings.
+
+    Returns:
+        The settings. One that occurs twice, where a method has only choices, counts once.
+    """
+    turns: list[Method] = []
+    for turn in range(max((len(method.tune) for method in methods), default=0)):
+        turns += [method for method in methods if turn < len(method.tune)]
+    numbers = {method.name: itertools.count() for method in methods}
+    found = {}
+    for method in itertools.islice(itertools.cycle(turns), count):
+        setting = candidate(method, next(numbers[method.name]))
+        found[method.name, setting.settings] = setting
+    return list(found.values())

@@ -1,0 +1,309 @@
+"""The search of `tune`: rung by rung, then the confirmation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from gossamer.algorithms import Method
+from gossamer.engines import Simulator
+from gossamer.errors import InputError, nearest
+from gossamer.study.pools import Pool
+from gossamer.study.space import BASELINE, Candidate, candidate, searched
+from gossamer.study.study import Study, load
+from gossamer.study.sweep import sweep
+from gossamer.study.tune.budget import FRESH_SEEDS, Rung, SearchPlan, candidates, plan_search
+from gossamer.study.tune.scores import GOALS, Goal, Lead, Score, curve_of, lead, ranked, reachable
+from gossamer.tasks import Lists, Split, Validation
+from gossamer.tasks.data import Source
+from gossamer.tasks.splits import own_split
+
+# Called with the share of the budget's work that is done, and with what is being done.
+Progress = Callable[[float, str], None]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The result of a search. Rankings have the best first.
+
+    Attributes:
+        study: The study that was tuned.
+        tuning: The study that the search ran, measured on validation samples.
+        plan: The stages of the search.
+        goal: What was minimised.
+        target: The mean accuracy to reach; None if no target was reached.
+        baselines: The ranking of the baseline's learning rates, per rung.
+        others: The ranking of the other methods' settings, per rung.
+        confirmed: The ranking of the confirmation.
+        left_out: Methods that do not suit the study, and why.
+    """
+
+    study: Study
+    tuning: Study
+    plan: SearchPlan
+    goal: Goal
+    target: float | None
+    baselines: tuple[tuple[Score, ...], ...]
+    others: tuple[tuple[Score, ...], ...]
+    confirmed: tuple[Score, ...]
+    left_out: dict[str, str]
+
+    @property
+    def winner(self) -> Score:
+        return self.confirmed[0]
+
+    @property
+    def baseline(self) -> Score:
+        return next(score for score in self.confirmed if score.candidate.method is BASELINE)
+
+    @property
+    def led_before(self) -> bool:
+        """True if the winner was already the best of the finalists on the tuning seeds."""
+        finalists = [score.candidate for score in self.confirmed]
+        last_rung = [*self.baselines[-1], *self.others[-1]]
+        scores = [score for score in last_rung if score.candidate in finalists]
+        return ranked(scores, self.goal, self.target)[0].candidate == self.winner.candidate
+
+    @property
+    def spec(self) -> Study:
+        """The study to run: the winner on the study's own data and seed."""
+        targets = set(self.study.measure.accuracy_targets)
+        if self.target is not None:
+            targets.add(self.target)
+        return replace(
+            self.study,
+            algorithm=self.winner.candidate.algorithm,
+            measure=replace(self.study.measure, accuracy_targets=tuple(sorted(targets))),
+            name=f"{self.study.name}-tuned",
+        )
+
+    def lead_over(self, other: Score) -> Lead:
+        """Return the lead of the winner over another.
+
+        Args:
+            other: One of the confirmed scores.
+        """
+        return lead(self.winner, other, self.goal, self.target)
+
+
+def tune(
+    study: Study,
+    budget: int,
+    folder: Path,
+    *,
+    methods: Sequence[Method] | None = None,
+    goal: Goal = "rounds",
+    target: float | None = None,
+    pool: Pool | None = None,
+    progress: Progress = lambda share, stage: None,
+) -> Tuned:
+    """Search for the method and settings that reach a target accuracy at the lowest cost.
+
+    Args:
+        study: What to tune; its algorithm is replaced.
+        budget: The work to spend, in runs of the study's rounds.
+        folder: Where the runs are kept. Runs found there are not run again.
+        methods: The methods to search; None means all that have settings to search.
+        goal: What to minimise: "rounds", "bytes" or "seconds".
+        target: The mean accuracy to reach. None: the highest of the study's accuracy targets that
+            any candidate reaches.
+        pool: Where the studies run. None: in processes of this machine, one per core.
+        progress: Called with the share of the work that is done and with what is being done.
+
+    Returns:
+        The winner, and all rankings.
+
+    Raises:
+        InputError: If an argument is not accepted, or the study cannot be run.
+        Failed: If some runs failed.
+
+    Example:
+        >>> tuned = tune(Study(rounds=100), 40, Path("runs/tune"))      # doctest: +SKIP
+        >>> print(spec.dumps(tuned.spec))                               # doctest: +SKIP
+    """
+    _check(study, goal, target)
+    suitable, left_out = _suitable(study, methods or searched())
+    plan = plan_search(study, budget, suitable)
+    tuning = held_out(study)
+    targets = study.measure.accuracy_targets
+    if target is not None:
+        targets = (target,)
+    stages = _Stages(study, plan, folder, pool, progress)
+    rates = candidates([BASELINE], plan.rungs[0].baseline)
+    other_methods = [method for method in suitable if method is not BASELINE]
+    settings = candidates(other_methods, plan.rungs[0].others)
+    baselines = []
+    others = []
+    for number, rung in enumerate(plan.rungs, 1):
+        stage = f"rung {number} of {len(plan.rungs)}"
+        if settings:
+            stage += f": {len(settings)} settings for {rung.rounds} rounds"
+        rate_scores, setting_scores = stages.run(tuning, rung, rates, settings, stage)
+        overall_target = reachable([*rate_scores, *setting_scores], targets)
+        rate_target = setting_target = overall_target
+        if rung.rounds < study.rounds:
+            # The baseline's runs are longer than the others', so each group has its own target.
+            rate_target = reachable(rate_scores, targets)
+            setting_target = reachable(setting_scores, targets)
+        baselines.append(tuple(ranked(rate_scores, goal, rate_target)))
+        others.append(tuple(ranked(setting_scores, goal, setting_target)))
+        following = plan.final
+        if number < len(plan.rungs):
+            following = plan.rungs[number]
+        rates = [score.candidate for score in baselines[-1]][: following.baseline]
+        settings = [score.candidate for score in others[-1]]
+        if following is plan.final:
+            settings = _best_of_each_method_first(settings)
+        settings = settings[: following.others]
+    stage = f"confirming {len(rates) + len(settings)} on {FRESH_SEEDS} fresh seeds"
+    rate_scores, setting_scores = stages.run(study, plan.final, rates, settings, stage)
+    confirmed = [*rate_scores, *setting_scores]
+    if target is None:
+        in_reach = [t for t in targets if overall_target is None or t <= overall_target]
+        target = reachable(confirmed, in_reach)
+    return Tuned(
+        study=study,
+        tuning=tuning,
+        plan=plan,
+        goal=goal,
+        target=target,
+        baselines=tuple(baselines),
+        others=tuple(others),
+        confirmed=tuple(ranked(confirmed, goal, target)),
+        left_out=left_out,
+    )
+
+
+class _Stages:
+    """Run the candidates of one stage after the other, and report the progress of the whole."""
+
+    def __init__(
+        self,
+        study: Study,
+        plan: SearchPlan,
+        folder: Path,
+        pool: Pool | None,
+        progress: Progress,
+    ) -> None:
+        self._rounds = study.rounds
+        self._plan = plan
+        self._folder = folder
+        self._pool = pool
+        self._progress = progress
+        self._done = 0  # rounds
+
+    def run(
+        self,
+        study: Study,
+        rung: Rung,
+        rates: Sequence[Candidate],
+        settings: Sequence[Candidate],
+        stage: str,
+    ) -> tuple[list[Score], list[Score]]:
+        """Return the scores of the baseline's rates, and those of the other methods' settings."""
+        studies = []
+        for each in rates:
+            studies += _seeded(study, each, self._rounds, rung.seeds)
+        for each in settings:
+            studies += _seeded(study, each, rung.rounds, rung.seeds)
+
+        def progress(share: float) -> None:
+            self._progress((self._done + share * rung.work) / self._plan.work, stage)
+
+        runs = sweep(studies, self._folder, self._pool, progress)
+        self._done += rung.work
+        scores = []
+        count = len(rung.seeds)
+        for index, each in enumerate([*rates, *settings]):
+            runs_of_candidate = runs[index * count : (index + 1) * count]
+            scores.append(Score(each, tuple(map(curve_of, runs_of_candidate))))
+        return scores[: len(rates)], scores[len(rates) :]
+
+
+def _seeded(study: Study, each: Candidate, rounds: int, seeds: Sequence[int]) -> list[Study]:
+    """Return a candidate's study for every seed."""
+    studies = []
+    for seed in seeds:
+        seeded = study.with_seed(seed)
+        studies.append(replace(seeded, algorithm=each.algorithm, rounds=rounds, name="cell"))
+    return studies
+
+
+def choose(names: Sequence[str]) -> list[Method]:
+    """Return the methods of these names, and the baseline.
+
+    Args:
+        names: Names of registered methods with settings to search.
+
+    Raises:
+        InputError: If a name is not known.
+
+    Example:
+        >>> [method.name for method in choose(["wpm"])]
+        ['d-psgd', 'wpm']
+    """
+    known = {method.name: method for method in searched()}
+    wanted = [name.strip() for name in names]
+    for name in wanted:
+        if name not in known:
+            raise InputError("methods", name, f"some of {', '.join(known)}{nearest(name, known)}")
+    return [method for method in known.values() if method is BASELINE or method.name in wanted]
+
+
+def held_out(study: Study) -> Study:
+    """Return the study to search on: its test samples are taken from the training samples.
+
+    This is not possible for a synthetic problem, which is tested on its training samples, nor for
+    lists of samples, which name them by number: then the study itself is returned.
+
+    Args:
+        study: The study to tune.
+    """
+    fixed_samples = own_split(study.data) is not None or isinstance(study.split, Lists | Split)
+    if fixed_samples:
+        return study
+    return replace(study, data=Validation(cast(Source, study.data)))
+
+
+def _check(study: Study, goal: Goal, target: float | None) -> None:
+    if goal not in GOALS:
+        raise InputError("for", goal, f"one of {', '.join(GOALS)}{nearest(goal, GOALS)}")
+    if goal == "seconds" and study.timing is None:
+        raise InputError("for", goal, "rounds or bytes, or a spec with a timing")
+    if target is not None and not 0 < target <= 1:
+        raise InputError("target", target, "an accuracy above 0 and at most 1, such as 0.88")
+
+
+def _suitable(study: Study, methods: Sequence[Method]) -> tuple[list[Method], dict[str, str]]:
+    """Return the methods that suit the study, and why the others are left out."""
+    data = load(study.data)
+    if data.classes is None:
+        raise InputError("data", data.name, "data with labels: methods are compared by accuracy")
+    # A study that cannot be run at all is an error here.
+    held_out(replace(study, algorithm=candidate(BASELINE, 0).algorithm)).plan()
+    suitable = [BASELINE]
+    left_out = {}
+    for method in methods:
+        if method is BASELINE:
+            continue
+        tried = replace(study, algorithm=candidate(method, 0).algorithm)
+        try:  # one round: some methods reject the network, others the model in the first round
+            Simulator(tried.plan(data)).advance(1)
+        except InputError as error:
+            left_out[method.name] = str(error)
+        else:
+            suitable.append(method)
+    return suitable, left_out
+
+
+def _best_of_each_method_first(order: Sequence[Candidate]) -> list[Candidate]:
+    """Move the best setting of every method to the front.
+
+    A second setting of the same method that hardly differs would tell little.
+    """
+    best = {}
+    for each in reversed(order):
+        best[each.method.name] = each
+    return sorted(order, key=lambda each: best[each.method.name] is not each)
