@@ -51,11 +51,8 @@ kind = "d-psgd"
 eta = 0.05
 
 [[algorithm]]
-kind = "wpm"
-p = 1
+kind = "tracking"
 eta = 0.05
-direction = "tracking"
-gradient_at = "local"
 """
 
 with tempfile.TemporaryDirectory() as name:

@@ -20,7 +20,7 @@ def lines_of(name: str, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
 @pytest.mark.slow
 def test_own_data(capsys: pytest.CaptureFixture[str]) -> None:
     _, *rows = lines_of("own_data.py", capsys)
-    assert [row[0] for row in rows] == ["D-PSGD", "WPM"]
+    assert [row[0] for row in rows] == ["D-PSGD", "Tracking"]
     assert all(float(worst) > 0.85 for *_, worst in rows)
 
 
@@ -28,7 +28,7 @@ def test_own_data(capsys: pytest.CaptureFixture[str]) -> None:
 def test_own_data_and_model(capsys: pytest.CaptureFixture[str]) -> None:
     head, *rows = lines_of("own_data_and_model.py", capsys)
     assert head[:2] == ["method", "accuracy"]
-    assert [row[0] for row in rows] == ["D-PSGD", "WPM", "AllReduce"]
+    assert [row[0] for row in rows] == ["D-PSGD", "WPM", "All-Reduce"]
     assert all(float(row[-4]) > 0.9 and int(row[-2]) < 120 for row in rows)
 
 
