@@ -15,37 +15,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
-from support.command import gossamer
+from support.runs import SPEC, run_spec
 
 from gossamer.engines import Snapshot
 from gossamer.errors import DataError
 from gossamer.results import folder as run_folder
 from gossamer.results.folder import RunFolder
 from gossamer.study import spec
-
-SPEC = """
-rounds = 20
-batch = 8
-[split]
-kind = "one-label"
-[network]
-kind = "random"
-devices = 10
-density = 0.2
-[[network.faults]]
-kind = "churn"
-leave = 0.1
-come_back = 0.5
-[measure]
-every = 8
-accuracy_targets = [0.3, 1.0]
-loss_targets = [100.0]
-[algorithm]
-kind = "wpm"
-preset = "robust"
-p = 15
-eta = 0.05
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -54,14 +30,8 @@ def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     Path("a.toml").write_text(SPEC)
 
 
-def finished(*words: object) -> None:
-    """Run the study by the command."""
-    done = gossamer("run", "a.toml", "-q", *words)
-    assert (done.code, done.err) == (0, "")
-
-
 def test_what_is_in_a_run_folder() -> None:
-    finished("--out", "out", "--seed", "3")
+    run_spec("--out", "out", "--seed", "3")
     folder = Path("out")
     assert sorted(file.name for file in folder.iterdir()) == [
         "metrics.parquet",
@@ -142,7 +112,7 @@ def test_what_is_in_a_run_folder() -> None:
 
 def test_many_devices_have_no_column_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_folder, "_MAX_DEVICE_COLUMNS", 9)
-    finished("--out", "out")
+    run_spec("--out", "out")
     assert not [
         name
         for name in pq.read_table("out/metrics.parquet").column_names

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from support import processes
 from support.command import REAL, Result, gossamer
 from support.processes import DEADLINE, has_loaded, needs_proc, started, wait_until
+from support.runs import SPEC, run_spec
 
 import gossamer as gs
 from gossamer.results import folder as store
@@ -32,39 +33,11 @@ pytestmark = pytest.mark.slow
 # The package has a function of the same name, which hides the module.
 running = importlib.import_module("gossamer.study.run")
 
-SPEC = """
-rounds = 20
-batch = 8
-[split]
-kind = "one-label"
-[network]
-kind = "random"
-devices = 10
-density = 0.2
-[[network.faults]]
-kind = "churn"
-leave = 0.1
-come_back = 0.5
-[measure]
-every = 8
-accuracy_targets = [0.3, 1.0]
-loss_targets = [100.0]
-[algorithm]
-kind = "wpm"
-p = 15
-eta = 0.05
-"""
-
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.toml").write_text(SPEC)
-
-
-def finished(*words: object) -> None:
-    done = gossamer("run", "a.toml", "-q", *words)
-    assert (done.code, done.err) == (0, "")
 
 
 def assert_same_run(one: Path | str, other: Path | str) -> None:
@@ -94,12 +67,12 @@ def test_a_run_without_a_folder(tmp_path: Path) -> None:
 
 
 def test_measurements_only_at_the_end() -> None:
-    finished("--out", "out", "--set", "measure.every=0")
+    run_spec("--out", "out", "--set", "measure.every=0")
     assert pq.read_table("out/metrics.parquet")["round"].to_pylist() == [20]
 
 
 def test_zero_rounds_give_the_start() -> None:
-    finished("--out", "out", "--set", "rounds=0")
+    run_spec("--out", "out", "--set", "rounds=0")
     assert pq.read_table("out/metrics.parquet")["round"].to_pylist() == [0]
     assert pq.read_table("out/metrics.parquet")["distance"].to_pylist() == [
         pytest.approx(0, abs=1e-6)
@@ -177,17 +150,17 @@ def test_a_run_interrupted_at_any_moment_resumes_bit_for_bit(
 
 
 def test_a_finished_run_is_not_run_again() -> None:
-    finished("--out", "out")
+    run_spec("--out", "out")
     before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in Path("out").iterdir()}
-    finished("--out", "out", "--resume")
+    run_spec("--out", "out", "--resume")
     assert {
         file: (file.stat().st_mtime_ns, file.read_bytes()) for file in Path("out").iterdir()
     } == before
 
 
 def test_resume_without_a_run_starts_one() -> None:
-    finished("--out", "out", "--resume")
-    finished("--out", "whole")
+    run_spec("--out", "out", "--resume")
+    run_spec("--out", "whole")
     assert_same_run("out", "whole")
 
 
@@ -272,8 +245,8 @@ def test_ctrl_c_at_random_moments_and_resume() -> None:
             break
         assert_stopped(result)
     assert 130 in codes
-    finished("--out", "out", "--resume", *LONGER)
-    finished("--out", "whole", *LONGER)
+    run_spec("--out", "out", "--resume", *LONGER)
+    run_spec("--out", "whole", *LONGER)
     assert_same_run("out", "whole")
 
 
@@ -343,6 +316,6 @@ def test_killed_in_the_middle_of_a_write(write: int) -> None:
         )  # both whole, metrics first: what came before the checkpoint has been measured
         assert snapshot.round > 0
         assert set(range(0, snapshot.round + 1, 7)) <= set(folder.metrics()["round"].tolist())
-    finished(*words[3:], "--resume")
-    finished("--out", "whole", *words[5:])
+    run_spec(*words[3:], "--resume")
+    run_spec("--out", "whole", *words[5:])
     assert_same_run("out", "whole")

@@ -8,6 +8,37 @@ from pathlib import Path
 import gossamer as gs
 from gossamer.results.run import Run
 from gossamer.results.tables import Comparison, Method
+from support.command import gossamer
+
+# A study of all that a run folder can hold: faults, targets that are and are not reached.
+SPEC = """
+rounds = 20
+batch = 8
+[split]
+kind = "one-label"
+[network]
+kind = "random"
+devices = 10
+density = 0.2
+[[network.faults]]
+kind = "churn"
+leave = 0.1
+come_back = 0.5
+[measure]
+every = 8
+accuracy_targets = [0.3, 1.0]
+loss_targets = [100.0]
+[algorithm]
+kind = "wpm"
+p = 15
+eta = 0.05
+"""
+
+
+def run_spec(*options: object) -> None:
+    """Run the spec a.toml of the working directory by the command, without messages."""
+    done = gossamer("run", "a.toml", "-q", *options)
+    assert (done.code, done.err) == (0, "")
 
 
 def compare_two_methods(out: Path) -> None:

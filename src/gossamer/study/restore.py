@@ -27,7 +27,7 @@ def study_of(run: Run) -> Study:
     """
     if isinstance(run.study, Study):
         return run.study
-    folder = run.folder if run.folder is not None else Path.cwd()
+    folder = run.folder or Path.cwd()
     studies = spec.studies(resolve_paths(folder.absolute(), run.spec))
     if len(studies) != 1:
         raise DataError(f"{folder} is not of one run: its spec has {len(studies)} methods")

@@ -10,6 +10,15 @@ import typer
 from gossamer.cli.commands.options import Quiet, Seed, Set
 from gossamer.cli.specs import read_fleet_study
 
+FleetSpec = Annotated[
+    Path,
+    typer.Argument(metavar="SPEC", help="A spec with one [algorithm], and perhaps a [fleet]."),
+]
+Devices = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="How many devices; else as many as the network has."),
+]
+
 
 def node(
     file: Annotated[
@@ -35,14 +44,8 @@ def node(
 
 
 def fleet_init(
-    spec: Annotated[
-        Path,
-        typer.Argument(metavar="SPEC", help="A spec with one [algorithm], and perhaps a [fleet]."),
-    ],
-    devices: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="How many devices; else as many as the network has."),
-    ] = None,
+    spec: FleetSpec,
+    devices: Devices = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The fleet's folder.")] = Path("fleet"),
     start: Annotated[
         str | None,
@@ -74,14 +77,8 @@ def fleet_init(
 
 
 def fleet_up(
-    spec: Annotated[
-        Path,
-        typer.Argument(metavar="SPEC", help="A spec with one [algorithm], and perhaps a [fleet]."),
-    ],
-    devices: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="How many devices; else as many as the network has."),
-    ] = None,
+    spec: FleetSpec,
+    devices: Devices = None,
     links: Annotated[
         Path | None,
         typer.Option(

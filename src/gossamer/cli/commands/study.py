@@ -123,7 +123,7 @@ def tune(
     ] = "rounds",
     methods: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Only these methods, as in wpm-robust,swarmsgd."),
+        typer.Option(metavar="NAMES", help="Only these methods, as in wpm,swarm-sgd."),
     ] = None,
     set_: Set = None,
     seed: Seed = None,
