@@ -1,4 +1,7 @@
-"""Set before torch loads: one thread, and waiting threads that do not spin."""
+"""Fixtures of all tests, and the settings of the test process.
+
+OpenMP's settings are read when torch is imported: one thread, and waiting threads that sleep.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,12 @@ from gossamer.tasks.download import ORIGINALS, cache_folder
 from gossamer.tasks.image_sets import Cifar10, Mnist
 
 torch.set_num_threads(1)
-# CI tries the same examples every time, so that what lands is decided by the change; new ones are searched for elsewhere.
+# CI tries the same examples every time: only the change decides whether it passes.
 settings.register_profile("gossamer", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("gossamer")
+
+if compiled.is_stale():  # the tests of the kernels would be skipped without a word
+    pytest.exit(f"{compiled.PATH} is older than its source: install gossamer again", 1)
 
 
 def _folder(name: str) -> Path:
@@ -33,7 +39,7 @@ def _folder(name: str) -> Path:
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The cache folder with the real MNIST and CIFAR-10."""
+    """Return the cache folder with the real MNIST and CIFAR-10."""
     for name in ("mnist", "cifar10"):
         _folder(name)
     return cache_folder()
@@ -46,15 +52,15 @@ def mnist() -> Data:
 
 @pytest.fixture(scope="module")
 def cifar10() -> Data:
-    """Only for as long as a module needs it: 740 MB."""
+    """Return CIFAR-10, which is kept only for a test module: it has 740 MB."""
     return Cifar10(_folder("cifar10")).load()
 
 
 @pytest.fixture(params=["kernels", "plain"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A test that runs with the compiled kernels, and again with the plain functions that they stand in for."""
+    """Run a test with the compiled kernels, and again with plain torch."""
     if request.param == "plain":
         monkeypatch.setattr(compiled, "library", None)
     elif compiled.library is None:
-        pytest.skip("there are no kernels here: no GCC when gossamer was installed, or no AVX2")
+        pytest.skip(f"kernels: {compiled.describe()}")
     return str(request.param)

@@ -24,6 +24,7 @@ from gossamer.backend import limits
 
 VARIABLE = "GOSSAMER_BACKEND"
 BACKENDS = ("auto", "torch")
+PATH = Path(__file__).with_name("kernels.so")
 
 # As in kernels.c.
 LENGTH = 64
@@ -63,7 +64,7 @@ _SIGNATURES = {
 
 def _load() -> ctypes.CDLL | None:
     try:
-        loaded = ctypes.CDLL(str(Path(__file__).with_name("kernels.so")))
+        loaded = ctypes.CDLL(str(PATH))
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(loaded, name)
             function.restype = result
@@ -91,9 +92,16 @@ def describe() -> str:
         return f"compiled, {_INSTRUCTION_SETS[library.instruction_set()]}"
     if os.environ.get(VARIABLE) == "torch":
         return f"none: {VARIABLE} = torch"
+    if is_stale():
+        return "none: they are of another version; install gossamer again"
     if _built is None:
         return "none: gossamer was installed without GCC"
     return "none: the processor has no AVX2"
+
+
+def is_stale() -> bool:
+    """True if there are kernels, but of another version."""
+    return _built is None and PATH.exists()
 
 
 def serves(*tensors: Tensor, p: float = 1) -> bool:

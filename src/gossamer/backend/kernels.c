@@ -1,14 +1,16 @@
-/* What takes most of a round's time, in one pass over memory, for models of float32. `mirror`, `mixing`, `steps` and `linear` say
-   what is computed, and are the oracle of what is here.
+/* Kernels for float32 models, each in one pass over memory: the operations that take most of a
+   round's time. plain.py and mixing.py compute the same in torch; the kernels are tested against
+   them.
 
-   Numbers are worked on LENGTH at a time, filled up with zeros: a loop of fixed length is the same instructions for every
-   number, so that a result does not depend on where in memory it stands, nor on how many devices a process holds. */
+   Elements are processed LENGTH at a time, padded with zeros. A loop of fixed length executes the
+   same instructions for every element, so that a result depends neither on its position in memory
+   nor on the number of devices that a process holds. */
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
-/* Each function once for every kind of processor, and the one that fits is taken when it is loaded. */
+/* Every function is compiled for several instruction sets; the loader selects one of them. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
 #define FOR_ALL_PROCESSORS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #define AVX2 __builtin_cpu_supports("avx2")
@@ -25,37 +27,40 @@
 enum { LENGTH = 64, EIGHT = 8, AT_ONCE = 1024, SIXTEEN = 16 };
 typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
 
-/* The instruction set that the functions below run with: 0 none (plain torch may well be faster), 1 AVX2, 2 AVX-512. */
+/* Return the instruction set that the functions below use: 0 for neither of the following (plain
+   torch may well be faster), 1 for AVX2, 2 for AVX-512. */
 int instruction_set(void) { return AVX512 ? 2 : AVX2 ? 1 : 0; }
 
-/* The same bits, taken for another type. */
+/* Reinterpret the bits of a value as another type. */
 INLINE double as_double(uint64_t bits) { return (union { uint64_t from; double to; }){bits}.to; }
 INLINE uint64_t as_bits(double x) { return (union { double from; uint64_t to; }){x}.to; }
 INLINE float as_float(uint32_t word) { return (union { uint32_t from; float to; }){word}.to; }
 INLINE uint32_t as_word(float x) { return (union { float from; uint32_t to; }){x}.to; }
 
-/* LENGTH numbers that start at `from`, or a copy of as many as there are, filled up with zeros. */
-INLINE const float *filled(const float *from, int64_t numbers, float *copy) {
-    if (numbers >= LENGTH) return from;
+/* Return LENGTH elements from `from` on. If there are fewer, return a copy padded with zeros. */
+INLINE const float *padded(const float *from, int64_t elements, float *copy) {
+    if (elements >= LENGTH) return from;
     memset(copy, 0, LENGTH * sizeof(float));
-    return memcpy(copy, from, (size_t)numbers * sizeof(float));
+    return memcpy(copy, from, (size_t)elements * sizeof(float));
 }
 
-/* The other way: as many of LENGTH numbers as there is room for. All of them is the usual case, and a copy of known size fast. */
-INLINE void put(const float *numbers, float *to, int64_t room) {
-    if (room >= LENGTH)
-        memcpy(to, numbers, LENGTH * sizeof(float));
+/* Store as many of LENGTH elements as fit. All of them is the usual case, and a copy of known size
+   is fast. */
+INLINE void store(const float *from, float *to, int64_t capacity) {
+    if (capacity >= LENGTH)
+        memcpy(to, from, LENGTH * sizeof(float));
     else
-        memcpy(to, numbers, (size_t)room * sizeof(float));
+        memcpy(to, from, (size_t)capacity * sizeof(float));
 }
 
 INLINE void prefetch(const void *from, size_t bytes) {
     for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch((const char *)from + k);
 }
 
-/* x^[1/p] = x·2^((1/p − 1)·log2|x|), to 1e-8: of equal models the mean is then just what they are, round after round. Zero,
-   infinity and NaN stay what they are. The logarithm is the exponent and a minimax polynomial for what is left, from sqrt(1/2) to
-   sqrt(2); the power of two is a whole one and another polynomial. */
+/* Return x^[1/p] = x·2^((1/p − 1)·log2|x|), to 1e-8: accurate enough that the mean of equal models
+   is equal to them, round after round. Zero, infinity and NaN are kept. The logarithm is the
+   exponent plus a minimax polynomial of the mantissa from sqrt(1/2) to sqrt(2); the power of two is
+   a whole one times another polynomial. */
 INLINE double root(double x, double one_over_p) {
     const uint64_t root_half = 0x3fe6a09e667f3bcd, one = 0x3ff0000000000000, fraction = 0x000fffffffffffff;
     uint64_t bits = as_bits(fabs(x)) + (one - root_half);
@@ -72,7 +77,7 @@ INLINE double root(double x, double one_over_p) {
     log = log * f - 0.721347354478905334;
     log = log * f + 1.4426950399991884;
     double y = (one_over_p - 1) * (log * f + exponent);
-    double whole = y + 0x1.8p52; /* its last bits are those of the nearest whole number */
+    double whole = y + 0x1.8p52; /* its last bits are the nearest integer */
     y -= whole - 0x1.8p52;
     double exp = 0.000154614446985691291;
     exp = exp * y + 0.00134004281776158379;
@@ -84,8 +89,8 @@ INLINE double root(double x, double one_over_p) {
     return x * as_double(as_bits(exp) + (as_bits(whole) << 52));
 }
 
-/* x^[p] of LENGTH numbers by repeated squaring. What is so small that its power is no normal number, 0 is taken for: to
-   multiply those takes a hundred times as long. */
+/* Compute x^[p] of LENGTH elements by repeated squaring. Elements whose power would be denormal are
+   taken as 0: denormal products take a hundred times as long. */
 INLINE void power(double *x, int64_t p, double smallest) {
     double square[LENGTH], size[LENGTH];
     for (int k = 0; k < LENGTH; k++) {
@@ -103,7 +108,8 @@ INLINE void power(double *x, int64_t p, double smallest) {
 
 INLINE double smallest_base(int64_t p) { return pow(1e-290, 1.0 / (double)p); }
 
-/* The power mean of one column of one receiver, divided by its own largest number: for what is far below its column's. */
+/* Return the power mean of one column of one receiver, scaled by its own largest element: for
+   elements far below the largest of their column. */
 static double scaled_mean(int64_t entries, const int64_t *sender, const double *weight, const float *const *model, int64_t column,
                           int64_t p) {
     double largest = 0, sum = 0;
@@ -119,20 +125,21 @@ static double scaled_mean(int64_t entries, const int64_t *sender, const double *
     return largest * copysign(pow(fabs(sum), 1.0 / (double)p), sum);
 }
 
-/* Columns `begin` to `end` of (sum_j a_ij·w_j^[p])^[1/p] for every receiver i. The weights of receiver i are weight[first[i]]
-   to weight[first[i + 1] − 1], of the models that `sender` names. `room`: LENGTH numbers a sender.
-   For large p a column is in units of its largest number, so that no power overflows: whole powers of two, which round nothing. */
+/* Compute columns `begin` to `end` of (sum_j a_ij·w_j^[p])^[1/p] for every receiver i. The weights of
+   receiver i are weight[first[i]] to weight[first[i + 1] − 1], for the models that `sender` names.
+   `scratch` has LENGTH elements per sender. For large p a column is divided by its
+   largest element, so that no power overflows; by a power of two, so that nothing is rounded. */
 FOR_ALL_PROCESSORS
 void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, const double *weight, int64_t senders,
-                const float *const *model, int64_t p, int64_t begin, int64_t end, double *room, float *out, int64_t columns) {
+                const float *const *model, int64_t p, int64_t begin, int64_t end, double *scratch, float *out, int64_t columns) {
     const double base = smallest_base(p), one_over_p = 1.0 / (double)p;
     for (; begin < end; begin += LENGTH) {
-        int64_t numbers = end - begin < LENGTH ? end - begin : LENGTH;
+        int64_t elements = end - begin < LENGTH ? end - begin : LENGTH;
         float copy[LENGTH], largest[LENGTH] = {0}, unit[LENGTH];
-        double one_over_unit[LENGTH], least[LENGTH]; /* a sum below is lost, unless there is nothing to sum */
+        double one_over_unit[LENGTH], least[LENGTH]; /* smaller sums have underflowed */
         for (int64_t j = 0; j < senders; j++) {
-            prefetch(model[j + 2 < senders ? j + 2 : j] + begin, (size_t)numbers * sizeof(float));
-            const float *w = filled(model[j] + begin, numbers, copy);
+            prefetch(model[j + 2 < senders ? j + 2 : j] + begin, (size_t)elements * sizeof(float));
+            const float *w = padded(model[j] + begin, elements, copy);
             for (int k = 0; k < LENGTH; k++) largest[k] = fabsf(w[k]) > largest[k] ? fabsf(w[k]) : largest[k];
         }
         for (int k = 0; k < LENGTH; k++) {
@@ -142,68 +149,69 @@ void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, 
             least[k] = largest[k] > 0 ? 1e-270 : 0;
         }
         for (int64_t j = 0; j < senders; j++) {
-            const float *w = filled(model[j] + begin, numbers, copy);
-            double *z = room + j * LENGTH;
+            const float *w = padded(model[j] + begin, elements, copy);
+            double *z = scratch + j * LENGTH;
             for (int k = 0; k < LENGTH; k++) z[k] = w[k] * one_over_unit[k];
             power(z, p, base);
         }
         for (int64_t i = 0; i < receivers; i++) {
             double sum[LENGTH];
             float mean[LENGTH];
-            int some_lost = 0;
-            for (int part = 0; part < LENGTH; part += 4 * EIGHT) { /* sums that stay in registers */
+            int any_lost = 0;
+            for (int part = 0; part < LENGTH; part += 4 * EIGHT) { /* these sums stay in registers */
                 Eight s[4] = {0};
                 for (int64_t e = first[i]; e < first[i + 1]; e++) {
-                    const Eight *z = (const Eight *)(room + sender[e] * LENGTH + part);
+                    const Eight *z = (const Eight *)(scratch + sender[e] * LENGTH + part);
                     for (int k = 0; k < 4; k++) s[k] += weight[e] * z[k];
                 }
                 memcpy(sum + part, s, sizeof s);
             }
             for (int k = 0; k < LENGTH; k++) {
-                some_lost |= fabs(sum[k]) < least[k];
+                any_lost |= fabs(sum[k]) < least[k];
                 mean[k] = (float)root(sum[k], one_over_p) * unit[k];
             }
-            for (int64_t k = 0; some_lost && k < numbers; k++)
+            for (int64_t k = 0; any_lost && k < elements; k++)
                 if (fabs(sum[k]) < least[k])
                     mean[k] = (float)scaled_mean(first[i + 1] - first[i], sender + first[i], weight + first[i], model,
                                                  begin + k, p);
-            put(mean, out + i * columns + begin, numbers);
+            store(mean, out + i * columns + begin, elements);
         }
     }
 }
 
-/* sum_j a_ij·x_j for receivers `begin` to `end`, added to what is there if `more`. Rows lie anywhere: the one to come is asked
-   for while this one is added. */
+/* Compute sum_j a_ij·x_j for receivers `begin` to `end`; add it to the output if `add`. Rows can be
+   anywhere in memory: the next one is prefetched while this one is added. */
 FOR_ALL_PROCESSORS
 void weighted_sums(int64_t begin, int64_t end, const int64_t *first, const int64_t *sender, const float *weight, const float *x,
-                   int64_t columns, int more, float *out) {
+                   int64_t columns, int add, float *out) {
     for (int64_t i = begin; i < end; i++)
         for (int64_t c = 0; c < columns; c += AT_ONCE) {
-            int64_t numbers = columns - c < AT_ONCE ? columns - c : AT_ONCE;
+            int64_t elements = columns - c < AT_ONCE ? columns - c : AT_ONCE;
             float *restrict to = out + i * columns + c, sum[AT_ONCE];
-            if (more)
-                memcpy(sum, to, (size_t)numbers * sizeof(float));
+            if (add)
+                memcpy(sum, to, (size_t)elements * sizeof(float));
             else
-                memset(sum, 0, (size_t)numbers * sizeof(float));
+                memset(sum, 0, (size_t)elements * sizeof(float));
             for (int64_t e = first[i]; e < first[i + 1]; e++) {
-                const float *from = x + sender[e] * columns + c, *coming = x + sender[e + (e + 1 < first[end])] * columns + c;
+                const float *from = x + sender[e] * columns + c, *next = x + sender[e + (e + 1 < first[end])] * columns + c;
                 float by = weight[e];
                 int64_t k = 0;
-                for (; k + LENGTH <= numbers; k += LENGTH) {
-                    prefetch(coming + k, LENGTH * sizeof(float));
+                for (; k + LENGTH <= elements; k += LENGTH) {
+                    prefetch(next + k, LENGTH * sizeof(float));
                     for (int j = 0; j < LENGTH; j++) sum[k + j] += by * from[k + j];
                 }
-                prefetch(coming + k, (size_t)(numbers - k) * sizeof(float));
-                for (; k + SIXTEEN <= numbers; k += SIXTEEN)
+                prefetch(next + k, (size_t)(elements - k) * sizeof(float));
+                for (; k + SIXTEEN <= elements; k += SIXTEEN)
                     for (int j = 0; j < SIXTEEN; j++) sum[k + j] += by * from[k + j];
-                for (; k < numbers; k++) sum[k] += by * from[k];
+                for (; k < elements; k++) sum[k] += by * from[k];
             }
-            memcpy(to, sum, (size_t)numbers * sizeof(float));
+            memcpy(to, sum, (size_t)elements * sizeof(float));
         }
 }
 
-/* z^[1/p] in float32, where twice as many fit a register, to a few units in the last place; z is normal and finite. As `root`,
-   but what the exponent gives is kept apart from what the rest gives, so that it is not rounded to the exponent's size. 1/p is
+/* Return z^[1/p] in float32, of which a register holds twice as many, to a few units in the last
+   place. z is normal and finite. As `root`, but the contribution of the exponent is kept apart from
+   that of the mantissa, so that the latter is not rounded to the size of the former. 1/p is
    part + rest. */
 INLINE float short_root(float z, float part, float rest) {
     const uint32_t root_half = 0x3f3504f3, one = 0x3f800000, fraction = 0x007fffff;
@@ -219,7 +227,7 @@ INLINE float short_root(float z, float part, float rest) {
     log = log * f + 0.480910753459412559f;
     log = log * f - 0.721347468249562452f;
     log = (log * f + 1.44269500356798217f) * f;
-    float whole = (e + log) * part + 0x1.8p23f; /* its last bits are those of the nearest whole number */
+    float whole = (e + log) * part + 0x1.8p23f; /* its last bits are the nearest integer */
     float y = (e * part - (whole - 0x1.8p23f)) + (e * rest + log * part);
     float exp = 0.000154614446985691291f;
     exp = exp * y + 0.00134004281776158379f;
@@ -231,31 +239,31 @@ INLINE float short_root(float z, float part, float rest) {
     return copysignf(as_float(as_word(exp) + (as_word(whole) << 23)), z);
 }
 
-/* z^[1/p] of float32 duals: 0, what is infinite and NaN are their own roots. */
+/* Compute z^[1/p] of float32 duals. 0, infinity and NaN are kept. */
 FOR_ALL_PROCESSORS
-void roots(int64_t numbers, const float *z, int64_t p, float *out) {
+void roots(int64_t elements, const float *z, int64_t p, float *out) {
     const float part = (float)(1.0 / (double)p), rest = (float)(1.0 / (double)p - part);
-    const float tiny = 0x1p-100f, back = (float)pow(2, -64.0 / (double)p); /* what is tiny may be denormal */
-    for (int64_t begin = 0; begin < numbers; begin += LENGTH) {
+    const float tiny = 0x1p-100f, back = (float)pow(2, -64.0 / (double)p); /* tiny values may be denormal */
+    for (int64_t begin = 0; begin < elements; begin += LENGTH) {
         float copy[LENGTH], to[LENGTH];
-        const float *from = filled(z + begin, numbers - begin, copy);
-        int some_odd = 0;
+        const float *from = padded(z + begin, elements - begin, copy);
+        int any_special = 0;
         for (int k = 0; k < LENGTH; k++) {
-            some_odd |= !(fabsf(from[k]) >= tiny) | !(fabsf(from[k]) < INFINITY);
+            any_special |= !(fabsf(from[k]) >= tiny) | !(fabsf(from[k]) < INFINITY);
             to[k] = short_root(from[k], part, rest);
         }
-        for (int k = 0; some_odd && k < LENGTH; k++) {
+        for (int k = 0; any_special && k < LENGTH; k++) {
             float size = fabsf(from[k]), again = short_root(from[k] * 0x1p64f, part, rest) * back;
             to[k] = !(size > 0) || !(size < INFINITY) ? from[k] : size < tiny ? again : to[k];
         }
-        put(to, out + begin, numbers - begin);
+        store(to, out + begin, elements - begin);
     }
 }
 
-/* LENGTH numbers of `matched_step` in float64. */
+/* Compute LENGTH elements of `matched_step` in float64. */
 static void matched_exactly(const float *w, const float *d, double rate, int64_t p, double floor, float *to) {
     double z[LENGTH];
-    for (int k = 0; k < LENGTH; k++) { /* w/s is w/floor, cut at ±1 */
+    for (int k = 0; k < LENGTH; k++) { /* w/s is w/floor, limited to ±1 */
         double y = w[k] / floor;
         y = y > 1 ? 1 : y;
         z[k] = y < -1 ? -1 : y;
@@ -267,16 +275,17 @@ static void matched_exactly(const float *w, const float *d, double rate, int64_t
     }
 }
 
-/* w+ = s·((w/s)^[p] − rate·p·d/s)^[1/p] with s = max(|w|, floor); w itself where d = 0; `safe`: w − rate·d where that sign is
-   not w's. In float32, since the root divides its error by p, but for numbers whose dual float32 cannot hold. */
+/* Compute w+ = s·((w/s)^[p] − rate·p·d/s)^[1/p] with s = max(|w|, floor), and w itself where d = 0.
+   `safe`: w − rate·d where w+ would have another sign than w. In float32, since the root divides its
+   error by p; in float64 where float32 cannot hold the dual. */
 FOR_ALL_PROCESSORS
-void matched_step(int64_t numbers, const float *w, const float *d, double rate, int64_t p, double floor, int safe, float *out) {
+void matched_step(int64_t elements, const float *w, const float *d, double rate, int64_t p, double floor, int safe, float *out) {
     const float part = (float)(1.0 / (double)p), rest = (float)(1.0 / (double)p - part), low = 1e-30f, high = 1e30f;
     const float base = (float)pow(1e-36, 1.0 / (double)p), one_over_floor = (float)(1 / floor), by = (float)(rate * (double)p);
-    for (int64_t begin = 0; begin < numbers; begin += LENGTH) {
+    for (int64_t begin = 0; begin < elements; begin += LENGTH) {
         float copy[LENGTH], another[LENGTH], square[LENGTH], z[LENGTH], s[LENGTH], to[LENGTH], exact[LENGTH];
-        const float *from = filled(w + begin, numbers - begin, copy), *along = filled(d + begin, numbers - begin, another);
-        for (int k = 0; k < LENGTH; k++) { /* w/s is w/floor, cut at ±1 */
+        const float *from = padded(w + begin, elements - begin, copy), *along = padded(d + begin, elements - begin, another);
+        for (int k = 0; k < LENGTH; k++) { /* w/s is w/floor, limited to ±1 */
             float y = fabsf(from[k]) * one_over_floor;
             y = y > 1 ? 1 : y;
             square[k] = y < base ? 0 : y;
@@ -288,24 +297,25 @@ void matched_step(int64_t numbers, const float *w, const float *d, double rate, 
             if (left % 2)
                 for (int k = 0; k < LENGTH; k++) z[k] *= square[k];
         }
-        int some_lost = 0;
+        int any_lost = 0;
         for (int k = 0; k < LENGTH; k++) {
             z[k] = copysignf(z[k], from[k]) - by * along[k] / s[k];
-            some_lost |= (!(fabsf(z[k]) > low) | !(fabsf(z[k]) < high)) & (along[k] != 0);
+            any_lost |= (!(fabsf(z[k]) > low) | !(fabsf(z[k]) < high)) & (along[k] != 0);
             to[k] = short_root(z[k], part, rest) * s[k];
         }
-        if (some_lost) {
+        if (any_lost) {
             matched_exactly(from, along, rate, p, floor, exact);
             for (int k = 0; k < LENGTH; k++) to[k] = fabsf(z[k]) > low && fabsf(z[k]) < high ? to[k] : exact[k];
         }
         for (int k = 0; k < LENGTH; k++) z[k] = to[k], to[k] = along[k] != 0 ? to[k] : from[k];
         if (safe)
             for (int k = 0; k < LENGTH; k++) to[k] = z[k] * from[k] > 0 ? to[k] : (float)(from[k] - rate * along[k]);
-        put(to, out + begin, numbers - begin);
+        store(to, out + begin, elements - begin);
     }
 }
 
-/* Row index[i] of `from` to row i of `to`, each of so many bytes. The rows to come are asked for early: they lie anywhere. */
+/* Copy row index[i] of `from` to row i of `to`; a row has `bytes` bytes. Rows can be anywhere in
+   memory and are prefetched early. */
 void gather(int64_t rows, int64_t bytes, const char *from, const int64_t *index, char *to) {
     for (int64_t i = 0; i < rows; i++) {
         prefetch(from + index[i + 2 < rows ? i + 2 : i] * bytes, (size_t)bytes);
@@ -313,34 +323,35 @@ void gather(int64_t rows, int64_t bytes, const char *from, const int64_t *index,
     }
 }
 
-/* Levels are how samples may be kept: number k is zero + step·level, which is one instruction that rounds once. */
-INLINE void read_levels(int64_t numbers, const uint8_t *level, float step, float zero, float *to) {
-    for (int64_t k = 0; k < numbers; k++) to[k] = step * (float)level[k] + zero;
+/* Samples can be stored as levels: element k is zero + step·level[k], computed by one instruction that
+   rounds once. */
+INLINE void read_levels(int64_t elements, const uint8_t *level, float step, float zero, float *to) {
+    for (int64_t k = 0; k < elements; k++) to[k] = step * (float)level[k] + zero;
 }
 
-/* The levels of x, and how many of its numbers are not just what is read back from them. */
+/* Find the levels of x. Return how many elements differ from what is read back from their levels. */
 FOR_ALL_PROCESSORS
-int64_t find_levels(int64_t numbers, const float *x, float step, float zero, uint8_t *level) {
+int64_t find_levels(int64_t elements, const float *x, float step, float zero, uint8_t *level) {
     int64_t wrong = 0;
     const float one_over_step = 1 / step;
-    for (int64_t k = 0; k < numbers; k++) {
+    for (int64_t k = 0; k < elements; k++) {
         float at = (x[k] - zero) * one_over_step + 0.5f;
-        level[k] = (uint8_t)(int32_t)(at < 0 ? 0 : at < 255 ? at : 255); /* of what is not a number, 255 */
+        level[k] = (uint8_t)(int32_t)(at < 0 ? 0 : at < 255 ? at : 255); /* 255 for NaN */
         wrong += step * (float)level[k] + zero != x[k];
     }
     return wrong;
 }
 
-/* As `gather`, of numbers that are kept as levels. */
+/* As `gather`, from samples that are stored as levels. */
 FOR_ALL_PROCESSORS
-void gather_levels(int64_t rows, int64_t numbers, const uint8_t *level, float step, float zero, const int64_t *index, float *to) {
+void gather_levels(int64_t rows, int64_t elements, const uint8_t *level, float step, float zero, const int64_t *index, float *to) {
     for (int64_t i = 0; i < rows; i++) {
-        prefetch(level + index[i + 2 < rows ? i + 2 : i] * numbers, (size_t)numbers);
-        read_levels(numbers, level + index[i] * numbers, step, zero, to + i * numbers);
+        prefetch(level + index[i + 2 < rows ? i + 2 : i] * elements, (size_t)elements);
+        read_levels(elements, level + index[i] * elements, step, zero, to + i * elements);
     }
 }
 
-/* Softmax regression: samples are worked on SAMPLES at a time, against two classes. */
+/* Softmax regression: SAMPLES samples at a time are multiplied by the weights of two classes. */
 enum { SAMPLES = 8 };
 typedef float Sixteen __attribute__((vector_size(64), may_alias));
 typedef float Half __attribute__((vector_size(32)));
@@ -356,9 +367,9 @@ INLINE float total(Sixteen x) {
     return (b[0][0] + b[0][1]) + (b[0][2] + b[0][3]);
 }
 
-/* e^x for x from -70 to 0, to 1e-8. */
+/* Return e^x for x from -70 to 0, to 1e-8. */
 INLINE float exponential(float x) {
-    float whole = x * 1.44269504f + 0x1.8p23f; /* its last bits are those of the nearest whole number */
+    float whole = x * 1.44269504f + 0x1.8p23f; /* its last bits are the nearest integer */
     float k = whole - 0x1.8p23f;
     float f = (x - k * 0.693145752f) - k * 1.42860677e-6f;
     float y = 0.0013941108434f;
@@ -371,58 +382,64 @@ INLINE float exponential(float x) {
     return as_float(as_word(y) + (as_word(whole) << 23));
 }
 
-/* A row of numbers to every `apart`-th group of SIXTEEN from `to` on, and back. What is beyond the row is left as it is. */
-INLINE void spread(int64_t numbers, const float *from, float *to, int64_t apart) {
+/* Copy a row to every `apart`-th group of SIXTEEN elements from `to` on; `collect` copies it back.
+   Elements beyond the row are unchanged. */
+INLINE void spread(int64_t elements, const float *from, float *to, int64_t apart) {
     int64_t k = 0;
-    for (; k + SIXTEEN <= numbers; k += SIXTEEN) memcpy(to + k * apart, from + k, SIXTEEN * sizeof(float));
-    memcpy(to + k * apart, from + k, (size_t)(numbers - k) * sizeof(float));
+    for (; k + SIXTEEN <= elements; k += SIXTEEN) memcpy(to + k * apart, from + k, SIXTEEN * sizeof(float));
+    memcpy(to + k * apart, from + k, (size_t)(elements - k) * sizeof(float));
 }
 
-INLINE void collect(int64_t numbers, const float *from, float *to, int64_t apart) {
+INLINE void collect(int64_t elements, const float *from, float *to, int64_t apart) {
     int64_t k = 0;
-    for (; k + SIXTEEN <= numbers; k += SIXTEEN) memcpy(to + k, from + k * apart, SIXTEEN * sizeof(float));
-    memcpy(to + k, from + k * apart, (size_t)(numbers - k) * sizeof(float));
+    for (; k + SIXTEEN <= elements; k += SIXTEEN) memcpy(to + k, from + k * apart, SIXTEEN * sizeof(float));
+    memcpy(to + k, from + k * apart, (size_t)(elements - k) * sizeof(float));
 }
 
-INLINE void spread_levels(int64_t numbers, const uint8_t *level, float step, float zero, float *to, int64_t apart) {
+INLINE void spread_levels(int64_t elements, const uint8_t *level, float step, float zero, float *to, int64_t apart) {
     int64_t k = 0;
-    for (; k + SIXTEEN <= numbers; k += SIXTEEN) read_levels(SIXTEEN, level + k, step, zero, to + k * apart);
-    read_levels(numbers - k, level + k, step, zero, to + k * apart);
+    for (; k + SIXTEEN <= elements; k += SIXTEEN) read_levels(SIXTEEN, level + k, step, zero, to + k * apart);
+    read_levels(elements - k, level + k, step, zero, to + k * apart);
 }
 
-/* The gradient of the mean cross-entropy of softmax regression, for some devices: of the rows `index` [devices, batch] of x
-   [·, features], or of its levels where it is kept as such, whose classes are y. w and out are [devices, classes, features + 1],
-   the bias last: a sample is followed by a 1. `room`: (2·(classes + 1) + SAMPLES)·width + SAMPLES·(classes + 1) numbers at a
-   multiple of 64 bytes, where width is features + 1 filled up to a multiple of 16. No batch is ever written to memory: the
-   samples that are worked on stay in the cache until both products have used them, and those to come are asked for meanwhile.
-   What is multiplied lies side by side, SIXTEEN numbers of each sample and of both classes: the loops then know all distances. */
+/* Compute the gradient of the mean cross-entropy of softmax regression for some devices.
+
+   index     sample numbers [devices, batch]: rows of x [samples, features], or of its levels if given
+   y         the classes of all samples
+   w, out    [devices, classes, features + 1], the bias last: a 1 is appended to each sample
+   scratch   buffer of (2·(classes + 1) + SAMPLES)·width + SAMPLES·(classes + 1) elements, aligned
+             to 64 bytes, where width is features + 1 rounded up to a multiple of 16
+
+   Batches are never written to memory: the current samples stay in the cache until both products
+   have used them, while the next ones are prefetched. SIXTEEN elements of each sample, and of both
+   classes, are adjacent, so that the compiler knows all distances within the loops. */
 FOR_ALL_PROCESSORS
 void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t classes, const float *x, const uint8_t *level,
-                      float step, float zero, const int64_t *y, const int64_t *index, const float *w, float *out, float *room) {
+                      float step, float zero, const int64_t *y, const int64_t *index, const float *w, float *out, float *scratch) {
     const int64_t row = features + 1, width = (row + SIXTEEN - 1) / SIXTEEN * SIXTEEN, vectors = width / SIXTEEN;
     const int64_t even = (classes + 1) / 2 * 2;
-    const int64_t last = features / SIXTEEN * SIXTEEN; /* where the vector with the 1 begins */
+    const int64_t last = features / SIXTEEN * SIXTEEN; /* start of the vector with the 1 */
     const size_t size = (size_t)features * (level ? 1 : sizeof(float));
-    float *weight = room, *gradient = weight + even * width, *sample = gradient + even * width, *slope = sample + SAMPLES * width;
+    float *weight = scratch, *gradient = weight + even * width, *sample = gradient + even * width, *slope = sample + SAMPLES * width;
     for (int64_t i = 0; i < devices; i++, index += batch, w += classes * row, out += classes * row) {
-        memset(room, 0, (size_t)(2 * even + SAMPLES) * (size_t)width * sizeof(float));
+        memset(scratch, 0, (size_t)(2 * even + SAMPLES) * (size_t)width * sizeof(float));
         for (int64_t c = 0; c < classes; c++) spread(row, w + c * row, weight + c / 2 * 2 * width + c % 2 * SIXTEEN, 2);
         for (int64_t b = 0; b < batch; b += SAMPLES) {
             for (int64_t s = 0; s < SAMPLES; s++) {
                 float *to = sample + s * SIXTEEN;
-                int there = b + s < batch; /* what fills up the last ones, all 0, adds nothing */
-                if (!there)
+                int present = b + s < batch; /* padding samples are 0 and add nothing */
+                if (!present)
                     for (int64_t v = 0; v < vectors; v++) memset(to + v * SAMPLES * SIXTEEN, 0, SIXTEEN * sizeof(float));
                 else if (level)
                     spread_levels(features, level + index[b + s] * features, step, zero, to, SAMPLES);
                 else
                     spread(features, x + index[b + s] * features, to, SAMPLES);
-                to[last * SAMPLES + features - last] = (float)there;
+                to[last * SAMPLES + features - last] = (float)present;
             }
-            const int64_t *coming = index + (b + SAMPLES < batch ? b + SAMPLES : batch), *end = index + batch * (devices - i);
+            const int64_t *next = index + (b + SAMPLES < batch ? b + SAMPLES : batch), *end = index + batch * (devices - i);
             for (int64_t c = 0; c < even; c += 2) {
-                for (int64_t s = c / 2; s < SAMPLES && coming + s < end; s += even / 2) /* a few at a time, so that none waits */
-                    prefetch(level ? (const void *)(level + coming[s] * features) : x + coming[s] * features, size);
+                for (int64_t s = c / 2; s < SAMPLES && next + s < end; s += even / 2) /* a few at a time, to stall nothing */
+                    prefetch(level ? (const void *)(level + next[s] * features) : x + next[s] * features, size);
                 const Sixteen *by = (const Sixteen *)(weight + c * width), *at = (const Sixteen *)sample;
                 Sixteen one[SAMPLES] = {0}, two[SAMPLES] = {0};
                 for (int64_t v = 0; v < vectors; v++, at += SAMPLES, by += 2)
@@ -441,7 +458,7 @@ void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t 
                 for (int s = 0; s < SAMPLES; s++)
                     largest[s] = slope[c * SAMPLES + s] > largest[s] ? slope[c * SAMPLES + s] : largest[s];
             for (int64_t c = 0; c < classes; c++)
-                for (int s = 0; s < SAMPLES; s++) { /* shares stop at e^-70: denormal numbers would be slow; NaN stays NaN */
+                for (int s = 0; s < SAMPLES; s++) { /* shares of at least e^-70: denormal ones are slow; NaN is kept */
                     float below = slope[c * SAMPLES + s] - largest[s], share = exponential(below < -70 ? -70 : below);
                     slope[c * SAMPLES + s] = share;
                     sum[s] += share;
