@@ -1,4 +1,4 @@
-"""Randomness by name: pure, broadcast like NumPy, uniform, independent across its fields, and never to change."""
+"""Randomness by name: pure, broadcast like NumPy, uniform, independent, and never changing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MANY = 20_000
 
 
 def murmur(seed: int, purpose: str, *fields: int) -> int:
-    """The generator in plain whole numbers: one finaliser of MurmurHash3 a field."""
+    """Return the bits of the generator by Python integers: one MurmurHash3 finaliser per field."""
     h = int.from_bytes(
         hashlib.blake2b(f"{seed}/{purpose}".encode(), digest_size=8).digest(), "little"
     )
@@ -56,7 +56,7 @@ GOLDEN_NORMAL = [-0.5402779912162328, -0.883334282977143, -1.1195568526778932]
 
 
 def test_golden_values_never_change() -> None:
-    """These numbers decide every batch, link and start: a change here changes every result ever reported."""
+    """They decide every batch, link and start: a change would change every reported result."""
     assert int(draws.bits(0, "golden")) == GOLDEN_BITS[0]
     assert [
         int(draws.bits(seed, "golden", *fields)) for seed, fields in GOLDEN_FIELDS
@@ -65,16 +65,14 @@ def test_golden_values_never_change() -> None:
     assert draws.below(1000, 7, "golden", 3, np.arange(6)).tolist() == GOLDEN_BELOW
     assert draws.permutation(8, 7, "golden", 3).tolist() == GOLDEN_PERMUTATION
     assert draws.subseed(7, "golden", 3) == GOLDEN_SUBSEED
-    # NumPy's log and cosine may differ in the last place between processors
+    # NumPy's log and cosine may differ in the last place between processors.
     np.testing.assert_allclose(
         draws.normal(7, "golden", 3, np.arange(3)), GOLDEN_NORMAL, rtol=1e-14
     )
 
 
 @given(st.integers(-(2**80), 2**80), st.text(max_size=8), st.lists(FIELD, max_size=4))
-def test_bits_are_the_hash_that_they_claim_to_be(
-    seed: int, purpose: str, fields: list[int]
-) -> None:
+def test_bits_equal_the_documented_hash(seed: int, purpose: str, fields: list[int]) -> None:
     assert int(draws.bits(seed, purpose, *fields)) == murmur(seed, purpose, *fields)
 
 
@@ -83,7 +81,7 @@ def test_bits_are_the_hash_that_they_claim_to_be(
 def test_broadcasting_equals_element_by_element(
     seed: int, axes: list[list[int]], data: st.DataObject
 ) -> None:
-    """Any field may be a plain number, a NumPy scalar, a list or an array: the same numbers come out."""
+    """A field may be a Python number, a NumPy scalar, a list or an array, with the same result."""
     grids = np.meshgrid(*axes, indexing="ij", sparse=True)
     fields = [grid.tolist() if data.draw(st.booleans()) else grid for grid in grids]
     together = draws.bits(seed, "grid", *fields)
@@ -100,7 +98,7 @@ def test_broadcasting_equals_element_by_element(
 @given(FIELD, st.lists(SMALL, min_size=1, max_size=20), st.randoms(use_true_random=False))
 @settings(max_examples=50)
 def test_a_draw_is_pure(seed: int, devices: list[int], random: Random) -> None:
-    """Whoever asks, in whatever order and whatever else was asked before: the same number; the fields stay as they were."""
+    """Draws do not depend on order or earlier draws; the fields are not changed."""
     given = np.array(devices)
     first = draws.uniform(seed, "pure", 3, given)
     draws.normal(seed + 1, "other", given)
@@ -110,7 +108,7 @@ def test_a_draw_is_pure(seed: int, devices: list[int], random: Random) -> None:
 
 
 def kolmogorov(sample: np.ndarray) -> float:
-    """√n times the largest gap between the sample's distribution and the uniform one; above 2.2 once in 10,000."""
+    """Return the Kolmogorov–Smirnov statistic times √n; it is above 2.2 once in 10,000."""
     n = len(sample)
     ordered = np.sort(sample)
     gap = max((np.arange(1, n + 1) / n - ordered).max(), (ordered - np.arange(n) / n).max())
@@ -139,7 +137,7 @@ def test_uniform(name: str) -> None:
 
 
 def chi_square(x: np.ndarray, y: np.ndarray, cells: int = 16) -> float:
-    """How far pairs are from uniform on a grid, in standard deviations of what chance gives."""
+    """Return the deviation of pairs from uniform on a grid, in standard deviations."""
     counts = np.bincount(
         (x * cells).astype(int) * cells + (y * cells).astype(int), minlength=cells**2
     )
@@ -167,7 +165,7 @@ def test_fields_are_independent(name: str) -> None:
     assert abs(np.corrcoef(x, y)[0, 1]) < 4.5 / np.sqrt(len(x))
 
 
-def test_names_do_not_run_into_each_other() -> None:
+def test_different_names_give_different_draws() -> None:
     """No two draws of a large study coincide: 10⁶ names, 64 bits, a chance of 3e-8."""
     assert (
         len(np.unique(draws.bits(0, "batch", np.arange(1000)[:, None], np.arange(1000)))) == 10**6
@@ -193,7 +191,7 @@ def test_below_is_uniform() -> None:
 
 
 def test_normal() -> None:
-    """As uniform as its distribution function makes it."""
+    """Its distribution function makes it uniform."""
     z = draws.normal(0, "normal", COUNTS)
     assert kolmogorov(np.array([(1 + erf(x / 2**0.5)) / 2 for x in z])) < 2.2
     ranks = np.argsort(np.argsort(z)) / MANY
@@ -202,7 +200,7 @@ def test_normal() -> None:
 
 @given(st.integers(0, 50), FIELD, SMALL)
 @settings(max_examples=50)
-def test_permutation_has_everyone_once(n: int, seed: int, t: int) -> None:
+def test_permutation_has_every_element_once(n: int, seed: int, t: int) -> None:
     assert sorted(draws.permutation(n, seed, "order", t).tolist()) == list(range(n))
 
 
@@ -216,14 +214,14 @@ def test_every_permutation_is_as_likely() -> None:
 
 @given(FIELD, FIELD)
 @settings(max_examples=50)
-def test_a_subseed_suits_torch(seed: int, field: int) -> None:
+def test_torch_accepts_a_subseed(seed: int, field: int) -> None:
     value = draws.subseed(seed, "module", field)
     assert 0 <= value < 2**63
     torch.Generator().manual_seed(value)
 
 
 @given(st.integers(0, 9), st.integers(0, 200), st.sampled_from([0, 1, 45, 4096, 4097]))
-def test_a_row_is_its_bits(seed: int, number: int, size: int) -> None:
+def test_a_row_equals_its_bits(seed: int, number: int, size: int) -> None:
     assert np.array_equal(
         draws.row(seed, "x", number, size), draws.bits(seed, "x", number, np.arange(size))
     )

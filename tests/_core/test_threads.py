@@ -1,4 +1,4 @@
-"""Whole jobs in threads: in order, each once, and nobody works on when an error is told."""
+"""Jobs in threads: each runs once, in order, and none still runs when an error is raised."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("jobs", [0, 1, 2, 17])
-def test_each_once_and_in_order(threads: int, jobs: int) -> None:
+def test_each_job_runs_once_and_results_are_in_order(threads: int, jobs: int) -> None:
     ran: list[int] = []
 
     def job(number: int) -> int:
@@ -35,13 +35,13 @@ def test_each_once_and_in_order(threads: int, jobs: int) -> None:
     assert torch.get_num_threads() == threads
 
 
-def test_several_at_once_and_each_with_one_thread_of_torch() -> None:
+def test_jobs_run_at_once_with_one_torch_thread_each() -> None:
     torch.set_num_threads(2)
     try:
         met = threading.Barrier(2, timeout=30)
 
         def job() -> int:
-            met.wait()  # comes only if the other job runs meanwhile
+            met.wait()  # returns only if the other job runs at the same time
             return torch.get_num_threads()
 
         assert run_in_threads([job, job]) == [1, 1]
@@ -50,7 +50,7 @@ def test_several_at_once_and_each_with_one_thread_of_torch() -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, 3, 7])
-def test_an_error_is_told_when_all_have_ended(threads: int, wrong: int) -> None:
+def test_an_error_is_raised_when_all_jobs_have_ended(threads: int, wrong: int) -> None:
     working: set[int] = set()
 
     def job(number: int) -> None:
@@ -66,8 +66,8 @@ def test_an_error_is_told_when_all_have_ended(threads: int, wrong: int) -> None:
     assert torch.get_num_threads() == threads
 
 
-def test_within_a_job_there_are_no_more_threads() -> None:
-    """So that jobs which share out their own work cannot wait for each other."""
+def test_a_job_has_no_further_threads() -> None:
+    """Jobs that run jobs of their own must not wait for each other."""
     torch.set_num_threads(2)
     try:
         inner = partial(run_in_threads, [threading.get_ident, threading.get_ident])
@@ -77,7 +77,7 @@ def test_within_a_job_there_are_no_more_threads() -> None:
         torch.set_num_threads(1)
 
 
-def test_small_operations_have_one_thread_and_jobs_have_all() -> None:
+def test_small_operations_get_one_thread_and_jobs_all() -> None:
     torch.set_num_threads(3)
     try:
         with limit_torch_threads(1000):
@@ -87,14 +87,14 @@ def test_small_operations_have_one_thread_and_jobs_have_all() -> None:
             met = threading.Barrier(3, timeout=30)
 
             def job() -> tuple[int, int]:
-                met.wait()  # comes only if two other jobs run meanwhile
+                met.wait()  # returns only if two other jobs run at the same time
                 with limit_torch_threads(1 << 24):
                     return torch.get_num_threads(), available_threads()
 
             assert run_in_threads([job] * 3) == [(1, 1)] * 3
             assert (torch.get_num_threads(), available_threads()) == (1, 3)
         assert (torch.get_num_threads(), available_threads()) == (3, 3)
-        torch.set_num_threads(2)  # as whoever calls us may do between two rounds
+        torch.set_num_threads(2)  # as a caller may do between two rounds
         assert available_threads() == 2
     finally:
         torch.set_num_threads(1)

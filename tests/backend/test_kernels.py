@@ -1,4 +1,7 @@
-"""The compiled kernels against the plain functions that they stand in for; `test_steps` and `test_simulator` run both too."""
+"""The compiled kernels against plain torch and closed forms, and the choice between them.
+
+The tests of steps, mixing and simulator run with both backends too.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ WHOLE = st.sampled_from([2, 3, 4, 7, 15, 16, 31, 35, 36, 64, 101, 255])
 
 
 def numbers(*shape: int, seed: int = 0, decades: float = 3.0) -> Tensor:
-    """float32 of both signs over some orders of magnitude, a few of them zero."""
+    """Return float32 values of both signs over some orders of magnitude, a few of them zero."""
     n = np.arange(math.prod(shape))
     size = 10 ** (decades * (draws.uniform(seed, "size", n) - 0.9)) * (
         draws.uniform(seed, "zero", n) > 0.02
@@ -56,7 +59,7 @@ def gradient(
 )
 @settings(max_examples=150)
 def test_power_mean(p: int, devices: int, columns: int, seed: int, decades: float) -> None:
-    """Receiver by receiver what `mirror.power_mean` gives; to float32's accuracy of the largest term, in the dual."""
+    """Equal to `mirror.power_mean` for every receiver, in the dual, relative to the largest term."""
     w = numbers(devices, columns, seed=seed, decades=decades)
     links = (
         gs.Random(devices, density=0.5, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0)
@@ -72,10 +75,10 @@ def test_power_mean(p: int, devices: int, columns: int, seed: int, decades: floa
 
 @given(WHOLE, st.integers(2, 9), st.integers(0, 99), st.sampled_from([0.1, 3.0, 40.0]))
 @settings(max_examples=60)
-def test_of_equal_models_the_mean_is_what_they_are(
+def test_the_mean_of_equal_models_is_equal_to_them(
     p: int, devices: int, seed: int, decades: float
 ) -> None:
-    """Bit for bit, so that models which agree do not drift in thousands of rounds."""
+    """Bit for bit: equal models must not drift in thousands of rounds."""
     w = numbers(1, 500, seed=seed, decades=decades).repeat(devices, 1)
     weights = gs.Metropolis()(gs.Random(devices, density=0.5, seed=seed).links(0), 0, 0)
     assert torch.equal(compiled.power_mean([w], *weights.csr(), p, torch.empty_like(w)), w)
@@ -84,7 +87,7 @@ def test_of_equal_models_the_mean_is_what_they_are(
 @given(WHOLE, st.integers(1, 300), st.integers(0, 99), st.sampled_from([0.1, 3.0, 60.0]))
 @settings(max_examples=60)
 def test_roots(p: int, count: int, seed: int, decades: float) -> None:
-    """Within a few units in the last place of the root in float64; zeros keep their sign, NaN stays NaN."""
+    """Equal to the root in float64 to a few units in the last place; keeps signed zeros and NaN."""
     z = torch.cat(
         [
             numbers(count, seed=seed, decades=decades),
@@ -100,8 +103,10 @@ def test_roots(p: int, count: int, seed: int, decades: float) -> None:
 
 @given(WHOLE, st.integers(1, 200), st.integers(0, 300))
 @settings(max_examples=60)
-def test_a_result_does_not_depend_on_its_place(p: int, columns: int, shift: int) -> None:
-    """The same numbers elsewhere in memory, in other company: bit for bit the same, as shards and devices need it."""
+def test_a_result_does_not_depend_on_its_position_in_memory(
+    p: int, columns: int, shift: int
+) -> None:
+    """Equal bit for bit at another address and among other columns, as shards and nodes need it."""
     w, d = numbers(3, shift + columns), numbers(3, shift + columns, seed=1)
     csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
     whole = compiled.power_mean([w], *csr, p, torch.empty_like(w))
@@ -109,7 +114,7 @@ def test_a_result_does_not_depend_on_its_place(p: int, columns: int, shift: int)
     assert torch.equal(whole[:, shift:], part)
     split = compiled.power_mean(
         [w[:1].clone(), w[1:].clone()], *csr, p, torch.empty_like(w)
-    )  # as if others had sent some
+    )  # as if other shards had sent some
     assert torch.equal(whole, split)
     for safe in (False, True):
         stepped = compiled.matched_step(w, d, 0.01, p, 1e-2, safe)
@@ -122,7 +127,7 @@ def test_a_result_does_not_depend_on_its_place(p: int, columns: int, shift: int)
 @given(st.integers(1, 30), st.integers(1, 2500), st.integers(0, 99), st.booleans())
 @settings(max_examples=60)
 def test_weighted_sums(devices: int, columns: int, seed: int, more: bool) -> None:
-    """Against a product with the dense matrix in float64; devices without a link among them."""
+    """Equal to a dense product in float64; some devices have no link."""
     x, out = numbers(devices, columns, seed=seed), numbers(devices, columns, seed=seed + 1)
     weights = gs.Metropolis()(
         gs.Random(devices, density=0.2, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0),
@@ -137,7 +142,7 @@ def test_weighted_sums(devices: int, columns: int, seed: int, more: bool) -> Non
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_threads_share_out_the_work(threads: int) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(threads: int) -> None:
     w, d, index = numbers(40, 5_001), numbers(40, 5_001, seed=1), torch.arange(40).flip(0)
     mix = StackedMix(gs.Metropolis()(gs.Ring(40).links(0), 0, 0), torch.arange(40), 4, Traffic())
 
@@ -181,7 +186,7 @@ def any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 @pytest.mark.parametrize("columns", [1, 16, 63, 784])
 def test_images_are_read_from_bytes(mean: float, std: float, columns: int) -> None:
-    """Number for number the same, in a batch and in a gradient."""
+    """Batches and gradients are equal bit for bit."""
     levels = (
         draws.below(256, 0, "levels", np.arange(300 * columns))
         .astype(np.uint8)
@@ -207,7 +212,7 @@ def test_images_are_read_from_bytes(mean: float, std: float, columns: int) -> No
 @pytest.mark.parametrize(
     "wrong", ["last place", "nan", "inf", "beyond", "between", "one value", "noise", "float64"]
 )
-def test_what_is_no_levels_is_read_as_it_is(wrong: str) -> None:
+def test_samples_without_levels_are_read_unchanged(wrong: str) -> None:
     x = scaled_bytes(np.arange(256 * 20, dtype=np.uint8).reshape(-1, 20), 0.1307, 0.3081)
     assert Samples.of(x).levels is not None
     value = {"nan": math.nan, "inf": math.inf, "beyond": 256 / 255, "between": 100.5 / 255}.get(
@@ -236,7 +241,7 @@ def test_what_is_no_levels_is_read_as_it_is(wrong: str) -> None:
     st.lists(st.integers(0, 255), min_size=1, max_size=99),
 )
 def test_levels_lose_nothing(step: float, zero: float, levels: list[int]) -> None:
-    """Whether or not they are found, what is read is x."""
+    """Whether or not levels are found, the samples that are read are x."""
     x = torch.tensor([step * level + zero for level in levels])[:, None]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "LEVEL_SAMPLES", 0)
@@ -256,13 +261,13 @@ def test_levels_lose_nothing(step: float, zero: float, levels: list[int]) -> Non
         [0, 1e-45, 1],
     ],
 )
-def test_odd_numbers_are_read_as_they_are(values: list[float]) -> None:
+def test_special_values_are_read_unchanged(values: list[float]) -> None:
     x = torch.tensor(values).repeat(5, 1)
     found = backend.gather(Samples.of(x), torch.arange(5), torch.empty_like(x))
     torch.testing.assert_close(found, x, equal_nan=True, rtol=0, atol=0)
 
 
-def test_few_samples_stay_as_they_are() -> None:
+def test_few_samples_get_no_levels() -> None:
     """They stay in the processor's cache, where bytes gain nothing."""
     assert Samples.of((torch.arange(1000) % 2).float().view(100, 10)).levels is None
 
@@ -278,7 +283,7 @@ def test_few_samples_stay_as_they_are() -> None:
 def test_softmax_gradient(
     devices: int, batch: int, features: int, classes: int, size: float
 ) -> None:
-    """Against the closed form in float64, whatever fills up the registers; shares of 0 and 1 too."""
+    """Equal to the closed form in float64, for any padding; shares of 0 and 1 too."""
     x, y = numbers(30, features, decades=1), torch.arange(30) % classes
     index = torch.from_numpy(draws.below(30, 0, "rows", np.arange(devices * batch))).view(
         devices, batch
@@ -294,7 +299,7 @@ def test_softmax_gradient(
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
-def test_softmax_gradient_of_what_is_not_finite(wrong: float) -> None:
+def test_softmax_gradient_of_values_that_are_not_finite(wrong: float) -> None:
     w, x, y = numbers(3, 44), numbers(9, 10), torch.arange(9) % 4
     w[1, 5] = wrong
     found = torch.empty_like(w)
@@ -342,7 +347,7 @@ def test_the_gradient_is_computed_either_way(avx512: bool, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("p", [3, 15, 101])
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_is_no_silent_number(p: int, wrong: float) -> None:
+def test_values_that_are_not_finite_stay_so(p: int, wrong: float) -> None:
     w = numbers(3, 200).clamp_min(0.1)
     w[1, 7] = wrong
     csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
@@ -350,14 +355,14 @@ def test_what_is_not_finite_is_no_silent_number(p: int, wrong: float) -> None:
     assert (~result.isfinite()).nonzero().tolist() == [[0, 7], [1, 7], [2, 7]]
 
 
-def test_the_sizes_are_those_of_the_source() -> None:
-    """What is given to work in is measured by them."""
+def test_sizes_equal_those_of_the_source() -> None:
+    """The sizes of scratch buffers depend on them."""
     source = Path(compiled.__file__).with_name("kernels.c").read_text()
     for name in ("LENGTH", "SAMPLES", "SIXTEEN"):
         assert re.findall(rf"enum {{.*\b{name} = (\d+)", source) == [str(getattr(compiled, name))]
 
 
-def test_where_they_do_not_serve() -> None:
+def test_where_the_kernels_do_not_serve() -> None:
     w = torch.ones(2, 3)
     assert compiled.serves(w, p=15)
     assert compiled.serves(w, p=15.0)
@@ -368,7 +373,7 @@ def test_where_they_do_not_serve() -> None:
 
 
 @pytest.mark.parametrize("p", [1, 3, 15, 101])
-def test_a_run_with_and_without(p: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_with_and_without_kernels_agree(p: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def models() -> Tensor:
         simulator = gs.Simulator(gs.Study(gs.WPM(p, eta=0.05), gs.Random(6, density=0.3)).plan())
         simulator.advance(20)
@@ -376,12 +381,12 @@ def test_a_run_with_and_without(p: int, monkeypatch: pytest.MonkeyPatch) -> None
 
     with_them = models()
     monkeypatch.setattr(compiled, "library", None)
-    # a root makes much of the last bit of a gradient where it is near zero
+    # Near zero, a root amplifies the last bit of a gradient.
     torch.testing.assert_close(models(), with_them, rtol=1e-3, atol=1e-4)
 
 
-def test_a_run_where_they_were_not_built() -> None:
-    """As after an installation without a compiler: the file is not there."""
+def test_a_run_without_built_kernels() -> None:
+    """As after an installation without a compiler: there is no kernels.so."""
     code = """
 import ctypes, torch
 def absent(*_): raise OSError
@@ -400,7 +405,7 @@ print(gs.run(gs.Study(gs.WPM(15, eta=0.05), gs.Ring(4), rounds=3)).summary["loss
 @pytest.mark.parametrize(
     ("value", "kernels"), [("torch", "none: GOSSAMER_BACKEND = torch"), ("auto", "compiled, AVX")]
 )
-def test_the_environment_chooses(value: str, kernels: str) -> None:
+def test_the_environment_variable_chooses(value: str, kernels: str) -> None:
     code = "from gossamer.backend import versions; print(versions()['kernels'])"
     done = in_environment(value, "-c", code)
     assert done.stdout.startswith(kernels)

@@ -36,7 +36,7 @@ from gossamer.tasks.image_sets import (
     _read_digits,
 )
 
-# --- tiny originals: the real code on files of a few bytes, with a table of hashes of their own ---
+# --- tiny data sets: the real code on files of a few bytes, with hashes of their own ---
 
 
 def stamp(content: bytes) -> Stamp:
@@ -84,7 +84,7 @@ def tar_of(files: dict[str, bytes]) -> bytes:
 
 
 class Tiny:
-    """The files of a tiny data set, packed and unpacked, and the folder that the cache keeps it in."""
+    """The files of a tiny data set, packed and unpacked, and its folder in the cache."""
 
     def __init__(
         self, name: str, files: dict[str, bytes], packed: dict[str, bytes], cache: Path
@@ -173,12 +173,12 @@ def test_get_takes_files_from_a_folder_and_keeps_them_whole(
     times = [p.stat().st_mtime_ns for p in sorted(tiny.folder.iterdir())]
     download.get(
         tiny.name, source_dir=tmp_path / "nowhere"
-    )  # whole already: nothing is asked of the source
+    )  # already complete: the source is not read
     assert [p.stat().st_mtime_ns for p in sorted(tiny.folder.iterdir())] == times
 
 
 @EACH
-def test_get_mends_a_damaged_cache(tiny: Tiny, tmp_path: Path):
+def test_get_repairs_a_damaged_cache(tiny: Tiny, tmp_path: Path):
     tiny.write(tiny.folder)
     next(tiny.folder.iterdir()).write_bytes(b"torn")
     download.get(tiny.name, source_dir=tiny.write(tmp_path / "source"))
@@ -186,7 +186,7 @@ def test_get_mends_a_damaged_cache(tiny: Tiny, tmp_path: Path):
 
 
 @EACH
-def test_a_missing_file_is_named_with_the_command_that_brings_it(tiny: Tiny):
+def test_a_missing_file_is_named_with_the_command_that_downloads_it(tiny: Tiny):
     command = rf"`gossamer data get {tiny.name}` .*`gossamer data get {tiny.name} --from DIR`"
     with pytest.raises(DataError, match=rf"there is no {next(iter(tiny.files))} in .*{command}"):
         DOWNLOADABLE[tiny.name]().load()
@@ -292,7 +292,7 @@ def test_a_wrong_tar_is_refused(tiny: Tiny, tmp_path: Path, monkeypatch, damage,
     tiny.packed = {"cifar-10-binary.tar.gz": damage(tiny.files)}
     monkeypatch.setitem(
         ORIGINALS, "cifar10", tiny.original()
-    )  # the hash is right, what is inside is not
+    )  # the hash is right, the content is not
     with pytest.raises(DataError, match=said):
         download.get("cifar10", source_dir=tiny.write(tmp_path / "source", packed=True))
 
@@ -311,7 +311,7 @@ def test_unpacking_stops_at_the_limit():
     assert download.unzip(gzip.compress(b"abc"), 100) == b"abc"
 
 
-# --- the network, on this machine only ---
+# --- downloads, from a server on this machine ---
 
 
 @pytest.fixture
@@ -345,10 +345,10 @@ def test_get_downloads_with_progress_from_the_mirror_that_works(tiny: Tiny, serv
     )
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == tiny.files
     assert seen == {file: (len(content), len(content)) for file, content in tiny.packed.items()}
-    assert [p.name for p in tiny.cache.iterdir()] == [folder.name]  # nothing left of the download
+    assert [p.name for p in tiny.cache.iterdir()] == [folder.name]  # no temporary files are left
 
 
-def test_a_mirror_with_another_file_is_not_believed(tiny: Tiny, server, monkeypatch):
+def test_a_mirror_with_another_file_is_skipped(tiny: Tiny, server, monkeypatch):
     url, root = server
     tiny.write(root, packed=True)
     (root / "train-images-idx3-ubyte.gz").write_bytes(b"something else")
@@ -360,7 +360,7 @@ def test_a_mirror_with_another_file_is_not_believed(tiny: Tiny, server, monkeypa
     assert list(tiny.cache.iterdir()) == []
 
 
-def test_without_a_network_the_mirrors_and_the_way_out_are_named(tiny: Tiny):
+def test_without_a_network_the_mirrors_and_the_alternative_are_named(tiny: Tiny):
     with pytest.raises(
         DataError, match=r"127\.0\.0\.1:9/ \(no connection\).*`gossamer data get mnist --from DIR`"
     ):
@@ -404,7 +404,7 @@ def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path: Path):
     assert download.cache_folder() == tmp_path / ".cache" / "gossamer-data"
 
 
-# --- the real ones ---
+# --- the real data sets ---
 
 
 def test_digits_have_a_fixed_split():
@@ -420,7 +420,7 @@ def test_digits_have_a_fixed_split():
     rows = {image.numpy().tobytes() for image in data.x} & {
         image.numpy().tobytes() for image in data.x_test
     }
-    assert not rows  # no image is on both sides
+    assert not rows  # no image is in both sets
     for test in (0, 1797):
         with pytest.raises(InputError, match="test = "):
             Digits(test=test)
@@ -474,7 +474,7 @@ def test_get_from_a_folder_with_the_real_files(data_dir: Path, tmp_path: Path):
     download.verify("mnist", tmp_path / "mnist")
 
 
-# --- the user's own ---
+# --- the user's own data ---
 
 GOOD = {
     "x": np.zeros((6, 4)),
@@ -644,7 +644,7 @@ def test_from_dataset_reads_map_and_iterable_datasets():
     train = torch.utils.data.TensorDataset(x, y)
 
     class Counted(torch.utils.data.Dataset):
-        """Never raises IndexError; gives arrays and plain numbers."""
+        """A dataset that never raises IndexError, of arrays and Python numbers."""
 
         def __len__(self) -> int:
             return 2
@@ -674,7 +674,7 @@ def test_sources_are_plain_values():
     assert set(DOWNLOADABLE) == set(ORIGINALS)
 
 
-def test_the_digits_are_scikit_learns() -> None:
+def test_the_digits_equal_scikit_learns() -> None:
     from sklearn.datasets import load_digits
 
     for found, expected in zip(_read_digits(), load_digits(return_X_y=True), strict=True):

@@ -1,4 +1,7 @@
-"""Real MNIST: the paper's IID claim, and methods that correct the drift of one label a device. CIFAR-10 with the linear SVM."""
+"""The real MNIST and CIFAR-10.
+
+The paper's IID claim, drift correction with one label per device, and a linear SVM on CIFAR-10.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.data]
 
 
 def iid(algorithm: gs.Algorithm, data: gs.Data, rounds: int, seed: int = 0) -> Run:
-    """10 devices, density 0.2, batch 128, softmax regression; measured after the step on all test images every 5 rounds."""
+    """Return a study of 10 devices: density 0.2, batch 128, softmax regression.
+
+    It is measured after the step on all test images every 5 rounds.
+    """
     study = gs.Study(
         algorithm,
         gs.Random(10, density=0.2),
@@ -25,8 +31,8 @@ def iid(algorithm: gs.Algorithm, data: gs.Data, rounds: int, seed: int = 0) -> R
     return gs.run(study.with_seed(seed))
 
 
-# Seeds 0 to 3 take 180, 170, 190 and 205 rounds at p = 1 and 125, 130, 140 and 145 at p = 15. Two from the middle, so that
-# another machine's rounding does not decide.
+# Seeds 0 to 3 take 180, 170, 190 and 205 rounds at p = 1 and 125, 130, 140 and 145 at p = 15.
+# Two of the middle, so that the rounding of another processor does not decide.
 @pytest.mark.parametrize("seed", [0, 2])
 def test_a_higher_power_reaches_88_percent_sooner(mnist: gs.Data, seed: int) -> None:
     plain = iid(gs.DPSGD(0.01, gradient_at="aggregate"), mnist, 210, seed)
@@ -46,7 +52,7 @@ def test_a_higher_power_reaches_88_percent_sooner(mnist: gs.Data, seed: int) -> 
     [(QuasiGlobal(0.04), 80), (Tracking(0.04), 100)],
     ids=["quasi-global", "tracking"],
 )
-def test_drift_corrected_methods_are_fast_on_one_label_a_device(
+def test_drift_corrected_methods_are_fast_with_one_label_per_device(
     mnist: gs.Data, algorithm: gs.Algorithm, rounds: int
 ) -> None:
     study = gs.Study(

@@ -1,4 +1,4 @@
-"""Models against oracles: closed forms against autograd on losses written anew, modules against plain loops of modules."""
+"""Models against oracles: closed forms against autograd, modules against loops over modules."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NO_KEYS = torch.zeros(0, dtype=torch.int64)
 def data(
     classes: int | None = 3, shape: tuple[int, ...] = (5,), samples: int = 40, seed: int = 0
 ) -> Data:
-    """Small data with every class in it; without classes, a number to regress on."""
+    """Return small data with samples of every class, or with regression targets."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(samples, *shape, generator=generator)
     y = torch.arange(samples) % classes if classes else torch.randn(samples, generator=generator)
@@ -90,14 +90,14 @@ def _typed(y: Tensor) -> Tensor:
 
 
 def buffers_of(learner: Learner, devices: int) -> dict[str, Tensor]:
-    """A stack of every device's buffers, in float64."""
+    """Return the buffers of all devices, in float64."""
     return {
         name: (b.double() if b.is_floating_point() else b).expand(devices, *b.shape).clone()
         for name, b in learner.buffers().items()
     }
 
 
-# -- closed forms ------------------------------------------------------------------------------------------------------
+# -- closed forms -
 
 
 def softmax_loss(outputs: Tensor, label: int) -> Tensor:
@@ -119,7 +119,7 @@ def logistic_loss(outputs: Tensor, label: int) -> Tensor:
     return torch.log(1 + torch.exp(-outputs[0] if label else outputs[0]))
 
 
-# each model, the loss of one sample's outputs, the classes of its data, and whether it has a bias
+# Each model, the loss of one sample's outputs, the classes of its data, whether it has a bias.
 CLOSED = {
     "softmax": (Softmax, softmax_loss, 4, True),
     "svm": (Svm, hinge_loss, 4, True),
@@ -131,7 +131,7 @@ CLOSED = {
 def naive(
     w: Tensor, x: Tensor, y: Tensor, loss: Callable[..., Tensor], bias: bool, l2: float
 ) -> Tensor:
-    """One device's mean loss, sample by sample: w [outputs, columns], x [batch, features] without the constant 1."""
+    """Return one device's mean loss, sample by sample: w [outputs, columns], x [batch, features]."""
     weight, constant = (w[:, :-1], w[:, -1]) if bias else (w, 0.0)
     losses = [
         loss(weight @ sample + constant, target.item()) for sample, target in zip(x, y, strict=True)
@@ -160,7 +160,7 @@ def test_closed_form_equals_autograd(
         w = stack.w[i].view(-1, features + bias).clone().requires_grad_()
         expected = naive(w, stack.x[i, :, :features], stack.y[i], loss, bias, l2)
         expected.backward()
-        # twelve digits: the order of a few dozen float64 additions
+        # Twelve digits: sums of a few dozen float64 values differ by their order.
         torch.testing.assert_close(losses[i], expected.detach(), rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(gradient[i], w.grad.reshape(-1), rtol=1e-12, atol=1e-12)
 
@@ -172,7 +172,7 @@ def test_a_device_alone_equals_its_row_in_a_stack(kind: str) -> None:
     learner = model(0.1).learner(source)
     stack = Batch.of(learner, source, devices=5)
     together, losses = stack.gradient(learner), stack.loss(learner)
-    for rows in ([3], [0, 4], [4, 2, 1]):  # of several sizes, in the same memory
+    for rows in ([3], [0, 4], [4, 2, 1]):  # of several sizes, in the same buffers
         some = Batch(stack.w[rows], stack.x[rows], stack.y[rows], stack.keys[rows])
         torch.testing.assert_close(some.gradient(learner), together[rows], rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(some.loss(learner), losses[rows], rtol=1e-12, atol=1e-12)
@@ -209,7 +209,7 @@ def test_scores_equal_a_loop_over_the_samples(kind: str, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("classes", [1, 2, 5])
 def test_the_first_of_equal_outputs_counts(classes: int) -> None:
-    """As torch.argmax has it: a model of zeros takes everything for class 0."""
+    """As torch.argmax does: a model of zeros classifies everything as class 0."""
     y = torch.arange(20) % classes
     data = from_arrays(torch.rand(20, 3), y, torch.rand(20, 3), y)
     learner = Softmax().learner(data)
@@ -225,7 +225,7 @@ def test_the_first_of_equal_outputs_counts(classes: int) -> None:
     torch.testing.assert_close(scores.loss, expected)
 
 
-def test_losses_and_gradients_are_finite_far_out() -> None:
+def test_losses_and_gradients_are_finite_for_large_weights() -> None:
     for kind, (model, _, classes, _) in CLOSED.items():
         source = data(classes)
         learner = model().learner(source)
@@ -236,7 +236,7 @@ def test_losses_and_gradients_are_finite_far_out() -> None:
             assert stack.loss(learner).isfinite().all(), kind
 
 
-def test_logistic_loss_is_exact_where_the_answer_is_nearly_sure() -> None:
+def test_logistic_loss_is_exact_for_confident_outputs() -> None:
     learner = LogisticRegression().learner(data(2, (1,)))
     x, y = torch.ones(1, 1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.int64)
     for margin, label, expected in (
@@ -273,7 +273,7 @@ def test_unstack_gives_names_and_shapes() -> None:
         "weight": (2, 3, 4),
         "bias": (2, 3),
     }
-    # outputs from the parts are outputs from the row
+    # Outputs computed from the parts equal those of the row.
     x = torch.cat([learner.features(source.x), torch.ones(len(source.x), 1)], 1)
     torch.testing.assert_close(
         source.x.flatten(1) @ parts["weight"][1].T + parts["bias"][1], x @ (row + 100).view(3, 5).T
@@ -309,13 +309,13 @@ def test_unstack_gives_names_and_shapes() -> None:
         (lambda: Module("resnet"), "module"),  # type: ignore[arg-type]
     ],
 )
-def test_what_cannot_be_is_refused(make: Callable[[], object], field: str) -> None:
+def test_invalid_settings_are_refused(make: Callable[[], object], field: str) -> None:
     with pytest.raises(InputError) as refusal:
         make()
     assert refusal.value.field == field
 
 
-# -- modules -----------------------------------------------------------------------------------------------------------
+# -- modules -
 
 
 def test_a_linear_module_equals_the_closed_form() -> None:
@@ -367,7 +367,7 @@ class Tokens(nn.Module):
 
 
 class Remembers(nn.Module):
-    """Buffers of its own: one is put anew, one is counted up in place, one is only read and is called key."""
+    """Buffers: one is replaced, one is counted up in place, one (named key) is only read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -384,7 +384,7 @@ class Remembers(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """Cannot run stacked: torch's recurrent layers have no rule for it."""
+    """Cannot run stacked: torch's recurrent layers have no batching rule."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -396,7 +396,7 @@ class Recurrent(nn.Module):
 
 
 class Branches(nn.Module):
-    """Cannot run stacked either: what is computed depends on the data."""
+    """Cannot run stacked: a branch depends on the data."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -424,7 +424,7 @@ class Shared(nn.Module):
 
 
 class Layers(nn.Module):
-    """Linear layers as they come: with and without a bias, of sequences too; what they give is viewed, and written to."""
+    """Linear layers with and without a bias, also of sequences; outputs are viewed and overwritten."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -481,7 +481,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int | None]] 
 
 
 def plain_modules(learner: Learner, make: Callable[[], nn.Module], w: Tensor) -> list[nn.Module]:
-    """What a user would write: one module a device, with its row of w as parameters."""
+    """Return one module per device, with its row of w as parameters."""
     copies = [copy.deepcopy(make()).double() for _ in w]
     for module, row in zip(copies, w, strict=True):
         for name, part in learner.unstack(row).items():
@@ -496,7 +496,7 @@ def plain_loss(module: nn.Module, x: Tensor, y: Tensor, classes: int | None) -> 
 
 @pytest.mark.parametrize("kind", MODULES)
 def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gradients, losses, buffers and scores over several steps: to 1e-10, since both sum in another order."""
+    """Gradients, losses, buffers and scores agree over several steps, to 1e-10."""
     make, shape, classes = MODULES[kind]
     torch.manual_seed(0)
     module = make()
@@ -528,7 +528,7 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
         w = w - 0.1 * gradient
     kept = copy.deepcopy(buffers)
     scores = learner.scores(w, source.x_test.double(), _typed(source.y_test), buffers)
-    assert all(torch.equal(kept[name], b) for name, b in buffers.items())  # to look changes nothing
+    assert all(torch.equal(kept[name], b) for name, b in buffers.items())  # scoring changes nothing
     for i, own in enumerate(plain):
         own.eval()
         expected = plain_loss(own, source.x_test.double(), _typed(source.y_test), classes)
@@ -541,7 +541,7 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         modules, "_EVALUATION_ELEMENTS", 3 * 3 * 4 * math.prod(shape)
     )  # three samples at a time
-    if kind != "branches":  # whose answer depends on the whole batch
+    if kind != "branches":  # whose outputs depend on the whole batch
         again = learner.scores(w, source.x_test.double(), _typed(source.y_test), buffers)
         torch.testing.assert_close(again.loss, scores.loss, rtol=1e-10, atol=1e-12)
         torch.testing.assert_close(
@@ -549,11 +549,11 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
         )
     assert all(
         torch.equal(before[name], value) for name, value in module.state_dict().items()
-    )  # the user's own is as it was
+    )  # the user's module is unchanged
     assert module.training
 
 
-def test_batch_norm_keeps_each_device_by_itself() -> None:
+def test_batch_norm_statistics_stay_with_their_device() -> None:
     source = data(3)
     learner = Module(lambda: nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3))).learner(source)
     assert sorted(learner.buffers()) == ["0.num_batches_tracked", "0.running_mean", "0.running_var"]
@@ -570,17 +570,17 @@ def test_batch_norm_keeps_each_device_by_itself() -> None:
     assert buffers["0.num_batches_tracked"].tolist() == [2, 2, 2]
     assert (buffers["0.running_mean"][1] > 1).all()
     assert (buffers["0.running_mean"][[0, 2]] < 1).all()
-    # a device is scored with its own statistics: the same model, other buffers, other scores
+    # A device is scored with its own statistics: other buffers give other scores.
     same = stack.w[:1].expand(3, -1)
     loss = learner.scores(same, source.x_test.double(), source.y_test, buffers).loss
     assert len(set(loss.tolist())) == 3
 
 
-# -- dropout -----------------------------------------------------------------------------------------------------------
+# -- dropout -
 
 
 class Masks(nn.Module):
-    """Its gradient is its masks: a parameter for each element of `layers` applications of `drop` to ones."""
+    """A module whose gradient is its masks: one parameter per element of each dropout of ones."""
 
     def __init__(
         self, drop: Callable[[nn.Module, Tensor], Tensor], layers: int, shape: tuple[int, ...]
@@ -601,7 +601,7 @@ def masks(
     shape: tuple[int, ...] = (4000,),
     p: float = 0.5,
 ) -> Tensor:
-    """What is kept, as 0 and 1: [devices, layers, …shape]."""
+    """Return the masks as 0 and 1: [devices, layers, …shape]."""
     source = data(None, (1,))
     learner = Module(Masks(drop, layers, shape), loss=lambda outputs, y: outputs.sum(1)).learner(
         source
@@ -628,9 +628,9 @@ KEYS = torch.from_numpy(draws.bits(0, "keys", np.arange(4)).view(np.int64))
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_dropout_keeps_the_right_share(p: float) -> None:
     kept = masks(lambda own, x: F.dropout(x, p, own.training), KEYS, layers=3, p=p)
-    # 4,000 elements a mask: five standard deviations
+    # 4,000 elements per mask: five standard deviations
     assert ((kept.mean(-1) - (1 - p)).abs() < 5 * math.sqrt(p * (1 - p) / 4000)).all()
-    # no mask tells anything of another, nor an element of its neighbour
+    # Masks, and neighbouring elements, are uncorrelated.
     rows = (kept - kept.mean(-1, keepdim=True)).reshape(12, -1)
     rows = rows / rows.norm(dim=1, keepdim=True)
     assert ((rows @ rows.T).fill_diagonal_(0).abs() < 5 / math.sqrt(4000)).all()
@@ -655,7 +655,7 @@ def test_dropout_is_by_name() -> None:
     flat = layer.reshape(12, -1)
     assert all(
         (flat[i] != flat[j]).any() for i in range(12) for j in range(i)
-    )  # every device and every layer has its own
+    )  # every device and every layer has its own mask
 
 
 @pytest.mark.parametrize(
@@ -686,7 +686,7 @@ def test_a_layer_under_two_names_drops_in_both() -> None:
     assert (first != stack.gradient(learner)).any()
     assert all(
         layer.p == 0.5 for layer in module if isinstance(layer, nn.Dropout)
-    )  # the user's module is as it was
+    )  # the user's module is unchanged
 
 
 def test_dropping_everything_gives_zeros() -> None:
@@ -699,7 +699,7 @@ def test_dropping_everything_gives_zeros() -> None:
 
 
 class Calls(nn.Module):
-    """A linear layer and whatever is done to its outputs."""
+    """A linear layer and a function of its outputs."""
 
     def __init__(self, then: Callable[[nn.Module, Tensor], Tensor], outputs: int = 3) -> None:
         super().__init__()
@@ -780,7 +780,7 @@ def test_batches_that_a_module_cannot_take_are_refused() -> None:
         stack.gradient(learner, buffers_of(learner, 3))
 
 
-# -- perceptrons without torch.func, images channels last --------------------------------------------------------------
+# -- perceptrons without torch.func, images channels last -
 
 
 def tied() -> nn.Module:
@@ -809,7 +809,9 @@ PERCEPTRONS: dict[str, Callable[[], nn.Module]] = {
 
 @pytest.mark.parametrize("loss", [None, nn.CrossEntropyLoss(reduction="none")])
 @pytest.mark.parametrize("kind", PERCEPTRONS)
-def test_a_perceptron_equals_itself_under_torch_func(kind: str, loss: modules.Loss | None) -> None:
+def test_a_perceptron_equals_the_same_module_under_torch_func(
+    kind: str, loss: modules.Loss | None
+) -> None:
     source = data(3, (2, 3))
     module = PERCEPTRONS[kind]()
     fast, slow = Module(module, loss).learner(source), Module(module, loss).learner(source)
@@ -857,7 +859,7 @@ def changed(change: Callable[[nn.Module], object]) -> nn.Module:
         changed(lambda layer: nn.utils.parametrizations.weight_norm(layer)),
     ],
 )
-def test_what_is_not_just_a_perceptron_is_left_to_torch_func(module: nn.Module) -> None:
+def test_other_modules_are_not_taken_for_a_perceptron(module: nn.Module) -> None:
     assert Perceptron.find(module, data(3, (2, 3))) is None
 
 
@@ -884,7 +886,7 @@ class Viewed(nn.Module):
         for c in (1, 2)
     ],
 )
-def test_images_lie_channels_last_where_the_module_takes_them_so(
+def test_images_are_channels_last_where_the_module_accepts_it(
     module: nn.Module, channels: int, last: bool
 ) -> None:
     source = data(3, (channels, 6, 6))
@@ -911,7 +913,7 @@ def test_images_lie_channels_last_where_the_module_takes_them_so(
     )
 
 
-# -- losses, starts, frozen parameters ---------------------------------------------------------------------------------
+# -- losses, starts, frozen parameters -
 
 
 def test_a_loss_of_the_users_own() -> None:
@@ -956,7 +958,7 @@ def test_a_module_is_its_own_start_and_a_function_is_called_for_each_seed() -> N
     assert torch.equal(given.init(7), own)
     with torch.no_grad():
         module.weight.zero_()
-    assert torch.equal(given.init(0), own)  # a copy, whatever becomes of the user's
+    assert torch.equal(given.init(0), own)  # a copy, independent of the user's module
 
     class Net(nn.Linear):
         def __init__(self) -> None:
@@ -967,13 +969,11 @@ def test_a_module_is_its_own_start_and_a_function_is_called_for_each_seed() -> N
         made = Module(make).learner(source)
         assert torch.equal(made.init(3), Module(make).learner(source).init(3))
         assert (made.init(3) != made.init(4)).all()
-    assert torch.equal(
-        state, torch.random.get_rng_state()
-    )  # and torch's own generator is left alone
+    assert torch.equal(state, torch.random.get_rng_state())  # torch's generator is unchanged
 
 
 class Backbone(nn.Module):
-    """Random features that are not trained, and a number that cannot be."""
+    """Random features that are not trained, and a constant."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -996,7 +996,7 @@ def test_frozen_parameters_are_constants() -> None:
         torch.float64,
         torch.float32,
         torch.float64,
-    ):  # casting to and fro loses nothing: they were float32
+    ):  # casting loses nothing: they were float32
         gradient = torch.empty_like(stack.w, dtype=dtype)
         learner.gradient(stack.w.to(dtype), stack.x.to(dtype), stack.y, {}, stack.keys, gradient)
         assert gradient.dtype == dtype
@@ -1021,7 +1021,7 @@ def test_a_module_in_float64_loses_nothing() -> None:
     assert learner.module.features.weight[0, 0].item() == 1 / 3  # type: ignore[attr-defined, union-attr, index]
 
 
-def test_cnn_and_mlp_are_what_they_say() -> None:
+def test_layers_of_cnn_and_mlp() -> None:
     source = data(3, IMAGE)
     cnn = Cnn((4, 5), norm=True).learner(source)
     assert sorted(cnn.buffers()) == [

@@ -42,7 +42,7 @@ def same(a: Split, b: Split) -> bool:
 
 @st.composite
 def labelled(draw: Callable[..., object]) -> tuple[np.ndarray, int]:
-    """Labels (not all numbers need occur) and a number of devices up to the samples."""
+    """Draw labels, not all of which need occur, and at most as many devices as samples."""
     y = draw(st.lists(st.integers(0, 6), min_size=1, max_size=80))
     return np.array(y), draw(st.integers(1, len(y)))
 
@@ -72,7 +72,7 @@ def test_dirichlet_deals_out_every_sample(case, seed, alpha):
 
 @settings(max_examples=80)
 @given(labelled(), SEEDS)
-def test_one_label_is_pure_even_and_in_turn(case, seed):
+def test_one_label_per_device_in_turn_and_evenly(case, seed):
     y, devices = case
     labels, counts = np.unique(y, return_counts=True)
     if devices < len(labels):
@@ -83,7 +83,7 @@ def test_one_label_is_pure_even_and_in_turn(case, seed):
     assert_partition(split, len(y), devices)
     held = [set(y[split.of(i)].tolist()) for i in range(devices)]
     assert all(len(one) == 1 for one in held)
-    # The naive deal: in turn, passing over a label that has as many devices as samples.
+    # The naive way: in turn, skipping labels that have as many devices as samples.
     left, expected = dict(zip(labels.tolist(), counts.tolist(), strict=True)), []
     while len(expected) < devices:
         for label in left:
@@ -146,11 +146,11 @@ def test_dirichlet_near_zero_puts_a_label_on_one_device_and_large_is_even():
     ]
     assert sorted(holders)[-3:] == pytest.approx(
         [1, 1, 1], abs=0.01
-    )  # but for what the empty devices took
+    )  # except for what empty devices took
     assert Dirichlet(1e9).make(y, 5, seed=1).sizes == pytest.approx([600] * 5, abs=3)
     few = Dirichlet(1e9).make(
         np.arange(6000) % 10, 1000, seed=1
-    )  # 0.6 samples of each label a device
+    )  # 0.6 samples of each label per device
     assert few.sizes.min() >= 3
     assert few.sizes.max() <= 9
 
@@ -176,7 +176,7 @@ def test_a_split_is_pure_in_its_seed_and_differs_with_it(rule):
 
 
 @pytest.mark.parametrize("rule", RULES[:-1], ids=lambda rule: type(rule).__name__)
-def test_more_devices_than_samples_is_refused_with_a_way_out(rule):
+def test_more_devices_than_samples_is_refused_with_an_alternative(rule):
     with pytest.raises(
         InputError, match=r'devices = 11 .* at most 10, the number of samples, or split = "drawn"'
     ):
@@ -202,7 +202,7 @@ def test_regression_targets_split_without_labels(rule):
     assert rule.make(np.linspace(0, 1, 50, dtype=np.float32), 5, seed=0).devices == 5
 
 
-def test_drawn_serves_a_hundred_thousand_devices():
+def test_drawn_with_a_hundred_thousand_devices():
     split = Drawn(32).make(np.arange(1437) % 10, 100_000, seed=0)
     assert split.devices == 100_000
     assert set(split.sizes.tolist()) == {32}
@@ -292,7 +292,7 @@ def test_a_missing_file_of_lists_is_refused(tmp_path: Path):
 
 @settings(max_examples=40)
 @given(labelled(), SEEDS, st.integers(0, 10**6), st.integers(0, 5), st.integers(1, 40))
-def test_batches_are_the_devices_own_and_the_same_for_whoever_asks(case, seed, t, step, size):
+def test_batches_are_of_own_samples_and_independent_of_the_other_devices(case, seed, t, step, size):
     y, devices = case
     split = Uneven().make(y, devices, seed)
     everyone = batch(split, seed, t, step, size, np.arange(devices))

@@ -14,12 +14,12 @@ PROBLEMS = [
     Logistic(devices=5, dimension=3, samples=40, heterogeneity=3.0, regularisation=1e-4, seed=2),
     Logistic(
         devices=2, dimension=30, samples=10, regularisation=1e-6
-    ),  # separable: the optimum is far out
+    ),  # separable: the optimum is large
 ]
 
 
 def naive_loss(problem: LeastSquares | Logistic, w: np.ndarray) -> float:
-    """(1/m)·Σ over devices of the mean loss over the device's samples, from what `load` and `split` give."""
+    """Return the mean over devices of their mean losses, computed from `load` and `split`."""
     data, split = problem.load(), problem.split()
     x, y = data.x.numpy().astype(np.float64), data.y.numpy().astype(np.float64)
     losses = []
@@ -96,7 +96,7 @@ def test_fewer_samples_than_dimensions_still_has_an_optimum():
     assert problem.loss(problem.optimum()) < 1e-20
 
 
-def test_heterogeneity_sets_the_devices_apart():
+def test_heterogeneity_separates_the_devices():
     def spread(heterogeneity: float) -> float:
         problem = LeastSquares(devices=6, samples=200, noise=0.0, heterogeneity=heterogeneity)
         data, split = problem.load(), problem.split()

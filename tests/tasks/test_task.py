@@ -1,4 +1,4 @@
-"""Tasks and workers: the batches that are drawn by name, any rows of the stack in any order, and what is refused."""
+"""Tasks and workers: batches drawn by name, rows in any order, invalid tasks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEVICES = np.arange(6)
 
 
 class Seen(Learner):
-    """Learns nothing, and keeps what it is shown."""
+    """A learner that records its batches."""
 
     draws = True
 
@@ -73,7 +73,7 @@ class Shown:
 
 
 def numbered(samples: int = 60) -> Data:
-    """Samples that are their own numbers, so that what is shown can be read off."""
+    """Return samples that are their own numbers, so that batches can be identified."""
     x = np.arange(samples)[:, None] * [1.0, -1.0]
     return from_arrays(x, np.arange(samples) % 3, x + 1000, np.arange(samples) % 3)
 
@@ -116,10 +116,10 @@ def worker(
     ),
     st.integers(0, 5),
 )
-def test_batches_are_those_of_the_names_whatever_was_asked_before(
+def test_batches_do_not_depend_on_earlier_calls(
     calls: list[tuple[int, int, list[int]]], seed: int
 ) -> None:
-    """Rounds, local steps and rows in any order; an empty list of rows stands for all."""
+    """Rounds, local steps and rows in any order; an empty list of rows means all."""
     shared = task()
     one = worker(shared, seed=seed)
     for t, step, rows in calls:
@@ -185,7 +185,7 @@ MODELS: dict[str, tuple[Model, Data]] = {
 
 
 def spread(one: Worker, devices: np.ndarray = DEVICES) -> Tensor:
-    """A model of its own for each device, the same whoever else is there."""
+    """Return a different model for each device, independent of the other devices."""
     start = one.start()
     noise = draws.normal(1, "spread", devices[:, None], np.arange(start.shape[1]))
     return start + 0.1 * torch.from_numpy(noise).to(start.dtype)
@@ -193,7 +193,7 @@ def spread(one: Worker, devices: np.ndarray = DEVICES) -> Tensor:
 
 @pytest.mark.parametrize("kind", MODELS)
 def test_any_rows_equal_those_rows_of_the_whole_stack(kind: str) -> None:
-    """Gradients and buffers, as rows and as a worker of its own (a shard): to 1e-12, for batched products differ by shape."""
+    """Gradients and buffers agree to 1e-12, as rows and in a worker of their own (a shard)."""
     model, data = MODELS[kind]
     shared = task(model, data)
     whole, parts = worker(shared), worker(shared)
@@ -229,10 +229,10 @@ def two_threads() -> Iterator[None]:
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("at_once", [1, 50, 400])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_some_devices_at_a_time_are_all_at_once(
+def test_chunks_of_devices_equal_all_at_once(
     kind: str, at_once: int, threads: int, request: pytest.FixtureRequest
 ) -> None:
-    """So many numbers of batches at a time: one device's, two devices', more; one after the other, or in threads."""
+    """Chunks of one device, two devices and more, one after the other or in threads."""
     shared = task(*MODELS[kind])
     whole, parts = worker(shared), worker(task(*MODELS[kind]))
     parts.learner.at_once = at_once
@@ -250,7 +250,7 @@ def test_some_devices_at_a_time_are_all_at_once(
         torch.testing.assert_close(parts.buffers[name], b, rtol=1e-12, atol=1e-12)
 
 
-def test_rows_that_are_not_asked_for_keep_their_buffers() -> None:
+def test_buffers_of_other_rows_are_unchanged() -> None:
     one = worker(task(*MODELS["cnn with batch norm"]))
     w = spread(one)
     one.gradient(w[[2, 5]], 0, rows=torch.tensor([2, 5]))
@@ -266,7 +266,7 @@ def test_rows_that_are_not_asked_for_keep_their_buffers() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("kind", MODELS)
-def test_everything_has_the_type_that_was_asked_for(kind: str, dtype: torch.dtype) -> None:
+def test_results_have_the_requested_dtype(kind: str, dtype: torch.dtype) -> None:
     one = worker(task(*MODELS[kind]), dtype=dtype)
     w = one.start().repeat(6, 1)
     assert (
@@ -304,7 +304,7 @@ def test_the_test_samples_are_a_fixed_choice() -> None:
         assert len(one.learner.x) == 60
 
 
-def test_the_data_are_left_as_they_were() -> None:
+def test_the_data_are_not_changed() -> None:
     data = images()
     before = data.x.clone()
     one = worker(task(Cnn((3, 4)), data), dtype=torch.float32)
@@ -313,7 +313,7 @@ def test_the_data_are_left_as_they_were() -> None:
     assert torch.equal(data.x, before)
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_tasks_are_refused() -> None:
     data = numbered()
     split = OneLabel().make(data.y.numpy(), 6, seed=0)
     for make, field in (
@@ -328,8 +328,8 @@ def test_what_cannot_be_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("y", "field"), [([0, 1, 2], "y"), ([0, -1, 1], "y"), ([0, 1], "y")])
-def test_targets_that_the_samples_do_not_have(y: list[int], field: str) -> None:
-    """Nothing looks at them again when batches are read."""
+def test_targets_that_do_not_fit_the_samples(y: list[int], field: str) -> None:
+    """They are not checked again when batches are read."""
     x = torch.zeros(3, 2)
     data = Data(x, torch.tensor(y), x, torch.tensor([0, 1, 0]), "mine", 2)
     with pytest.raises(InputError) as refusal:
