@@ -9,6 +9,8 @@ and two threads run after them, alone. Of scaling the best block counts, of swee
 
 from __future__ import annotations
 
+import own_process  # noqa: F401  # isort: skip
+
 import argparse
 import json
 import platform

@@ -52,10 +52,12 @@ def measure(kind: str, devices: int, folder: str | None) -> dict[str, Any]:
     Returns:
         A row of the table.
     """
-    import gossamer as gs
+    import own_process  # noqa: F401  # isort: skip
 
-    import numpy as np  # isort: skip
-    import torch  # isort: skip
+    import numpy as np
+    import torch
+
+    import gossamer as gs
 
     if kind == "digits":
         data = gs.Digits().load()

@@ -10,6 +10,8 @@ load on the machine affects both alike. A ratio is the median over the blocks, w
 % quantiles.
 """
 
+import own_process  # noqa: F401  # isort: skip
+
 import argparse
 import json
 import subprocess
@@ -19,15 +21,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import gossamer as gs  # before torch: it sets OMP_WAIT_POLICY
+import numpy as np
+import torch
+from torch import nn
+from yardstick import BATCH, DEGREE, RATE, yardstick
 
-import numpy as np  # isort: skip
-import torch  # isort: skip
-from torch import nn  # isort: skip
-
-from gossamer.study import Study  # isort: skip
-from gossamer.tasks.linear import own_is_first, split_outputs  # isort: skip
-from yardstick import BATCH, DEGREE, RATE, yardstick  # isort: skip
+import gossamer as gs
+from gossamer.study import Study
+from gossamer.tasks.linear import own_is_first, split_outputs
 
 Advance = Callable[[], None]
 
