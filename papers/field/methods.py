@@ -102,7 +102,15 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
                 row |= _measured(here, results, name, scale)
             else:
                 reason = refusal(here, entry, scale.table_devices[0])
-                row |= {"rounds": "refuses", "why": reason}
+                row |= {
+                    "eta": "",
+                    "at_edge_of_grid": "",
+                    "rounds": "refuses",
+                    "rounds_95": "",
+                    "megabytes": "",
+                    f"accuracy_at_{here.rounds}_%": "",
+                    "why": reason,
+                }
             rows.append(row)
     write_csv(out / "methods.csv", rows)
     (out / "methods.md").write_text(_markdown(rows))

@@ -17,10 +17,13 @@ from papers.wpm.tuning import Method, grid, tuned
 
 TITLE = "IID data: heavy ball and quasi-global momentum against D-PSGD, each with its own best rate"
 
-BASE = Method("D-PSGD", lambda eta: gs.WPM(1, eta, gs.Matched()))
+BASE = Method("D-PSGD", lambda eta: gs.WPM(1, eta, gs.Matched(), anchor=False))
 METHODS = (
     BASE,
-    Method("heavy ball per device", lambda eta: gs.WPM(1, eta, direction=gs.HeavyBall(0.9))),
+    Method(
+        "heavy ball per device",
+        lambda eta: gs.Composition(eta=eta, direction=gs.HeavyBall(0.9)),
+    ),
     Method("quasi-global momentum", lambda eta: QuasiGlobal(eta, 0.9)),
 )
 SPLIT = "iid"

@@ -143,7 +143,9 @@ def _draw_effective_step(path: Path, eta: float = 0.01, d: float = 0.1, loss: fl
         for axis, p in zip(axes, (3, 15, 101), strict=True):
             for name, colour, dash in zip(SHOWN, COLOURS, DASHES, strict=False):
                 rule, _ = RULES[name]
-                moved = (w - rule(w.clone(), g.clone(), eta, p, lambda: f)).abs() / (eta * d)
+                moved = (w - rule(w.clone(), g.clone(), eta, gs.PowerMap(p), lambda: f)).abs() / (
+                    eta * d
+                )
                 look = {"color": colour, "linestyle": dash, "label": name}
                 axis.loglog(w[:, 0], moved[:, 0].clamp_min(1e-9), **look)
             axis.axhline(1, color="0.6", linewidth=0.8, zorder=0)

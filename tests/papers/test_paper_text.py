@@ -1,4 +1,4 @@
-"""What README, docs and papers say in words: their tables are those of the results, and nothing is left to be filled in."""
+"""Pages of README, docs and papers: tables equal the results, and links exist."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 from papers.blocks import filled  # noqa: E402
 
 _FOUND = (*(ROOT / "papers").rglob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md")
-PAGES = sorted(page for page in _FOUND if page.name != "methods.md")  # which is itself a result
+PAGES = sorted(page for page in _FOUND if page.name != "methods.md")  # that is a result
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -24,12 +24,12 @@ def test_a_page_is_up_to_date(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_what_a_page_points_to_is_there(page: Path) -> None:
+def test_the_links_of_a_page_exist(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / link).exists(), link
 
 
-def test_a_block_is_made_from_its_rows(tmp_path: Path) -> None:
+def test_a_table_is_filled_from_its_rows(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("kind,p,ours,ours_95\nx,1,181.0,19.3\nx,3,,\ny,1,5.0,1.0\n")
     page = tmp_path / "a.md"
     page.write_text(

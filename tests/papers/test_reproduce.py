@@ -1,4 +1,4 @@
-"""`gossamer reproduce wpm`, as its user runs it: the tiny scale, the list, refusals."""
+"""The command `gossamer reproduce`: the tiny scale, the list of parts, errors."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyP
         for name in METHODS
         for network in ("static ring", "random ring", "density 0.1")
     }
-    assert rows["extra", "random ring"] == "refuses"  # it needs links that stay
+    assert rows["extra", "random ring"] == "refuses"  # it needs links that do not change
     assert rows["extra", "static ring"] != "refuses"
     assert float(rows["all-reduce", "random ring"]) <= float(rows["d-psgd", "random ring"])
     assert (out / "broken.png").stat().st_size > 1000
 
 
-def test_every_part_of_the_paper_is_there_and_named_after_it() -> None:
+def test_every_table_and_figure_of_the_paper_is_a_part() -> None:
     assert list(TABLES_AND_FIGURES) == [
         "table1",
         "table2",
@@ -89,7 +89,7 @@ def test_every_part_of_the_paper_is_there_and_named_after_it() -> None:
     assert all(module.TITLE for module in PARTS.values())
 
 
-def test_methods_of_a_part_meet_the_same_links_and_batches() -> None:
+def test_methods_of_a_part_have_the_same_links_and_batches() -> None:
     for module in TABLES_AND_FIGURES.values():
         by_place: dict[tuple[int, int, object], set[tuple[object, ...]]] = {}
         for s in module.cells(Scale()):
@@ -99,8 +99,8 @@ def test_methods_of_a_part_meet_the_same_links_and_batches() -> None:
         assert all(len(settings) == 1 for settings in by_place.values())
 
 
-def test_the_papers_numbers_are_those_that_it_prints() -> None:
-    """The text gives percentages that pin Tables 2 and 3 down: 62.03 %, 25.26 %, 57.99 %, 10.13 %, 13.74 %."""
+def test_the_expected_tables_agree_with_the_text_of_the_paper() -> None:
+    """Percentages in the text of the paper determine entries of Tables 2 and 3."""
     table2 = {
         (r["split"], int(r["p"])): int(r["iterations"]) for r in expected("table2_convergence_by_p")
     }
@@ -147,7 +147,7 @@ def test_a_rate_is_tuned_on_seeds_that_are_not_reported() -> None:
         accuracy = np.array([0.1, scale.target if rounds <= 20 else 0.2])
         return gs.Run({}, {"round": np.array([0, rounds]), "accuracy": accuracy}, {}, study=study)
 
-    # The first rate gets there in 20 rounds, the second never does, though its cells are the longer ones.
+    # The first rate reaches the target in 20 rounds; the second never does, in longer runs.
     cells = {
         study: cell(study, rounds)
         for eta, rounds in zip(scale.grid, (20, 30), strict=True)
@@ -155,4 +155,4 @@ def test_a_rate_is_tuned_on_seeds_that_are_not_reported() -> None:
     }
     best = tuned(Results(scale, cells), method, 10, "iid", scale.target)
     assert best.eta == scale.grid[0]
-    assert best.edge  # the grid ends there: a smaller rate might be better still
+    assert best.edge  # a smaller rate, outside the grid, might be better

@@ -1,4 +1,4 @@
-"""The theory's pictures and the table of slips at the tiny scale; what they say is checked, not how they look."""
+"""The theory at the tiny scale: values of its tables, and that the figures are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from papers.wpm.paper import TINY, Scale  # noqa: E402
 
 
 def made(part: Any, out: Path) -> list[dict[str, str]]:
-    """The rows that a part writes, once all its files are there."""
+    """Return the rows that a part writes, after checking that all its files exist."""
     assert part.TITLE
     assert part.cells(Scale()) == []
     files = part.make(TINY, None, out)
@@ -69,10 +69,15 @@ def test_slips(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("p", [1, 3, 15])
 def test_the_runs_are_those_of_the_analysis(p: float) -> None:
-    """Y⁺ = P·(Y - η·g) by a plain loop, with no gradient above G."""
-    eta, power = 0.01, lambda x, c: np.copysign(np.abs(x) ** c, x)
+    """Compare with a plain loop of Y⁺ = P·(Y - η·g); no gradient is larger than G."""
+    eta = 0.01
+
+    def power(w: np.ndarray, c: float) -> np.ndarray:
+        return np.copysign(np.abs(w) ** c, w)
+
     data = lemma1.PROBLEM.load()
-    x, y = data.x.double().numpy().reshape(10, 50, 20), data.y.numpy().reshape(10, 50)
+    x = data.x.double().numpy().reshape(10, 50, 20)
+    y = data.y.numpy().reshape(10, 50)
     models, means = lemma1.run(p, eta, rounds=5)
     dual = power(models[0], p)
     for t in range(5):
@@ -80,7 +85,7 @@ def test_the_runs_are_those_of_the_analysis(p: float) -> None:
         g = np.stack([x[i].T @ (1 / (1 + np.exp(-x[i] @ w[i])) - y[i]) / 50 for i in range(10)])
         assert np.linalg.norm(g, axis=1).max() < lemma1.lipschitz()
         dual = lemma1.gs.metropolis(lemma1.NETWORK.links(t)).dense() @ (dual - eta * g)
-        # in the dual, where rounding is not amplified by the root
+        # Compare in the dual, where rounding errors are not amplified by the root.
         np.testing.assert_allclose(power(models[t + 1], p), dual, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(power(means[t + 1], p), dual.mean(axis=0), rtol=1e-9, atol=1e-12)
 
@@ -94,7 +99,7 @@ def test_mixing_constants_bound_the_products_of_the_weights() -> None:
 
 
 def test_plain_step(tmp_path: Path) -> None:
-    """A start below 0 ends at −3.88·η, far from the optimum; a start from 0 on ends near it."""
+    """A start below 0 ends at −3.88·η, far from the optimum; any other ends near it."""
     rows = made(plain_step, tmp_path)
     assert all(row["stable"] == "yes" for row in rows)
     for row in rows:
