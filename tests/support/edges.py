@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -183,7 +184,7 @@ class GossipFleet:
         """Run all devices, and other functions as further devices."""
         functions: dict[int, Callable[[Endpoint], None]] = {}
         for i in range(len(self.start)):
-            functions[i] = lambda endpoint, i=i: self.run_device(i, endpoint)
+            functions[i] = partial(self.run_device, i)
         run_in_threads(self.network, {**functions, **dict(others)})
 
     def stacked(self, name: str) -> Tensor:

@@ -116,7 +116,7 @@ class Outcome:
         """Return the mean final accuracy."""
         chosen = self.devices if devices is None else devices
         found = [self.log(i)[-1]["accuracy"] for i in chosen]
-        return sum(found) / len(found)
+        return float(sum(found) / len(found))
 
 
 class Fleets:

@@ -19,7 +19,7 @@ from gossamer.fleet import keys
 from gossamer.fleet.transport import observer as observer_module
 from gossamer.fleet.transport import zenoh as transport_module
 from gossamer.fleet.transport.channel import HEADER
-from gossamer.fleet.transport.configuration import LinkSettings
+from gossamer.fleet.transport.configuration import LinkSettings, configuration
 from gossamer.fleet.transport.observer import Observer
 from gossamer.fleet.transport.zenoh import Zenoh
 
@@ -28,7 +28,7 @@ PING_SECONDS = 20
 
 def change_configuration(changes: dict[str, Any]) -> None:
     """Replace values in zenoh's configuration, each by its path, and check no certificate."""
-    original = transport_module.configuration
+    original = configuration
 
     def changed(device: int | None, settings: LinkSettings) -> dict[str, Any]:
         config = original(device, settings)
@@ -40,9 +40,12 @@ def change_configuration(changes: dict[str, Any]) -> None:
             inner[last] = value
         return config
 
-    keys.check_folder = lambda *_: None
-    transport_module.configuration = changed
-    observer_module.configuration = changed
+    for module, name, replacement in (
+        (keys, "check_folder", lambda *_: None),
+        (transport_module, "configuration", changed),
+        (observer_module, "configuration", changed),
+    ):
+        setattr(module, name, replacement)
 
 
 def message(size: int, mark: int) -> bytes:

@@ -109,7 +109,7 @@ def node(file: Path, insecure: bool, quiet: bool) -> None:
 
     Args:
         file: The device's file.
-        insecure: True if the file says so too.
+        insecure: Must equal `fleet.insecure` in the file.
         quiet: True to print nothing while the device runs.
     """
     from gossamer.fleet.service import run_device
@@ -119,8 +119,7 @@ def node(file: Path, insecure: bool, quiet: bool) -> None:
         value = "true" if device.fleet.insecure else "false"
         remedy = "give --insecure too" if device.fleet.insecure else "leave out --insecure"
         raise DataError(
-            f"{file} has fleet.insecure = {value}: {remedy};"
-            " a fleet on a bench says so on every device, others nowhere"
+            f"{file} has fleet.insecure = {value}: {remedy}; the file and the command must agree"
         )
     if insecure:
         typer.echo(_INSECURE, err=True)

@@ -194,7 +194,7 @@ def check_folder(
         if now < begins:
             return (
                 f"{folder / file} begins on {begins:%Y-%m-%d},"
-                f" and the clock here says {now:%Y-%m-%d}"
+                f" and the clock of this machine says {now:%Y-%m-%d}"
             )
     if key.public_key() != certificate.public_key():
         return f"{folder / KEY} is not the key of {folder / CERTIFICATE}"

@@ -1,7 +1,7 @@
 """A virtual network on one machine: each device in a namespace, links that are cut and healed.
 
 A device is a network namespace, and a link is a virtual cable between two of them. There is no
-bridge and no route to the machine's own network: two devices without a cable cannot hear each
+bridge and no route to the machine's own network: two devices without a cable cannot reach each
 other. Device i has the one address `address(i)`, whichever cable is used. Needs Linux, root, and
 the commands ip, tc (iproute2) and nft (nftables).
 """
@@ -96,7 +96,7 @@ class VirtualNetwork:
     def __enter__(self) -> VirtualNetwork:
         if reason := unavailable_reason():
             raise GossamerError(reason)
-        # An abstract socket ends with this process: it tells a network in use from a leftover.
+        # An abstract socket ends with this process, so a network without one is a leftover.
         lock = self._stack.enter_context(socket.socket(socket.AF_UNIX))
         try:
             lock.bind(f"\0gossamer-network-{self.prefix}")

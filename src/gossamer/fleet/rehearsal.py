@@ -154,7 +154,7 @@ class Rehearsal:
             events: Further actions, each at a time in rounds.
 
         Raises:
-            Lost: If a device ends too early or not at all.
+            Lost: If a device ends too early or does not end.
         """
         switches: list[Event] = []
         for t in range(self.study.rounds):

@@ -45,8 +45,8 @@ def run_device(
     Args:
         device: Settings of the device.
         stopped: Set it to stop the device at the end of its exchange.
-        started: Called once the device is ready; returns when round 0 begins. By default the
-            device's settings tell.
+        started: Called once the device is ready; returns when round 0 begins. By default it
+            is the time in the device's settings.
         on_status: Called with the status whenever it changes.
         study: Replaces the spec beside the device's file, for a study with parts made in Python,
             such as a custom model.

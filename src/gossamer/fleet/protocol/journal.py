@@ -1,4 +1,4 @@
-"""A device's disk: a checkpoint and a write-ahead log, so that a crash loses nothing promised.
+"""The journal of a device: after a crash, no exchange that it has acknowledged is lost.
 
     kept        checkpoint: the state after the last round, and the exchanges that are applied or
                 pending on each link; replaced atomically after every round
@@ -6,8 +6,8 @@
                 neighbour gets its ack (READY); obsolete once the round is over
 
 The log is overwritten from its start in every round, which takes a third of the time of a file that
-grows anew. Entries left behind the new ones belong to an earlier round, by which `read` detects
-them.
+grows anew. Entries left behind the new ones have an earlier round, so `read` ignores them. The
+names of the files are part of the format: a device can resume with a newer version of gossamer.
 """
 
 from __future__ import annotations

@@ -230,7 +230,7 @@ def unpack(data: bytes | bytearray | memoryview, expected: Expected) -> Message:
         tensor([ 0.5000, -2.0000])
         >>> unpack(data[:-1], expected)
         Traceback (most recent call last):
-        gossamer.fleet.protocol.wire.Refused: a message of 79 bytes says that it has 80
+        gossamer.fleet.protocol.wire.Refused: a message of 79 bytes announces 80
     """
     view = memoryview(data).cast("B")
     header = _read_header(view)
@@ -303,7 +303,7 @@ def _check_header(header: _Header, start: int, length: int, expected: Expected) 
         )
     announced = start + header.vector_size
     if length != announced:
-        raise Refused("length", f"a message of {length} bytes says that it has {announced}")
+        raise Refused("length", f"a message of {length} bytes announces {announced}")
 
 
 def _read_vector(header: _Header, data: memoryview, expected: Expected) -> Tensor:

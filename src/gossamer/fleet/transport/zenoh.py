@@ -1,8 +1,8 @@
 """The transport between real devices, on eclipse-zenoh: direct, authenticated links.
 
 Every device is a zenoh peer. Peers do not forward messages and do not dial peers that a neighbour
-reports, so a device hears only those to which it has a link. It finds them by multicast on a local
-network, or dials given endpoints.
+reports, so a device receives only from those to which it has a link. It finds them by multicast on
+a local network, or dials given endpoints.
 
     gossamer/RUN/alive/I            liveliness token: device I is present and ready to receive
     gossamer/RUN/from/I/to/J/S      messages from device I to device J, in J's session S only
@@ -85,7 +85,7 @@ class Zenoh:
                 self._channels[other] = Channel(put, settings.largest, settings.outgoing)
                 self._tokens[f"{self._root}/alive/{other}"] = other
         # A lost link blocks a receiving thread until TCP gives up, for up to ten seconds. With
-        # zenoh's default of one thread a device would hear nobody else meanwhile.
+        # zenoh's default of one thread a device would receive nothing else meanwhile.
         threads = min(_MOST_THREADS, 1 + len(settings.names))
         os.environ.setdefault("ZENOH_RUNTIME", f"(rx: (worker_threads: {threads}))")
         try:
@@ -99,7 +99,7 @@ class Zenoh:
         self._declared = tuple(self._declare())
 
     def _declare(self) -> Iterator[object]:
-        """Declare what this device receives, and last its token: who sees it can be heard.
+        """Declare the subscribers, and last the token: a peer that sees it can be received.
 
         Callbacks run in zenoh's own threads and return soon; a queue in between would be unbounded.
         """
