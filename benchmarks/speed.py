@@ -105,7 +105,7 @@ def measure(data: gs.Data, blocks: int) -> list[dict[str, object]]:
                     "yardstick": yardstick(x, data.y, m),
                     "ours": ours(data, m, dpsgd, threads),
                     "nn.Sequential": ours(data, m, dpsgd, threads, gs.Module(linear_module)),
-                    "a module of one's own": ours(data, m, dpsgd, threads, gs.Module(Own)),
+                    "a user-defined module": ours(data, m, dpsgd, threads, gs.Module(Own)),
                 },
                 threads,
                 blocks,
@@ -114,7 +114,7 @@ def measure(data: gs.Data, blocks: int) -> list[dict[str, object]]:
             for name, wanted in (
                 ("ours", 1.0),
                 ("nn.Sequential", 0.6),
-                ("a module of one's own", 0.6),
+                ("a user-defined module", 0.6),
             ):
                 row = {
                     "what": f"{name} / yardstick, steps per second",
