@@ -1,4 +1,4 @@
-"""The examples run, warn of nothing, and show what they are there to show."""
+"""The examples run without warnings and show the expected results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def lines_of(name: str, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
-    """What an example prints, as words."""
+    """Return the words of every line that an example prints."""
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
@@ -86,7 +86,7 @@ def test_write_your_own(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_method_takes_less_than_30_lines() -> None:
-    """And its conformance suite one call."""
+    """The conformance suite takes one call."""
     source = (EXAMPLES / "write_your_own.py").read_text()
     (method,) = (node for node in ast.parse(source).body if isinstance(node, ast.ClassDef))
     assert method.end_lineno is not None

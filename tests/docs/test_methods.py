@@ -1,4 +1,4 @@
-"""The pages of docs/methods: one for every method of the catalogue, and what they show, quote and count is so."""
+"""The pages of docs/methods: one per method; examples, messages and counts agree with the code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gossamer.tasks.synthetic import LeastSquares
 
 FOLDER = Path(__file__).parents[2] / "docs" / "methods"
 PAGES = {page.stem: page.read_text() for page in sorted(FOLDER.glob("*.md"))}
-# A block of code, and the refusal that is quoted right below it, if it is there to be refused.
+# A code block, and the error message that is quoted below it, if any.
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n(?:\n((?:^> [^\n]*\n)+))?", re.M | re.S)
 
 
@@ -34,9 +34,17 @@ def test_every_method_has_a_page_and_every_page_a_method() -> None:
     assert PAGES.keys() - {"index", "composition", "robustness"} == METHODS.keys()
 
 
-def test_the_index_is_the_catalogue() -> None:
+def test_pages_and_navigation_have_the_registered_labels() -> None:
+    navigation = (FOLDER.parents[1] / "mkdocs.yml").read_text()
+    for name, entry in METHODS.items():
+        assert PAGES[name].startswith(f"# {entry.label}\n"), name
+        assert f"      - {entry.label}: methods/{name}.md\n" in navigation, name
+
+
+def test_the_index_is_the_registry() -> None:
     rows = [
-        f"| [{name}]({name}.md) | [{entry.file}](../../src/gossamer/algorithms/{entry.file}) | {entry.paper} | {entry.needs} |"
+        f"| [{name}]({name}.md) | [{entry.file}](../../src/gossamer/algorithms/{entry.file}) "
+        f"| {entry.paper} | {entry.needs} |"
         for name, entry in METHODS.items()
     ]
     wanted = "\n".join(["| method | file | paper | needs |", "| --- | --- | --- | --- |", *rows])
@@ -46,18 +54,18 @@ def test_the_index_is_the_catalogue() -> None:
     )
 
 
-# What is shown
+# -- code --
 
 
 def in_python(code: str) -> list[Study]:
-    """Run it; the studies that it shows."""
+    """Run the code and return the studies that it defines."""
     namespace: dict[str, Any] = {}
     exec(code, namespace)
     return namespace.get("studies") or [namespace["study"]]
 
 
 def in_toml(code: str) -> list[Study]:
-    """Two rounds of each of its studies."""
+    """Run two rounds of every study of a spec and return the studies."""
     studies = spec.studies(spec.parse(code))
     for study in studies:
         Simulator(study.plan()).advance(2)
@@ -68,8 +76,8 @@ RUN: dict[str, Callable[[str], list[Study]]] = {"python": in_python, "toml": in_
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_what_a_page_shows_runs_or_is_refused_as_it_says(name: str) -> None:
-    """And a study is the same in TOML as in Python, just above."""
+def test_the_code_of_a_page_runs_or_fails_with_its_message(name: str) -> None:
+    """The study in TOML equals the one in Python above it."""
     shown: list[Study] = []
     for language, code, refusal in BLOCK.findall(PAGES[name]):
         if language not in RUN:
@@ -87,7 +95,7 @@ def test_what_a_page_shows_runs_or_is_refused_as_it_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_what_a_page_points_to_is_there(name: str) -> None:
+def test_the_links_of_a_page_exist(name: str) -> None:
     for path, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", PAGES[name]):
         target = FOLDER / path if path else FOLDER / f"{name}.md"
         assert target.is_file(), path
@@ -98,11 +106,11 @@ def test_what_a_page_points_to_is_there(name: str) -> None:
         assert not anchor or anchor in headings, f"{path}#{anchor}"
 
 
-# What is said of a method
+# -- statements --
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_page_names_its_file_and_its_knobs(name: str) -> None:
+def test_a_page_lists_its_file_and_parameters(name: str) -> None:
     entry = METHODS[name]
     assert f"Code: [{entry.file}](../../src/gossamer/algorithms/{entry.file})" in " ".join(
         PAGES[name].split()
@@ -118,7 +126,7 @@ def test_a_page_names_its_file_and_its_knobs(name: str) -> None:
 
 @cache
 def least_squares(devices: int, dimension: int) -> Task:
-    """Every method of the catalogue takes it."""
+    """Return a task that every method supports."""
     problem = LeastSquares(devices, dimension, samples=dimension + 10)
     return Task(problem.load(), problem.split(), LinearRegression(), 0)
 
@@ -132,9 +140,9 @@ def run(algorithm: Algorithm, network: Network, dimension: int, rounds: int) -> 
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_page_says_what_is_kept_and_sent(name: str) -> None:
+def test_a_page_states_the_stored_vectors_and_sent_bytes(name: str) -> None:
     page = " ".join(PAGES[name].split())
-    dimension = 200  # the one number that some send besides is then half a hundredth
+    dimension = 200  # a single extra value is then 0.5 %
     later, earlier = (run(METHODS[name].make(), Ring(9), dimension, rounds) for rounds in (3, 2))
     sent = later.record().bytes - earlier.record().bytes
     (said,) = re.findall(r"(\d\.\d\d) × D-PSGD's bytes", page)
@@ -146,8 +154,8 @@ def test_a_page_says_what_is_kept_and_sent(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_page_quotes_every_refusal_of_a_network(name: str) -> None:
-    """Of the networks of the conformance suite; and no page says that it refuses none where it does."""
+def test_a_page_quotes_every_refused_network(name: str) -> None:
+    """Of the networks of the conformance suite; a page without refusals says so."""
     quoted = " ".join(unwrapped(refusal) for _, _, refusal in BLOCK.findall(PAGES[name]))
     refusals = []
     for network in testing.NETWORKS.values():

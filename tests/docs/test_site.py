@@ -1,4 +1,4 @@
-"""The documentation: built strictly, read from its folder without the internet, and true in what it shows."""
+"""The documentation: it builds strictly, works offline, and agrees with the code."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ PAGES = {
     str(page.relative_to(ROOT)): page.read_text()
     for page in (ROOT / "README.md", *sorted(DOCS.rglob("*.md")))
 }
-# A block of code: its language, the file that it stands for, whether something is to be missing, what it says.
+# A code block: the package to hide, the language, the file name, the text.
 BLOCK = re.compile(
     r'^(?:<!-- without (\w+) -->\n)?```([\w-]+)(?: title="([^"]*)")?\n(.*?)^```$', re.M | re.S
 )
 
 
 def tool(name: str) -> ModuleType:
-    """A program of docs/, which is no package."""
+    """Import a script of docs/, which is not a package."""
     found = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     assert found is not None
     assert found.loader is not None
@@ -48,12 +48,12 @@ def tool(name: str) -> ModuleType:
     return module
 
 
-# -- the built site ----------------------------------------------------------------------------------------------------
+# -- the built site --
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` builds it."""
+    """Build the site as `make docs` does."""
     folder = tmp_path_factory.mktemp("site")
     command = [
         sys.executable,
@@ -77,7 +77,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class _Addresses(HTMLParser):
-    """What a page fetches by itself, where it leads to, and the places in it that can be led to."""
+    """The resources, links and anchors of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class _Addresses(HTMLParser):
 
 
 @pytest.mark.slow
-def test_the_site_needs_nothing_from_elsewhere_and_leads_nowhere_else(site: Path) -> None:
+def test_the_site_has_no_external_resources_or_links(site: Path) -> None:
     pages: dict[Path, _Addresses] = {}
     for page in site.rglob("*.html"):
         pages[page] = _Addresses()
@@ -128,7 +128,7 @@ def test_the_site_needs_nothing_from_elsewhere_and_leads_nowhere_else(site: Path
 
 
 @pytest.mark.slow
-def test_every_page_is_there_and_every_public_name_and_command_in_it(site: Path) -> None:
+def test_the_site_has_every_page_public_name_and_command(site: Path) -> None:
     for name in PAGES.keys() - {"README.md"}:
         assert (site / name).relative_to(site).is_relative_to("docs")
         assert (site / Path(name).relative_to("docs")).with_suffix(".html").is_file(), name
@@ -145,7 +145,7 @@ def test_every_page_is_there_and_every_public_name_and_command_in_it(site: Path)
 
 @pytest.mark.slow
 def test_no_raw_source_is_left_in_a_page(site: Path) -> None:
-    """Neither a link to a file that the site has not got, nor an example that became a quotation, nor a list not made."""
+    """No link to a missing file, no example shown as a quotation, no unfilled list."""
     for page in site.rglob("*.html"):
         text = page.read_text()
         assert not re.search(r'href="[^"]*\.(py|md|csv|toml|json|cff)["#]', text), page
@@ -156,7 +156,7 @@ def test_no_raw_source_is_left_in_a_page(site: Path) -> None:
 
 @pytest.mark.slow
 def test_from_its_folder_in_a_browser(site: Path) -> None:
-    """Search works on file://; pages fit a phone; nothing is asked for off the machine; no error in the console."""
+    """Search works on file://; pages fit a phone; no external requests; no console errors."""
     with chromium() as browser:
         for size, scheme in (("desktop", "light"), ("phone", "dark")):
             context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, offline=True)
@@ -202,7 +202,7 @@ def test_from_its_folder_in_a_browser(site: Path) -> None:
             context.close()
 
 
-# -- what the pages say ------------------------------------------------------------------------------------------------
+# -- statements of the pages --
 
 
 def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
@@ -214,8 +214,8 @@ def commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 COMMANDS = dict(commands(typer.main.get_command(app)))
 
 
-def told(page: str) -> list[str]:
-    """The commands that a page shows: in blocks, and in lines of text."""
+def commands_of(page: str) -> list[str]:
+    """Return the commands that a page shows in blocks and in text."""
     blocks = re.findall(r"^(?:    |\$ )(gossamer .*)$", page, re.M)
     return [re.split(r"\s{3,}|  #", line)[0] for line in blocks] + re.findall(
         r"(?<!`)`(gossamer [^`\n]+)`(?!`)", page
@@ -226,7 +226,7 @@ def told(page: str) -> list[str]:
     "name", [name for name in PAGES if name != "docs/troubleshooting.md"]
 )  # which has unknown ones to show
 def test_every_command_of_a_page_is_known(name: str) -> None:
-    for line in told(PAGES[name]):
+    for line in commands_of(PAGES[name]):
         words = shlex.split(line)[1:]
         if (
             words[0].startswith("-") or words[0].isupper()
@@ -258,7 +258,7 @@ def test_tables_are_made_from_the_code() -> None:
 def test_every_network_has_a_section_that_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In Python and TOML alike, with a picture below."""
+    """In Python and TOML, with a picture."""
     monkeypatch.chdir(tmp_path)
     pictures = tool("pictures")
     shown = {}
@@ -280,7 +280,7 @@ def test_every_network_has_a_section_that_runs(
 
 @pytest.mark.slow
 def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that are shown are made there, and those that need no training look as they do when made anew."""
+    """Every picture has its script; those without training are compared with a new drawing."""
     pictures = tool("pictures")
     shown = {
         name
@@ -308,7 +308,7 @@ def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.M
         assert bare[0] == bare[1], f"stale: python docs/pictures.py makes another {name}"
 
 
-# -- what the pages show -----------------------------------------------------------------------------------------------
+# -- code of the pages --
 
 QUICK = {  # a shorter way to the same, so that the tests do not take as long as a reader
     "seeds=5": "seeds=1",
@@ -320,7 +320,7 @@ QUICK = {  # a shorter way to the same, so that the tests do not take as long as
 
 
 def run_page(name: str) -> None:
-    """Run all that a page shows, from top to bottom, in a folder of its own: programs, files, commands and what they say."""
+    """Run everything that a page shows, from top to bottom, and compare the output."""
     names: dict[str, Any] = {"__name__": "__main__"}
     for missing, language, title, text in BLOCK.findall(PAGES[name]):
         if title:
@@ -335,7 +335,7 @@ def run_page(name: str) -> None:
 
 
 def run_command(part: str, missing: str, exact: bool) -> None:
-    """Run a command; what it says is what is shown, or, where it is a table, has the words that are shown."""
+    """Run a command and compare its output; of a table only the words."""
     for long, short in QUICK.items():
         part = part.replace(long, short)
     line, _, shown = part.partition("\n")
@@ -358,7 +358,7 @@ def run_command(part: str, missing: str, exact: bool) -> None:
 
 @pytest.fixture
 def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder with the spec that `gossamer new` writes, no data sets, and no cluster."""
+    """An empty folder without data sets."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GOSSAMER_DATA", "data")
     monkeypatch.setenv("COLUMNS", "120")
