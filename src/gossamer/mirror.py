@@ -20,13 +20,7 @@ from torch import Tensor
 from gossamer import backend
 from gossamer._core import checks
 from gossamer._core.registry import register
-from gossamer.backend.powers import block_columns as block_columns
-from gossamer.backend.powers import blockwise as blockwise
-from gossamer.backend.powers import dual_fits, within
-from gossamer.backend.powers import root as root
-from gossamer.backend.powers import root_ as root_
-from gossamer.backend.powers import short_root as short_root
-from gossamer.backend.powers import signed_power_ as signed_power_
+from gossamer.backend.powers import block_columns, dual_fits, root, signed_power_, within
 from gossamer.errors import InputError
 
 

@@ -22,8 +22,9 @@ from torch import Tensor
 import gossamer as gs
 from gossamer import backend, draws
 from gossamer.backend import Batches, Samples, Scratch, compiled, limits, plain
+from gossamer.backend.powers import root
 from gossamer.engines.mixing import StackedMix, Traffic
-from gossamer.mirror import power_map, power_mean, root, signed_power
+from gossamer.mirror import power_map, power_mean, signed_power
 from gossamer.tasks.image_sets import scaled_bytes
 
 NONE = "there are no kernels here: no GCC when gossamer was installed, or no AVX2"

@@ -20,13 +20,9 @@ from torch import Tensor
 from gossamer import backend
 from gossamer._core.registry import register
 from gossamer.algorithms.base import check_choice, descend
+from gossamer.backend.powers import blockwise, root
 from gossamer.errors import InputError
-from gossamer.mirror import (
-    MirrorMap,
-    blockwise,
-    root,
-    signed_power,
-)
+from gossamer.mirror import MirrorMap, signed_power
 
 Eta = float | Tensor
 Loss = Callable[[], Tensor]

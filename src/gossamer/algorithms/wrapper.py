@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, Neighbours, State
-from gossamer.mirror import IdentityMap, MirrorMap, block_columns, root, signed_power_
+from gossamer.backend.mixing import scaled_power_means
+from gossamer.backend.powers import block_columns
+from gossamer.mirror import IdentityMap, MirrorMap
 from gossamer.network.base import Network
 from gossamer.network.weights import WeightRule
 
@@ -100,24 +102,22 @@ class Wrapper(Algorithm):
 
 
 def _power_means(near: Neighbours, like: Tensor, p: float) -> Tensor:
-    """(Σ_j a_ij·x_j^[p])^[1/p] for every receiver, in float64, some columns at a time; a new tensor like `like`.
+    """Return (Σ_j a_ij·x_j^[p])^[1/p] for every receiver, computed in float64.
 
-    For p > 1 each neighbourhood divides by its own largest |x_j| first, so that any magnitudes and powers will do.
+    Args:
+        near: The values of the neighbours.
+        like: The result has its shape and dtype.
+        p: The power.
     """
-    result, weight, receiver = torch.empty_like(like), near.weight.double()[:, None], near.receiver
+    result = torch.empty_like(like)
+    receiver = near.receiver
+    weight = near.weight.double()
     width = block_columns(len(receiver))
     for value, out in zip(near.value.split(width, 1), result.split(width, 1), strict=True):
-        x, z = value.double(), torch.zeros(out.shape, dtype=torch.float64, device=out.device)
+        x = value.double()
         if p == 1:
-            out.copy_(z.index_add_(0, receiver, x * weight))
-            continue
-        scale = torch.zeros_like(z).scatter_reduce_(
-            0, receiver[:, None].expand_as(x), x.abs(), "amax"
-        )
-        scale[scale == 0] = 1.0
-        out.copy_(
-            root(z.index_add_(0, receiver, signed_power_(x / scale[receiver], p) * weight), p).mul_(
-                scale
-            )
-        )
+            sums = torch.zeros(out.shape, dtype=torch.float64, device=out.device)
+            out.copy_(sums.index_add_(0, receiver, x * weight[:, None]))
+        else:
+            out.copy_(scaled_power_means(x, receiver, weight, len(out), p))
     return result

@@ -224,14 +224,9 @@ class MixWeights:
             w: All rows, in one tensor.
             p: The power.
         """
-        row, column, value = self.entries()
+        receiver, column, value = self.entries()
         x = w.double()[column]
-        scale = torch.zeros((self._receivers, w.shape[1]), dtype=torch.float64, device=w.device)
-        scale.scatter_reduce_(0, row[:, None].expand_as(x), x.abs(), "amax")
-        scale = torch.where(scale == 0, 1.0, scale)
-        terms = signed_power_(x / scale[row], p) * value.double()[:, None]
-        z = torch.zeros_like(scale).index_add_(0, row, terms)
-        return (root(z, p, torch.float64) * scale).to(w.dtype)
+        return scaled_power_means(x, receiver, value.double(), self._receivers, p).to(w.dtype)
 
     def _dual_sums(self, columns: list[Tensor], p: float, double: Tensor, mixed: Tensor) -> Tensor:
         """Return Σ_j a_ij·w_j^[p] in float64.
@@ -247,6 +242,28 @@ class MixWeights:
         for block, rows in enumerate(others, 1):
             z = self.sums(signed_power_(rows.double(), p), block, out=z, add=True)
         return z
+
+
+def scaled_power_means(
+    x: Tensor, receiver: Tensor, weight: Tensor, receivers: int, p: float
+) -> Tensor:
+    """Return (Σ a·x^[p])^[1/p] over the rows of each receiver, for any magnitudes and powers.
+
+    Every neighbourhood is divided by its largest |x| first, element by element.
+
+    Args:
+        x: One row per link, float64.
+        receiver: The receiver of each row.
+        weight: The weight a of each row, float64.
+        receivers: Number of receivers.
+        p: The power.
+    """
+    scale = torch.zeros((receivers, x.shape[1]), dtype=torch.float64, device=x.device)
+    scale.scatter_reduce_(0, receiver[:, None].expand_as(x), x.abs(), "amax")
+    scale = torch.where(scale == 0, 1.0, scale)
+    terms = signed_power_(x / scale[receiver], p) * weight[:, None]
+    z = torch.zeros_like(scale).index_add_(0, receiver, terms)
+    return root(z, p) * scale
 
 
 def _in_range(power_means: Tensor, smallest: float) -> bool:

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from gossamer._core.threads import limit_torch_threads, use_threads
 from gossamer.algorithms import State
+from gossamer.backend.powers import root, signed_power_
 from gossamer.engines.buffers import BufferPool
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.shard import Shard
 from gossamer.errors import Diverged, InputError
-from gossamer.mirror import IdentityMap, MirrorMap, root, signed_power_
+from gossamer.mirror import IdentityMap, MirrorMap
 from gossamer.network.base import BoolArray, IntArray, Links
 from gossamer.network.timing import Clock
 from gossamer.network.weights import Weights

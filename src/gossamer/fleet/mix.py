@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from gossamer.algorithms import Neighbours
+from gossamer.backend.powers import blockwise
 from gossamer.errors import InputError
 from gossamer.fleet.protocol.edges import Edges
 from gossamer.fleet.protocol.journal import Transfer
 from gossamer.fleet.protocol.ledger import Exchanged
 from gossamer.fleet.protocol.messages import ExchangeId
-from gossamer.mirror import IdentityMap, MirrorMap, blockwise, power_mean
+from gossamer.mirror import IdentityMap, MirrorMap, power_mean
 from gossamer.network.weights import WeightRule
 
 
