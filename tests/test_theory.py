@@ -131,7 +131,7 @@ class FixedSequence(Network):
     sequence: tuple[Links, ...]
 
     @property
-    def devices(self):
+    def devices(self) -> int:  # type: ignore[override]
         return self.sequence[0].devices
 
     @property

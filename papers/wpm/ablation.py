@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 import gossamer as gs
 from gossamer.engines import Simulator
-from gossamer.report.figures import COLOURS, DASHES
+from gossamer.report.figures import DASHES
+from gossamer.results.palette import COLOURS
 from gossamer.study import Study
 from papers.drawing import saved_figure
 from papers.wpm.paper import Scale, write_csv

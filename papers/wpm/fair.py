@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import gossamer as gs
 from gossamer.algorithms import GainControl
@@ -59,7 +60,7 @@ def cells(scale: Scale) -> list[Study]:
 
 def then(scale: Scale, results: Results) -> list[Study]:
     """Return the runs that are reported, once the rates are known."""
-    keys = {}
+    keys: dict[Any, None] = {}
     for split, method, _, best in chosen(scale, results):
         keys[method.at(best.eta), scale.table_devices[0], split] = None
     return studies(setting(scale), keys)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 import gossamer as gs
-from gossamer.report.figures import COLOURS, DASHES
+from gossamer.report.figures import DASHES
+from gossamer.results.palette import COLOURS
 from gossamer.study import Study, interval
 from papers.drawing import saved_figure
 from papers.wpm.paper import (
@@ -55,7 +56,7 @@ def panels(scale: Scale, split: str) -> list[Panel]:
 
 def keys_of(scale: Scale, split: str) -> list[Key]:
     """Return the keys of all panels, each once."""
-    found = {}
+    found: dict[Key, None] = {}
     for _, keys in panels(scale, split):
         found |= dict.fromkeys(keys)
     return list(found)
@@ -91,7 +92,7 @@ def curves(
     Returns:
         The files.
     """
-    lines = {}
+    lines: dict[Key, Any] = {}
     rows: list[dict[str, object]] = []
     for key in keys_of(scale, split):
         runs = [run.metrics for run in results.cells(key) if not run.diverged]
@@ -185,7 +186,7 @@ def _draw(
 
 def _draw_legend(figure: Any, axes: Any) -> None:
     """Draw one legend for all panels, with every method once and in a fixed order."""
-    lines = {}
+    lines: dict[str, Any] = {}
     for axis in axes:
         handles, labels = axis.get_legend_handles_labels()
         lines |= dict(zip(labels, handles, strict=True))

@@ -21,7 +21,8 @@ import torch
 from numpy.typing import NDArray
 
 import gossamer as gs
-from gossamer.report.figures import COLOURS, DASHES
+from gossamer.report.figures import DASHES
+from gossamer.results.palette import COLOURS
 from gossamer.study import Study
 from gossamer.theory import Mixing, check_assumption1, consensus_bound, mixing_constants
 from papers.drawing import saved_figure

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 import gossamer as gs
-from gossamer.report.figures import COLOURS, DASHES
+from gossamer.report.figures import DASHES
+from gossamer.results.palette import COLOURS
 from gossamer.study import Study
 from papers.drawing import heat_map, saved_figure
 from papers.wpm.paper import (
@@ -112,7 +113,7 @@ def _draw_accuracy(scale: Scale, results: Results, path: Path) -> Path:
     with saved_figure(path, 1, 2, figsize=(11, 4.2), sharey=True) as (figure, axes):
         for axis, split in zip(axes, SPLITS, strict=True):
             accuracy = np.zeros((len(RULES), len(powers)))
-            texts = []
+            texts: list[list[str]] = []
             for i, name in enumerate(RULES):
                 texts.append([])
                 for k, p in enumerate(powers):

@@ -51,8 +51,8 @@ def cells(scale: Scale) -> list[Study]:
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     """Write the table."""
     paper = {}
-    for row in printed("table1_accuracy", scale):
-        paper[float(row["p"]), int(row["devices"]), row["split"]] = row
+    for line in printed("table1_accuracy", scale):
+        paper[float(line["p"]), int(line["devices"]), line["split"]] = line
     rows = []
     for p, devices, split, key in keys(scale):
         for name, measure in measures(scale).items():

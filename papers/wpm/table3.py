@@ -26,8 +26,8 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     """Write the table."""
     paper: dict[tuple[str, float, str, int], str] = {}
     for row in printed("table3_convergence_by_devices", scale):
-        key = (row["reading"], float(row["p"]), row["split"], int(row["devices"]))
-        paper[key] = row["iterations"]
+        place = (row["reading"], float(row["p"]), row["split"], int(row["devices"]))
+        paper[place] = row["iterations"]
     rows = []
     for p, devices, split, key in table1.keys(scale):
         rows.append(

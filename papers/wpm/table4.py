@@ -24,8 +24,8 @@ def cells(scale: Scale) -> list[Study]:
 def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     """Write the table."""
     paper = {}
-    for row in printed("table4_consensus_distance", scale):
-        paper[float(row["p"]), row["split"]] = row
+    for line in printed("table4_consensus_distance", scale):
+        paper[float(line["p"]), line["split"]] = line
     rows = []
     for p, split, key in table2.keys(scale):
         for k, t in enumerate(scale.checkpoints):

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from gossamer.report.figures import COLOURS, DASHES
+from gossamer.report.figures import DASHES
+from gossamer.results.palette import COLOURS
 from gossamer.study import Study
 from gossamer.theory import best_rate, regret_bound
 from papers.drawing import saved_figure
@@ -49,7 +50,7 @@ def make(scale: Scale, results: object, out: Path) -> list[Path]:
     times: tuple[int, ...] = (10, 20, 50, 100, 200, 500, 1000, 2000)
     if scale.name == "tiny":
         times = (5, 10, 20, 50)
-    rows = []
+    rows: list[dict[str, object]] = []
     for p in POWERS:
         rows += _rows(p, times)
     write_csv(out / "theorem1.csv", rows)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from support.agreement import both_to_the_end, check_against_reference
-from support.methods import EVERY, MORE, M, takes
+from support.methods import EVERY, MORE, M, made, takes
 from torch import Tensor
 
 from gossamer import algorithms, draws, testing
@@ -153,7 +153,7 @@ class Bad(Algorithm):
             w[2, 0] = np.nan
         if self.how == "memory":
             object.__setattr__(self, "_seen", getattr(self, "_seen", 0) + 1)
-            w = w * (1 + 1e-9 * self._seen)
+            w = w * (1 + 1e-9 * getattr(self, "_seen", 0))
         return {**state, "w": w}
 
     def halfway(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
@@ -235,9 +235,7 @@ def error(algorithm: Algorithm, network: Network, rounds: int) -> float:
 def test_exact_methods_find_the_optimum(name: str) -> None:
     smoothness, convexity = own_curvatures()
     # By theory chi = 10.2 here; a smaller one is bolder, and it still holds. ADOM's own theory asks for connected rounds.
-    algorithm = (
-        ADOM(smoothness, convexity, chi=2) if name == "adom" else METHODS[name].make(eta=0.08)
-    )
+    algorithm = ADOM(smoothness, convexity, chi=2) if name == "adom" else made(name, eta=0.08)
     network = (
         STATIC if name in ("extra", "d2", "nids") else RandomRing(N) if name == "adom" else HALVES
     )
@@ -279,9 +277,7 @@ def test_other_methods_reach_a_neighbourhood_that_shrinks_with_eta(name: str) ->
     network = ONE_WAY if name == "push-sum" else HALVES
     # η·rounds is what counts; a pair a round moves two devices of eight, local steps move each four times.
     way = {"swarm-sgd": 48, "local-sgd": 4, "wpm-local-steps": 4}.get(name, 12)
-    large, small = (
-        error(METHODS[name].make(eta=e, **more), network, int(way / e)) for e in (eta, eta / 4)
-    )
+    large, small = (error(made(name, eta=e, **more), network, int(way / e)) for e in (eta, eta / 4))
     assert large > factor * small
     assert large < 4.5 * small  # and not to the optimum: these methods are not exact
     assert small < 0.1
@@ -295,7 +291,7 @@ def test_every_entry_is_exact_or_near() -> None:
 
 def test_a_rate_that_falls_leads_to_the_optimum() -> None:
     """Nedić and Ozdaglar: the distance is of the order of η(t) = η/√(1 + t), so it halves in four times the rounds."""
-    early, late = (error(METHODS["dgd"].make(eta=0.3), HALVES, rounds) for rounds in (250, 1000))
+    early, late = (error(made("dgd", eta=0.3), HALVES, rounds) for rounds in (250, 1000))
     assert 1.8 < early / late < 2.2  # measured: 1.94
 
 

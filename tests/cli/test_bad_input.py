@@ -22,6 +22,8 @@ from hypothesis import strategies as st
 from support import processes
 from support.command import REAL, assert_refused, files, gossamer, real
 
+from gossamer import errors
+from gossamer._core.files import write_atomically
 from gossamer.network import Ring, save
 from gossamer.results import folder as store
 from gossamer.tasks.download import ORIGINALS
@@ -663,7 +665,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         patch.setattr(
             store.RunFolder,
             "write_models",
-            lambda *_: (_ for _ in ()).throw(store.DataError("stopped")),
+            lambda *_: (_ for _ in ()).throw(errors.DataError("stopped")),
         )
         assert gossamer("run", "a.toml", "-q", "--out", "out").code == 2
     yield Path("out")
@@ -738,7 +740,7 @@ def test_a_folder_that_cannot_be_created() -> None:
 def test_a_full_disk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(running, "_CHECKPOINT_SPACING", 0)
-    sync, write = os.fsync, store.write_atomically
+    sync, write = os.fsync, write_atomically
 
     def full(path: Path, content: bytes) -> None:
         def fail(handle: int) -> None:

@@ -127,7 +127,7 @@ def test_a_line_has_the_time_left(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     now = 100.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr("gossamer.cli.progress.time.monotonic", lambda: now)
     study = gs.Study(rounds=100)
     bars = progress.RunBars(["WPM p=3"], 2, quiet=False)
     bars.started(study, None, [])

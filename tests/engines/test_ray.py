@@ -21,7 +21,7 @@ from support.processes import wait_until
 
 import gossamer as gs
 from gossamer.results.folder import RunFolder
-from gossamer.study.live import NAME as LIVE
+from gossamer.results.live import LIVE_FILE as LIVE
 
 pytest.importorskip("ray", reason="the extra gossamer[ray] is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.cluster]

@@ -143,8 +143,8 @@ def assert_simulated(folder: Path) -> None:
             np.asarray(one.metrics[name], dtype=float) for one in (collected, simulated)
         )
         np.testing.assert_allclose(ours, theirs, rtol=1e-4)
-    distances = [np.asarray(one.metrics["distance"], dtype=float) for one in (collected, simulated)]
-    np.testing.assert_allclose(*distances, rtol=1e-3, atol=1e-5)
+    ours, theirs = (np.asarray(one.metrics["distance"], float) for one in (collected, simulated))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -503,10 +503,10 @@ def test_a_rehearsal_names_missing_requirements(monkeypatch: pytest.MonkeyPatch)
     assert_refused(gossamer(*up, "none.parquet"), "none.parquet does not exist")
     assert_refused(gossamer(*up, "links.parquet", "--devices", 5), "--devices = 5", "give 3")
     assert_refused(gossamer(*up, "links.parquet", "--set", "rounds=9"), "rounds = 9", "at most 8")
-    monkeypatch.setattr(namespaces.shutil, "which", lambda command: f"/bin/{command}")
+    monkeypatch.setattr(shutil, "which", lambda command: f"/bin/{command}")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert_refused(gossamer(*up, "links.parquet"), "needs root")
-    monkeypatch.setattr(namespaces.shutil, "which", lambda command: None)
+    monkeypatch.setattr(shutil, "which", lambda command: None)
     assert_refused(
         gossamer(*up, "links.parquet"),
         "needs Linux with iproute2 and nftables: ip, tc, nft not found",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -290,12 +291,10 @@ def test_invalid_arguments_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) 
     ):
         with pytest.raises(InputError, match=field):
             call()
-    monkeypatch.setattr(
-        namespaces.shutil, "which", lambda command: None if command == "nft" else command
-    )
+    monkeypatch.setattr(shutil, "which", lambda command: None if command == "nft" else command)
     with pytest.raises(GossamerError, match="nft not found"), network:
         pass
-    monkeypatch.setattr(namespaces.shutil, "which", lambda command: command)
+    monkeypatch.setattr(shutil, "which", lambda command: command)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(GossamerError, match="needs root"), network:
         pass

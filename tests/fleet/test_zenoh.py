@@ -150,8 +150,8 @@ def three(network: VirtualNetwork, _three: list[Device]) -> list[Device]:
         network.link(a, b, up=True)
     for device, others in ((0, (1, 2)), (1, (0, 2)), (2, (0, 1))):
         assert _three[device].sees(*others)
-    for device in _three:
-        while device("receive", 0.05):
+    for receiver in _three:
+        while receiver("receive", 0.05):
             pass
     return _three
 
@@ -363,7 +363,7 @@ LINKED = {"with another's certificate", "of another run"}  # they get a link on 
 
 def start_intruder(network: VirtualNetwork, folder: Path, who: str, port: int) -> Device:
     given = dict(INTRUDERS[who])
-    changes = {"access_control/enabled": False}
+    changes: dict[str, Any] = {"access_control/enabled": False}
     for path, value in given.pop("config_changes", {}).items():
         changes[path] = str(folder / value) if value else value
     if "certificates" in given:

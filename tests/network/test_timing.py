@@ -374,9 +374,9 @@ def test_a_trace_of_links_holds_from_its_round_on(
         known = {when: rate for a, b, when, rate in lines if {a, b} == {i, j} and when <= t}
         expected = known[max(known)] if known else 7.5
         assert timing.of("rate", t, np.array([i]), np.array([j])).tolist() == [expected]
-    i, j = np.triu_indices(5, 1)
-    one_by_one = [timing.of("rate", t, i[k : k + 1], j[k : k + 1])[0] for k in range(len(i))]
-    assert timing.of("rate", t, i, j).tolist() == one_by_one
+    a, b = np.triu_indices(5, 1)
+    one_by_one = [timing.of("rate", t, a[k : k + 1], b[k : k + 1])[0] for k in range(len(a))]
+    assert timing.of("rate", t, a, b).tolist() == one_by_one
 
 
 def test_a_trace_of_devices(tmp_path: Path) -> None:
@@ -543,7 +543,7 @@ def test_seconds_to_a_target_are_those_of_the_round_that_reached_it(tmp_path: Pa
 def test_the_seed_of_the_timing_follows_that_of_the_study() -> None:
     study = gs.Study(timing=FLEET, seed=1)
     assert study.with_seed(4).timing == replace(FLEET, seed=6)
-    table = {
+    table: dict[str, Any] = {
         "seed": 7,
         "timing": {"compute": 1, "rate": {"kind": "log-uniform", "low": 1, "high": 2}},
     }

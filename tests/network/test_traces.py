@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -140,7 +141,7 @@ def test_a_contact_of_length_zero_is_a_link(write: Callable[[str], Path]) -> Non
 @with_files
 def test_intervals_against_a_plain_loop(tmp_path: Path, steps: list, seconds: float) -> None:
     now = 0.0
-    up = {}
+    up: dict[Any, Any] = {}
     contacts = []
     lines = []
     for wait, pair in steps:  # each step begins or ends a contact, in quarters of a second

@@ -22,6 +22,7 @@ def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def frames(path: str) -> list[Any]:
     found = []
+    picture: Any
     with Image.open(path) as picture:
         for k in range(picture.n_frames):
             picture.seek(k)
@@ -60,13 +61,14 @@ def test_only_a_gif_can_be_written() -> None:
 def test_frames_and_devices_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(animate, "FRAMES", 4)
     monkeypatch.setattr(animate, "_MAX_DEVICES", 6)
-    seen = []
+    seen: list[Any] = []
     picture = animate._draw
-    monkeypatch.setattr(
-        animate,
-        "_draw",
-        lambda frames, title: seen.append((frames, title)) or picture(frames, title),
-    )
+
+    def noted(frames: Any, title: str) -> Any:
+        seen.append((frames, title))
+        return picture(frames, title)
+
+    monkeypatch.setattr(animate, "_draw", noted)
     animate.animate(gs.Random(20, 0.3), 10, Path("a.gif"), "many {a} $b$")
     ((drawn, title),) = seen
     assert [frame.t for frame in drawn] == [0, 3, 6, 9]

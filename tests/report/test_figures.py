@@ -162,8 +162,8 @@ def test_axes_have_units(
     assert re.fullmatch(label, axis.get_xlabel())
     assert axis.get_ylabel() == "consensus distance ‖w − mean‖"
     across = np.mean([run.metrics[column] for run in methods[0].runs], axis=0)
-    size = size or {"B": 1, "kB": 1e3, "MB": 1e6}[axis.get_xlabel().rsplit(" ")[-1]]
-    np.testing.assert_allclose(axis.get_lines()[0].get_xdata(), across / size)
+    unit = size or {"B": 1, "kB": 1e3, "MB": 1e6}[axis.get_xlabel().rsplit(" ")[-1]]
+    np.testing.assert_allclose(axis.get_lines()[0].get_xdata(), across / unit)
 
 
 def test_the_legend_hides_nothing(folder: Path) -> None:

@@ -24,9 +24,8 @@ from support.runs import SPEC, run_spec
 
 import gossamer as gs
 from gossamer.results import folder as store
-from gossamer.study import study_of
-from gossamer.study.live import NAME as LIVE
-from gossamer.study.run import Interrupted, Run
+from gossamer.results.live import LIVE_FILE as LIVE
+from gossamer.study import Interrupted, Run, study_of
 
 pytestmark = pytest.mark.slow
 

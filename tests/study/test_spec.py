@@ -429,8 +429,8 @@ def test_the_seed_reaches_every_part_that_draws() -> None:
         (study,) = spec.studies(table, seed=wanted)
         cycle = typing.cast(network.Faulty, study.network)
         inner = typing.cast(network.Cycle, cycle.network).networks
-        assert [part.seed for part in inner] == [7 + moved, 1 + moved]
-        assert cycle.fault.seed == study.data.seed == study.seed == 7 + moved
+        assert [vars(part)["seed"] for part in inner] == [7 + moved, 1 + moved]
+        assert vars(cycle.fault)["seed"] == vars(study.data)["seed"] == study.seed == 7 + moved
 
 
 def test_synthetic_data_fits_the_network_and_its_model() -> None:

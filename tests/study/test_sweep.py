@@ -9,8 +9,8 @@ import pytest
 from support.processes import started, wait_until
 
 import gossamer as gs
+from gossamer.results.live import LIVE_FILE as LIVE
 from gossamer.study import spec
-from gossamer.study.live import NAME as LIVE
 from gossamer.study.pools import Processes
 from gossamer.study.sweep import run_path, sweep
 

@@ -19,6 +19,7 @@ from support.command import assert_refused, gossamer
 import gossamer as gs
 from gossamer.engines import Observer
 from gossamer.errors import Diverged, InputError, MissingExtra
+from gossamer.results.live import LIVE_FILE
 from gossamer.study import Interrupted, Run, live
 from gossamer.study.track import TensorBoard, trackers
 
@@ -181,7 +182,8 @@ class Reader(Observer):
         self, study: gs.Study, folder: Path | None, rows: Sequence[Mapping[str, Any]]
     ) -> None:
         assert folder is not None
-        self.path, self.seen = folder / live.NAME, []
+        self.path = folder / LIVE_FILE
+        self.seen: list[Any] = []
 
     def advanced(self, round: int) -> None:
         self.seen.append([json.loads(line) for line in self.path.read_text().splitlines()])
@@ -220,18 +222,18 @@ def test_the_live_file_is_written_at_most_once_per_second(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = iter(np.arange(0.0, 1e4, 0.05))
-    monkeypatch.setattr(live.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr("gossamer.study.live.time.monotonic", lambda: float(next(now)))
     file = live.Live()
     file.started(STUDY, tmp_path, [])
     written = []
     for t in range(200):
-        before = (tmp_path / live.NAME).stat().st_size
+        before = (tmp_path / LIVE_FILE).stat().st_size
         file.measured({"round": t, "accuracy": 0.5, "device_accuracy": [0.1, float("nan")]})
         file.advanced(t)
-        written.append((tmp_path / live.NAME).stat().st_size > before)
+        written.append((tmp_path / LIVE_FILE).stat().st_size > before)
     times = np.flatnonzero(written)
     assert (np.diff(times) >= 10).all()  # each turn takes 0.1 s of this clock
-    lines = [json.loads(line) for line in (tmp_path / live.NAME).read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / LIVE_FILE).read_text().splitlines()]
     assert [line["record"]["round"] for line in lines] == list(
         range(times[-1] + 1)
     )  # nothing is lost
@@ -246,7 +248,7 @@ def test_the_live_file_stays_small_and_keeps_the_newest(
     monkeypatch.setattr(live, "_SECONDS", 0.0)
     monkeypatch.setattr(live, "LIMIT", 20_000)
     file = live.Live()
-    path, inodes = tmp_path / live.NAME, set()
+    path, inodes = tmp_path / LIVE_FILE, set()
     file.started(STUDY, tmp_path, [])
     for t in range(3000):
         file.measured({"round": t, "accuracy": 0.5})
@@ -258,14 +260,14 @@ def test_the_live_file_stays_small_and_keeps_the_newest(
     assert rounds[-1] == 2999
     assert rounds[0] < 300  # the whole of the curve is there still, with gaps
     assert len(inodes) > 1
-    assert {file.name for file in tmp_path.iterdir()} == {live.NAME}
+    assert {file.name for file in tmp_path.iterdir()} == {LIVE_FILE}
 
 
 def test_the_live_file_of_a_resumed_run_has_the_earlier_measurements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stop(STUDY, tmp_path / "a", monkeypatch, 9)
-    (tmp_path / "a" / live.NAME).write_text("what a killed process left")
+    (tmp_path / "a" / LIVE_FILE).write_text("what a killed process left")
     reader = Reader()
     monkeypatch.setattr(live, "_SECONDS", 0.0)
     gs.run(STUDY, tmp_path / "a", resume=True, observers=[reader])

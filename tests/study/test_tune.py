@@ -116,20 +116,22 @@ def search(
     return tuning.tune(STUDY, budget, Path("cells"), methods=methods, **options)
 
 
+def rate_of(candidate: Candidate) -> float:
+    return float(vars(candidate.algorithm)["eta"])
+
+
 def test_it_finds_the_planted_method_and_rate(planted: list[gs.Study]) -> None:
     tuned = search(100)
     assert tuned.winner.candidate.method.name == "fast"
     tried = [
-        score.candidate.algorithm.eta
+        rate_of(score.candidate)
         for score in tuned.others[0]
         if score.candidate.method.name == "fast"
     ]
     nearest = min(tried, key=lambda eta: abs(np.log(eta / 0.2)))
-    assert tuned.winner.candidate.algorithm.eta == nearest
-    rates = [score.candidate.algorithm.eta for score in tuned.baselines[0]]
-    assert tuned.baseline.candidate.algorithm.eta == min(
-        rates, key=lambda eta: abs(np.log(eta / 0.05))
-    )
+    assert rate_of(tuned.winner.candidate) == nearest
+    rates = [rate_of(score.candidate) for score in tuned.baselines[0]]
+    assert rate_of(tuned.baseline.candidate) == min(rates, key=lambda eta: abs(np.log(eta / 0.05)))
     assert tuned.led_before
     assert tuned.lead_over(tuned.baseline).sure
     assert tuned.target == 0.9
@@ -320,7 +322,7 @@ def test_a_larger_search_extends_a_smaller_one() -> None:
 def test_a_setting_at_the_edge_of_its_range_is_marked() -> None:
     tried = [candidate(BASELINE, number) for number in range(40)]
     edges = [each for each in tried if each.edges]
-    ends = [abs(np.log(c.algorithm.eta / end)) for c in edges for end in (0.002, 1.0)]
+    ends = [abs(np.log(rate_of(c) / end)) for c in edges for end in (0.002, 1.0)]
     assert edges
     assert sum(distance < 0.06 * np.log(500) for distance in ends) == len(edges)
 

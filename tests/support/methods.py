@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from gossamer import algorithms, testing
 from gossamer.algorithms import (
     DABMD,
     METHODS,
+    Algorithm,
     ChocoSGD,
     Composition,
     FastAveraging,
@@ -26,8 +30,14 @@ from gossamer.network import (
 M = testing.DEVICES
 
 
+def made(name: str, **settings: Any) -> Algorithm:
+    """Return the registered method of this name with other settings than its defaults."""
+    make: Callable[..., Algorithm] = METHODS[name].make
+    return make(**settings)
+
+
 EVERY = {
-    name: entry.make() if name == "adom" else entry.make(eta=0.05)
+    name: entry.make() if name == "adom" else made(name, eta=0.05)
     for name, entry in METHODS.items()
 }
 

@@ -100,7 +100,8 @@ class ThreadedShards:
         return np.array(ordered)
 
     def models(self) -> Tensor:
-        return self.merged(self.call(Simulator.models))
+        merged: Tensor = self.merged(self.call(Simulator.models))
+        return merged
 
 
 METHODS = {

@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import http.server
 import io
+import os
 import struct
 import tarfile
 import threading
@@ -380,7 +381,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tiny: Tiny, tmp_path: Pa
     def full(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(download.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(DataError, match=r"cannot write .*No space left"):
         download.get("mnist", source_dir=source)
     assert list(tiny.folder.iterdir()) == []

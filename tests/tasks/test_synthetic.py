@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -83,7 +85,7 @@ def test_curvature_lies_between_the_constants(problem):
 
 
 def test_the_constants_of_least_squares_are_exact():
-    problem = PROBLEMS[0]
+    problem: Any = PROBLEMS[0]
     x = problem.load().x.numpy().astype(np.float64)
     singular = np.linalg.svd(x, compute_uv=False) ** 2 / len(x)
     assert problem.smoothness() == pytest.approx(singular[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -290,7 +290,7 @@ class Reference(Devices):
         means = {}
         for i in a:
             dual = {j: power(received, p) for j, received in inbox[i].items()}
-            means[i] = self.number(gain) * power(weighted_sum(dual, a[i]), 1 / p)
+            means[i] = self.number(cast(float, gain)) * power(weighted_sum(dual, a[i]), 1 / p)
         if not algorithm.compress:
             return means
         return {i: x[i] + algorithm.pull * (means[i] - inbox[i][i]) for i in a}
