@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +43,13 @@ def numbers(*shape: int, seed: int = 0, decades: float = 3.0) -> Tensor:
     return torch.from_numpy(size * np.sign(draws.normal(seed, "sign", n))).float().reshape(shape)
 
 
+def mean_of(models: list[Tensor], csr: tuple[Any, Any, Any], p: float) -> Tensor:
+    """Return the kernel's power means, one for each receiver."""
+    first, sender, weight = csr
+    out = torch.empty(len(first) - 1, models[0].shape[1])
+    return compiled.power_mean(models, first, sender, weight, p, out)
+
+
 def gradient(
     w: Tensor, samples: Samples, y: Tensor, index: Tensor, classes: int, out: Tensor
 ) -> None:
@@ -66,7 +74,7 @@ def test_power_mean(p: int, devices: int, columns: int, seed: int, decades: floa
         gs.Random(devices, density=0.5, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0)
     )
     weights = gs.Metropolis()(links, 0, 0)
-    result = compiled.power_mean([w], *weights.csr(), p, torch.empty_like(w))
+    result = mean_of([w], weights.csr(), p)
     for row, a in zip(result, torch.from_numpy(weights.dense()), strict=True):
         scale = w[a != 0].double().abs().amax(0)
         scale = torch.where(scale == 0, 1.0, scale)
@@ -82,7 +90,7 @@ def test_the_mean_of_equal_models_is_equal_to_them(
     """Bit for bit: equal models must not drift in thousands of rounds."""
     w = numbers(1, 500, seed=seed, decades=decades).repeat(devices, 1)
     weights = gs.Metropolis()(gs.Random(devices, density=0.5, seed=seed).links(0), 0, 0)
-    assert torch.equal(compiled.power_mean([w], *weights.csr(), p, torch.empty_like(w)), w)
+    assert torch.equal(mean_of([w], weights.csr(), p), w)
 
 
 @given(WHOLE, st.integers(1, 300), st.integers(0, 99), st.sampled_from([0.1, 3.0, 60.0]))
@@ -110,13 +118,11 @@ def test_a_result_does_not_depend_on_its_position_in_memory(
     """Equal bit for bit at another address and among other columns, as shards and nodes need it."""
     w, d = numbers(3, shift + columns), numbers(3, shift + columns, seed=1)
     csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
-    whole = compiled.power_mean([w], *csr, p, torch.empty_like(w))
-    part = compiled.power_mean([w[:, shift:]], *csr, p, torch.empty_like(w[:, shift:]))
+    whole = mean_of([w], csr, p)
+    part = mean_of([w[:, shift:]], csr, p)
     assert torch.equal(whole[:, shift:], part)
-    split = compiled.power_mean(
-        [w[:1].clone(), w[1:].clone()], *csr, p, torch.empty_like(w)
-    )  # as if other shards had sent some
-    assert torch.equal(whole, split)
+    received = [w[:1].clone(), w[1:].clone()]  # as if others had sent some rows
+    assert torch.equal(mean_of(received, csr, p), whole)
     for safe in (False, True):
         stepped = compiled.matched_step(w, d, 0.01, p, 1e-2, safe)
         assert torch.equal(
@@ -318,8 +324,8 @@ def test_where_the_gradient_kernel_does_not_serve(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(compiled, "has_avx512", lambda: True)
     assert serves(w, x, y, index, 2, w)
     assert not serves(w.double(), x.double(), y, index, 2, w.double())
-    meta = [tensor.to("meta") for tensor in (w, x, y, index)]
-    assert not serves(*meta, 2, meta[0])
+    meta = torch.device("meta")
+    assert not serves(w.to(meta), x.to(meta), y.to(meta), index.to(meta), 2, w.to(meta))
     assert not serves(w, torch.ones(3, 5).T, y, index, 2, w)
     assert not serves(w, x, y.int(), index, 2, w)
     large = torch.ones(5, limits.GRADIENT_WEIGHTS)
@@ -352,7 +358,7 @@ def test_values_that_are_not_finite_stay_so(p: int, wrong: float) -> None:
     w = numbers(3, 200).clamp_min(0.1)
     w[1, 7] = wrong
     csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
-    result = compiled.power_mean([w], *csr, p, torch.empty_like(w))
+    result = mean_of([w], csr, p)
     assert (~result.isfinite()).nonzero().tolist() == [[0, 7], [1, 7], [2, 7]]
 
 

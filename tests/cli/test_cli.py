@@ -409,7 +409,7 @@ def test_every_kind_in_the_comments_of_the_template_exists(section: str) -> None
     start = TEMPLATE.index("[[network.faults]]" if section == "faults" else f"[{section}]")
     block = re.split(r"\n\n", TEMPLATE[start:])[0]
     comments = [line.split("# ", 1)[1] for line in block.splitlines() if "# " in line]
-    listed = []
+    listed: list[str] = []
     for comment in comments:
         if "|" in comment:
             listed += filter(str.strip, comment.split("# ")[-1].split("|"))

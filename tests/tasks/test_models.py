@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,7 +121,7 @@ def logistic_loss(outputs: Tensor, label: int) -> Tensor:
 
 
 # Each model, the loss of one sample's outputs, the classes of its data, whether it has a bias.
-CLOSED = {
+CLOSED: dict[str, Any] = {
     "softmax": (Softmax, softmax_loss, 4, True),
     "svm": (Svm, hinge_loss, 4, True),
     "least-squares": (LinearRegression, squared_loss, None, False),
@@ -331,25 +332,21 @@ def test_a_linear_module_equals_the_closed_form() -> None:
         expected, found = torch.empty_like(w), torch.empty_like(w)
         closed.gradient(w, x, stack.y, {}, stack.keys, expected)
         module.gradient(w_module, images, stack.y, {}, stack.keys, found)
-        expected, found = closed.unstack(expected), module.unstack(found)
+        exact, other = closed.unstack(expected), module.unstack(found)
         torch.testing.assert_close(
-            found["1.weight"], expected["weight"], rtol=tolerance, atol=tolerance
+            other["1.weight"], exact["weight"], rtol=tolerance, atol=tolerance
         )
-        torch.testing.assert_close(
-            found["1.bias"], expected["bias"], rtol=tolerance, atol=tolerance
-        )
+        torch.testing.assert_close(other["1.bias"], exact["bias"], rtol=tolerance, atol=tolerance)
         losses = (
             module.loss(w_module, images, stack.y, {}, stack.keys),
             closed.loss(w, x, stack.y, {}, stack.keys),
         )
         torch.testing.assert_close(*losses, rtol=tolerance, atol=tolerance)
         x_test = source.x_test.to(dtype)
-        one, other = (
-            closed.scores(w, closed.features(x_test), source.y_test, {}),
-            module.scores(w_module, x_test, source.y_test, {}),
-        )
-        torch.testing.assert_close(one.loss, other.loss, rtol=tolerance, atol=tolerance)
-        assert torch.equal(one.accuracy, other.accuracy)
+        scores = closed.scores(w, closed.features(x_test), source.y_test, {})
+        others = module.scores(w_module, x_test, source.y_test, {})
+        torch.testing.assert_close(scores.loss, others.loss, rtol=tolerance, atol=tolerance)
+        assert torch.equal(scores.accuracy, others.accuracy)
 
 
 class Tokens(nn.Module):
@@ -372,6 +369,9 @@ class Remembers(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(5, 3)
+        self.average: Tensor
+        self.calls: Tensor
+        self.key: Tensor
         self.register_buffer("average", torch.zeros(5))
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
         self.register_buffer("key", torch.linspace(0, 1, 5))
@@ -583,7 +583,7 @@ class Masks(nn.Module):
     """A module whose gradient is its masks: one parameter per element of each dropout of ones."""
 
     def __init__(
-        self, drop: Callable[[nn.Module, Tensor], Tensor], layers: int, shape: tuple[int, ...]
+        self, drop: Callable[[Any, Tensor], Tensor], layers: int, shape: tuple[int, ...]
     ) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(layers, *shape))
@@ -595,7 +595,7 @@ class Masks(nn.Module):
 
 
 def masks(
-    drop: Callable[[nn.Module, Tensor], Tensor],
+    drop: Callable[[Any, Tensor], Tensor],
     keys: Tensor,
     layers: int = 1,
     shape: tuple[int, ...] = (4000,),
@@ -701,7 +701,7 @@ def test_dropping_everything_gives_zeros() -> None:
 class Calls(nn.Module):
     """A linear layer and a function of its outputs."""
 
-    def __init__(self, then: Callable[[nn.Module, Tensor], Tensor], outputs: int = 3) -> None:
+    def __init__(self, then: Callable[[Any, Tensor], Any], outputs: int = 3) -> None:
         super().__init__()
         self.layer, self.then = nn.Linear(5, outputs), then
 
@@ -840,7 +840,7 @@ class Twice(nn.Linear):
         return 2 * super().forward(input)
 
 
-def changed(change: Callable[[nn.Module], object]) -> nn.Module:
+def changed(change: Callable[[Any], object]) -> nn.Module:
     module = nn.Sequential(nn.Flatten(), nn.Linear(6, 3))
     change(module[1])
     return module
@@ -900,11 +900,12 @@ def test_images_are_channels_last_where_the_module_accepts_it(
     seen: list[bool] = []
     forward = nn.Conv2d.forward
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            nn.Conv2d,
-            "forward",
-            lambda self, x: (seen.append(x.stride(1) == 1), forward(self, x))[1],
-        )
+
+        def noted(self: nn.Conv2d, x: Tensor) -> Tensor:
+            seen.append(x.stride(1) == 1)
+            return forward(self, x)
+
+        patch.setattr(nn.Conv2d, "forward", noted)
         learner.gradient(w, x, y, {}, torch.zeros(1, dtype=torch.int64), found)
     assert seen == [last]
     slopes = torch.autograd.grad(F.cross_entropy(module(x[0]), y[0]), list(module.parameters()))

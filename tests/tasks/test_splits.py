@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def same(a: Split, b: Split) -> bool:
 
 
 @st.composite
-def labelled(draw: Callable[..., object]) -> tuple[np.ndarray, int]:
+def labelled(draw: st.DrawFn) -> tuple[np.ndarray, int]:
     """Draw labels, not all of which need occur, and at most as many devices as samples."""
     y = draw(st.lists(st.integers(0, 6), min_size=1, max_size=80))
     return np.array(y), draw(st.integers(1, len(y)))
@@ -84,7 +84,8 @@ def test_one_label_per_device_in_turn_and_evenly(case, seed):
     held = [set(y[split.of(i)].tolist()) for i in range(devices)]
     assert all(len(one) == 1 for one in held)
     # The naive way: in turn, skipping labels that have as many devices as samples.
-    left, expected = dict(zip(labels.tolist(), counts.tolist(), strict=True)), []
+    left = dict(zip(labels.tolist(), counts.tolist(), strict=True))
+    expected: list[Any] = []
     while len(expected) < devices:
         for label in left:
             if left[label]:
