@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gossamer as gs
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 from papers.wpm import lemma1, plain_step, slips, theorem1  # noqa: E402
@@ -84,7 +86,7 @@ def test_the_runs_are_those_of_the_analysis(p: float) -> None:
         w = power(dual, 1 / p)
         g = np.stack([x[i].T @ (1 / (1 + np.exp(-x[i] @ w[i])) - y[i]) / 50 for i in range(10)])
         assert np.linalg.norm(g, axis=1).max() < lemma1.lipschitz()
-        dual = lemma1.gs.metropolis(lemma1.NETWORK.links(t)).dense() @ (dual - eta * g)
+        dual = gs.metropolis(lemma1.NETWORK.links(t)).dense() @ (dual - eta * g)
         # Compare in the dual, where rounding errors are not amplified by the root.
         np.testing.assert_allclose(power(models[t + 1], p), dual, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(power(means[t + 1], p), dual.mean(axis=0), rtol=1e-9, atol=1e-12)
@@ -93,7 +95,7 @@ def test_the_runs_are_those_of_the_analysis(p: float) -> None:
 def test_mixing_constants_bound_the_products_of_the_weights() -> None:
     product = np.eye(10)
     for t in range(12):
-        product = lemma1.gs.metropolis(lemma1.NETWORK.links(t)).dense() @ product
+        product = gs.metropolis(lemma1.NETWORK.links(t)).dense() @ product
         for mixing in (lemma1.assumed_mixing(12), lemma1.spectral_mixing(12)):
             assert np.abs(product - 0.1).max() <= mixing.theta * mixing.kappa ** (t + 1)
 
