@@ -432,10 +432,10 @@ def test_a_device_that_comes_after_the_end_is_refused() -> None:
 WRONG_FLEETS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
     "all-reduce": (
         ("--set", "algorithm.kind=all-reduce"),
-        ("'AllReduce'", "an average over all devices"),
+        ("'All-Reduce'", "an average over all devices"),
     ),
     "one pair": (
-        ("--set", "algorithm.kind=swarm-sgd-sgd-sgd-sgd-sgd"),
+        ("--set", "algorithm.kind=swarm-sgd"),
         ("'SwarmSGD'", 'pairs = "matching"'),
     ),
     "adom": (("--set", "algorithm.kind=adom"), ("'ADOM'", "all devices connected")),
