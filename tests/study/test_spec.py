@@ -48,10 +48,8 @@ steps = st.one_of(
     st.builds(algorithms.Safe, number),
     st.builds(algorithms.Ratio, st.sampled_from(["norm", "printed"])),
 )
-points, orders = (
-    st.sampled_from(["local", "aggregate"]),
-    st.sampled_from(["combine-then-adapt", "adapt-then-combine"]),
-)
+points = st.sampled_from(["local", "aggregate"])
+orders = st.sampled_from(["combine-then-adapt", "adapt-then-combine"])
 betas = st.floats(0, 0.99)
 directions = st.one_of(
     st.just(algorithms.PlainGradient()),
@@ -88,7 +86,7 @@ methods = st.one_of(
     ),
     st.builds(algorithms.WPMPaper, st.floats(1, 101), number),
     st.builds(algorithms.QuasiGlobal, etas, st.floats(0, 0.99)),
-    st.builds(algorithms.ChocoSGD, etas, compressors, st.floats(0.1, 1)),
+    st.builds(algorithms.ChocoSGD, etas, compressors.filter(bool), st.floats(0.1, 1)),
     st.builds(algorithms.WPMTracking, etas, powers),
     st.builds(algorithms.LocalSGD, etas, count, weight_rules),
     st.builds(algorithms.DPSGD, etas, points, orders),
@@ -105,6 +103,15 @@ methods = st.one_of(
     st.builds(algorithms.GossipLearning, etas),
     st.builds(algorithms.PushSum, etas),
     *(st.builds(static, number) for static in (algorithms.EXTRA, algorithms.D2, algorithms.NIDS)),
+    st.builds(algorithms.DGD, number),
+    st.builds(algorithms.FastAveraging, etas, weight_rules),
+    st.builds(algorithms.GainControl, etas, st.floats(1, 2), count),
+    st.builds(algorithms.GainQuasiGlobal, etas, betas, st.floats(1, 2), count),
+    st.builds(algorithms.GainTracking, etas, st.floats(1, 2), count),
+    st.builds(algorithms.Tracking, etas),
+    st.builds(algorithms.WPMCompressed, etas, powers, compressors.filter(bool), st.floats(0.1, 1)),
+    st.builds(algorithms.WPMLocalSteps, etas, powers, count),
+    st.builds(algorithms.WPMQuasiGlobal, etas, betas, powers),
     st.builds(algorithms.ADOM, st.floats(1, 9), st.floats(0.1, 1), st.floats(1, 99)),
     st.builds(algorithms.DABMD, etas, st.floats(1, 9), count, steps, seed),
 )
