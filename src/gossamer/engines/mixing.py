@@ -14,7 +14,8 @@ from gossamer.backend import Block, MixWeights
 from gossamer.engines.buffers import BufferPool
 from gossamer.engines.shard import LocalWeights, Shard
 from gossamer.mirror import MirrorMap
-from gossamer.network.weights import FloatArray, Weights
+from gossamer.network.base import FloatArray
+from gossamer.network.weights import Weights
 
 
 @dataclass

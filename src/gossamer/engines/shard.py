@@ -11,8 +11,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from torch import Tensor
 
-from gossamer.network.base import IntArray
-from gossamer.network.weights import FloatArray, Weights
+from gossamer.network.base import FloatArray, IntArray
+from gossamer.network.weights import Weights
 
 
 class Exchange(Protocol):

@@ -17,8 +17,7 @@ from gossamer import draws
 from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import InputError
-from gossamer.network.base import BoolArray, IntArray, Links
-from gossamer.network.base import FloatArray as FloatArray
+from gossamer.network.base import BoolArray, FloatArray, IntArray, Links
 
 Sums = Literal["both", "rows", "columns", "nothing"]
 LinkWeight = Callable[[int, int], float]  # from the numbers of neighbours of both ends of a link
