@@ -59,7 +59,7 @@ def _kinds(section: str) -> list[str]:
     for kind, cls in spec.KINDS[section].items():
         keys = ", ".join(_key(cls, field) for field in _fields(cls))
         rows.append((f"`{kind}`", f"`{cls.__name__}`", _cell(first_sentence(cls)), keys or "none"))
-    return _table(("kind", "Python", "what it is", "keys"), rows)
+    return _table(("kind", "Python", "description", "keys"), rows)
 
 
 def _keys(name: str) -> list[str]:
@@ -73,7 +73,7 @@ def _fields(cls: type) -> list[dataclasses.Field[Any]]:
 
 
 def _row(cls: type, field: dataclasses.Field[Any]) -> tuple[str, str, str]:
-    return f"`{field.name}`", _default(cls, field) or "needed", _cell(_accepted(cls, field))
+    return f"`{field.name}`", _default(cls, field) or "required", _cell(_accepted(cls, field))
 
 
 def _key(cls: type, field: dataclasses.Field[Any]) -> str:
@@ -147,7 +147,7 @@ def commands() -> str:
         about = " ".join((command.help or "").split())
         lines += ["", f"## {path}", "", " ".join(["    gossamer", path, *arguments]), "", about, ""]
         lines += _table(
-            ("option", "what it does", "default"),
+            ("option", "description", "default"),
             (_option(p) for p in command.params if not p.hidden),
         )
     return "\n".join(lines)

@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 import blocks  # noqa: E402
 
+from gossamer.algorithms import METHODS  # noqa: E402
+
 # Pages from outside docs/: path in the site, path in the repository.
 ROOT_PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
 # A code block, a link, or inline code. Links inside code are left alone.
@@ -28,6 +30,17 @@ _LINK = re.compile(
     re.M | re.S,
 )
 _API = re.compile(r"^<!-- api (.*) -->$", re.M)
+
+
+def on_config(config: Any) -> Any:
+    """Add a page per registered method to the navigation."""
+    for section in config["nav"]:
+        for title, pages in section.items():
+            if title == "Methods":
+                listed = [page for page in pages if page != "methods/index.md"]
+                methods = [{m.label: f"methods/{name}.md"} for name, m in METHODS.items()]
+                section[title] = ["methods/index.md", *listed, *methods]
+    return config
 
 
 def repository_path(page: str) -> str:

@@ -34,11 +34,9 @@ def test_every_method_has_a_page_and_every_page_a_method() -> None:
     assert PAGES.keys() - {"index", "composition", "robustness"} == METHODS.keys()
 
 
-def test_pages_and_navigation_have_the_registered_labels() -> None:
-    navigation = (FOLDER.parents[1] / "mkdocs.yml").read_text()
+def test_a_page_has_the_registered_label() -> None:
     for name, entry in METHODS.items():
         assert PAGES[name].startswith(f"# {entry.label}\n"), name
-        assert f"      - {entry.label}: methods/{name}.md\n" in navigation, name
 
 
 def test_the_index_is_the_registry() -> None:
