@@ -605,7 +605,7 @@ def test_compare_shows_seconds_to_each_target() -> None:
         "distance",
         "MB",
     ]
-    for name, label in (("d-psgd", "D-PSGD"), ("all-reduce", "AllReduce")):
+    for name, label in (("d-psgd", "D-PSGD"), ("all-reduce", "All-Reduce")):
         summary = json.loads(Path(f"out/{name}-seed0/summary.json").read_text())
         row = next(line.split() for line in done.out.splitlines() if line.strip().startswith(label))
         seconds = summary["seconds_to_accuracy"]["0.3"]
