@@ -1,11 +1,13 @@
-"""gossamer: train one model across devices that meet when they can. No server, links that come and go.
+"""gossamer: train one model across devices that meet when they can, without a server.
 
     >>> import gossamer as gs
-    >>> study = gs.Study(gs.WPM(p=15, eta=0.05), gs.Random(devices=10, density=0.2), split=gs.OneLabel())
+    >>> network = gs.Random(devices=10, density=0.2)
+    >>> study = gs.Study(gs.WPM(p=15, eta=0.05), network, split=gs.OneLabel())
     >>> gs.run(study).summary["accuracy"]                      # doctest: +SKIP
     0.93
 
-Names are loaded when they are first used: `import gossamer` brings neither torch nor anything else that is heavy.
+Names are loaded when they are first used: `import gossamer` brings neither torch nor anything else
+that is heavy.
 """
 
 from __future__ import annotations
@@ -17,8 +19,8 @@ from typing import Any
 
 __version__ = "0.2.0"  # the only place: pyproject.toml reads it from here
 
-# The public names by the module that defines them. Registered methods are found by reading the files
-# of `algorithms`, so that a new method needs no entry here.
+# The public names by the module that defines them. Registered methods are found by reading the
+# files of `algorithms`, so that a new method needs no entry here.
 _EXPORTS = {
     "algorithms": """
         METHODS Algorithm Broken Checked Clip Composition Constant Cosine GradientTracking Guarded

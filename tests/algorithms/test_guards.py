@@ -152,7 +152,7 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = [
         gs.Guarded(Only(), rule).through(mix, 0).mean(x, gs.mirror.power_map(3)) for rule in kinds
     ]
-    monkeypatch.setattr("gossamer.algorithms.guards._AT_ONCE", 1500)
+    monkeypatch.setattr("gossamer.algorithms.guards._BLOCK_ELEMENTS", 1500)
     for rule, expected in zip(kinds, whole, strict=True):
         assert torch.equal(
             gs.Guarded(Only(), rule).through(mix, 0).mean(x, gs.mirror.power_map(3)), expected

@@ -1,7 +1,7 @@
 """How devices learn together: one file per paper. An algorithm sees `mix` and `grad`, nothing else.
 
-Every module of this package is imported here, and every method that registers itself is an attribute
-of this package: to add a method is to add a file.
+Every module of this package is imported here, and every method that registers itself is an
+attribute of this package: to add a method is to add a file.
 """
 
 from __future__ import annotations

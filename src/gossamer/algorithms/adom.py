@@ -7,9 +7,9 @@ optimization method for time-varying networks." ICML 2021.
     Δ   = σ·W·(m − η·x)                        m⁺ = m − η·x − Δ
     z⁺  = z + η·α·(z_g − z) + Δ                z_f⁺ = z_g − θ·W·x
 
-Assumptions: the links of every round connect all devices (checked for static links), all devices are
-active in every round, every device's loss is μ-strongly convex and L-smooth, and ∇f_i* is known:
-least squares over all samples (batch = 0).
+Assumptions: the links of every round connect all devices (checked for static links), all devices
+are active in every round, every device's loss is μ-strongly convex and L-smooth, and ∇f_i* is
+known: least squares over all samples (batch = 0).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class ADOM(Algorithm):
     """Nesterov's method on min F*(z) over Σ_i z_i = 0, its projection replaced by gossip.
 
     W = I − A for the weights A of the round: its eigenvalues are 0 and those from λ to 2. The
-    constants are those of its Theorem 1 with λ_max = 2: α = 1/(2L), η = 2·√(μL)/(7χ), θ = μ/2,
-    σ = 1/2, τ = √(μ/L)/(7χ). It starts from z = z_f = m = 0, whatever the shared model is. A message
+    constants are those of its Theorem 1 with λ_max = 2: α = 1/(2L), η = 2·√(μL)/(7χ), θ = μ/2, σ =
+    1/2, τ = √(μ/L)/(7χ). It starts from z = z_f = m = 0, whatever the shared model is. A message
     holds two vectors.
 
     Args:

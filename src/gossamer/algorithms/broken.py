@@ -1,4 +1,4 @@
-"""A broken device, to see what it does to the others: a sensor that ran hot, a bit that flipped, a model of another scale."""
+"""Broken devices: what a device does to the others if it sends wrong values."""
 
 from __future__ import annotations
 
@@ -23,21 +23,30 @@ Sends = Literal["large", "opposite", "noise", "nan"]
 @register("algorithm", "broken")
 @dataclass(frozen=True)
 class Broken(Wrapper):
-    """Any method, among whose devices some are broken: what they *send* is wrong, what they keep is not.
+    """Any method with some broken devices: what they send is wrong, what they keep is not.
 
-    A broken device does not know that it is: it goes on learning. In place of x it sends, by `sends`:
+    A broken device goes on learning. In place of x it sends, by `sends`:
 
         large       size·x
         opposite    −size·x
-        noise       size·N(0, 1), drawn by name for every round
-        nan         not a number
+        noise       size·N(0, 1), drawn for every round
+        nan         NaN
 
-    x is whatever the method mixes: a model, its distance from the start where that is anchored, a tracked gradient.
-    A guard goes inside, where it sees what was sent: Broken(Guarded(method, rule)).
+    x is whatever the method mixes: a model, its distance from the start if it is anchored, a
+    tracked gradient. A guard goes inside, where it sees what was sent: Broken(Guarded(method,
+    rule)).
 
-    >>> from gossamer.algorithms.dpsgd import DPSGD
-    >>> Broken(DPSGD(eta=0.1), devices=(0, 3), sends="large", size=10).label
-    'D-PSGD, 2 broken'
+    Args:
+        algorithm: The method.
+        devices: The numbers of the broken devices.
+        sends: What they send.
+        size: The factor, above 0.
+        seed: The seed of the noise.
+
+    Example:
+        >>> from gossamer.algorithms.dpsgd import DPSGD
+        >>> Broken(DPSGD(eta=0.1), devices=(0, 3), sends="large", size=10).label
+        'D-PSGD, 2 broken'
     """
 
     devices: tuple[int, ...] = (0,)
@@ -56,49 +65,51 @@ class Broken(Wrapper):
     def label(self) -> str:
         return f"{self.algorithm.label}, {len(self.devices)} broken"
 
+    @property
+    def changes_messages(self) -> bool:
+        return True
+
     def check(self, network: Network) -> None:
         super().check(network)
         if any(i >= network.devices for i in self.devices):
-            raise InputError(
-                "algorithm.devices",
-                list(self.devices),
-                f"numbers of devices below {network.devices}",
-            )
+            accepted = f"numbers of devices below {network.devices}"
+            raise InputError("algorithm.devices", list(self.devices), accepted)
 
     def through(self, mix: Mix, t: int) -> Mix:
         return _BrokenMix(mix, self, t)
 
     def sent(self, x: Tensor, devices: Tensor, t: int) -> Tensor:
-        """What the devices of a stack send in round t in place of x [devices, numbers]: a new tensor."""
-        broken, x = self.among(devices), x.clone()
+        """Return what the devices of a stack send in round t in place of x: a new tensor.
+
+        Args:
+            x: Tensor [devices, elements].
+            devices: The numbers of the devices of the stack.
+            t: The round.
+        """
+        broken = self.among(devices)
+        x = x.clone()
         match self.sends:
             case "large":
                 x[broken] *= self.size
             case "opposite":
                 x[broken] *= -self.size
             case "noise":
-                drawn = draws.normal(
-                    self.seed,
-                    "broken",
-                    t,
-                    devices[broken].cpu().numpy()[:, None],
-                    np.arange(x.shape[1]),
-                )
+                rows = devices[broken].cpu().numpy()[:, None]
+                drawn = draws.normal(self.seed, "broken", t, rows, np.arange(x.shape[1]))
                 x[broken] = self.size * torch.from_numpy(drawn).to(x)
             case "nan":
                 x[broken] = math.nan
         return x
 
     def among(self, devices: Tensor) -> Tensor:
-        """Which of these devices are broken: a mask."""
-        return torch.isin(
-            devices, torch.tensor(self.devices, dtype=devices.dtype, device=devices.device)
-        )
+        """Return a mask of the devices that are broken."""
+        broken = torch.tensor(self.devices, dtype=devices.dtype, device=devices.device)
+        return torch.isin(devices, broken)
 
 
 @dataclass(frozen=True)
 class _BrokenMix(LinkMix):
-    """What everybody has in front of it: of a broken neighbour what it sent, of itself what it has."""
+    """A mix in which a broken device's neighbours receive what it sends."""
 
     broken: Broken
     t: int

@@ -7,10 +7,10 @@ with compressed communication." ICML 2019.
     ŵ_i  ← ŵ_i + C(w_i − ŵ_i)                    only C(w_i − ŵ_i) is sent
     w_i⁺ = w_i + γ·Σ_j a_ij·(ŵ_j − ŵ_i)
 
-When links change, ŵ_i is one vector, what every neighbour of the round knows of i, and it changes in
-every round. The change is enough for those that i sent to in the round before; any other is sent ŵ_i
-whole. The models are those of the fixed network's equations with the round's weights; sparse, short
-meetings cost bytes. At first ŵ is the start, which all share; as printed it is 0.
+When links change, ŵ_i is one vector, what every neighbour of the round knows of i, and it changes
+in every round. The change is enough for those that i sent to in the round before; any other is sent
+ŵ_i whole. The models are those of the fixed network's equations with the round's weights; sparse,
+short meetings cost bytes. At first ŵ is the start, which all share; as printed it is 0.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ class Composition(Algorithm):
         return self.mirror
 
     def compact(self, state: State, agree: Callable[[bool], bool]) -> State:
-        """Keep the state in the dual if a step is linear there: a round then needs a single root."""
+        """Keep the state in the dual if steps are linear there: a round then needs one root."""
         if not isinstance(self.mirror, PowerMap) or not self.step.uniform or self.compress:
             return state
         return move_to_dual(state, self.mirror, agree)
@@ -279,7 +279,7 @@ class Composition(Algorithm):
 
     @property
     def _linear(self) -> bool:
-        """True if a round is linear in the models; without a gain an anchor then changes nothing."""
+        """True if a round is linear in the models. An anchor then changes nothing."""
         identity = isinstance(self.mirror, MirrorMap) and self.mirror.power == 1
         return identity and self.gain == 1 and self.step.linear_at_identity
 

@@ -1,7 +1,7 @@
 """D²: decentralized training over decentralized data, on static links.
 
-H. Tang, X. Lian, M. Yan, C. Zhang, J. Liu. "D²: decentralized training over decentralized data." ICML
-2018.
+H. Tang, X. Lian, M. Yan, C. Zhang, J. Liu. "D²: decentralized training over decentralized data."
+ICML 2018.
 
     x¹      = W·(x⁰ − η·d⁰)
     x^{k+1} = W·(2·x^k − x^{k−1} − η·d^k + η·d^{k−1})

@@ -7,12 +7,13 @@ mirror descent." ICML 2020; the form with a single consensus iteration per round
 primal variables.
 
     g_i  = (1/b̄)·Σ_{s ≤ b_i} d_{i,s}(w_i)     b̄ = (1 + max_batches)/2, the mean of b
-    y_i  = argmin ⟨g_i, y⟩ + D_φ(y, w_i)/η    φ(w) = ‖w‖^{p+1}_{p+1}/(p + 1): y_i = (w_i^[p] − η·g_i)^[1/p]
+    y_i  = argmin ⟨g_i, y⟩ + D_φ(y, w_i)/η    = (w_i^[p] − η·g_i)^[1/p]
     w_i⁺ = Σ_j a_ij·y_j                       averaged in the primal (WPM averages in the dual)
 
-Assumptions: symmetric links that connect all devices over every B rounds, and convex losses. Analyses
-of mirror descent with averages in the primal also need D_φ(x, ·) to be convex (S. Shahrampour,
-A. Jadbabaie, IEEE TAC 63, 2018). It is for p = 1 only, so p > 1 is an extension of ours.
+Assumptions: symmetric links that connect all devices over every B rounds, and convex losses.
+Analyses of mirror descent with averages in the primal also need D_φ(x, ·) to be convex (S.
+Shahrampour, A. Jadbabaie, IEEE TAC 63, 2018). It is for p = 1 only, so p > 1 is an extension of
+ours.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class DABMD(Algorithm):
 
     Differences from the paper: the sum is divided by b̄ instead of b_i (not confirmed to be the
     paper's), so that a device with more batches also moves further. b is drawn alike for all, while
-    the paper's devices differ in speed; otherwise the data of the fast would count more for good. The
-    weights are not restricted to a set.
+    the paper's devices differ in speed; otherwise the data of the fast would count more for good.
+    The weights are not restricted to a set.
 
     Args:
         eta: The learning rate: a number or a schedule.

@@ -21,8 +21,8 @@ from gossamer.algorithms.schedules import InverseSqrt
 class DGD(Preset):
     """D-PSGD with the rate η/√(1 + t).
 
-    Its paper analyses a constant rate, which with full gradients is D-PSGD; the falling one leads to
-    the optimum.
+    Its paper analyses a constant rate, which with full gradients is D-PSGD; the falling one leads
+    to the optimum.
 
     Args:
         eta: The learning rate of round 0.

@@ -1,7 +1,7 @@
 """Directions: what a device steps along. Each is one idea of one paper.
 
-A direction works with any mirror map, order and step rule. It keeps its memory in the state, one row
-per device. `along` turns the gradient g of a step into the direction d; `remember` updates the
+A direction works with any mirror map, order and step rule. It keeps its memory in the state, one
+row per device. `along` turns the gradient g of a step into the direction d; `remember` updates the
 memory after the round.
 """
 
@@ -122,7 +122,7 @@ class QuasiGlobalMomentum(PlainGradient):
 @register("direction", "gradient-tracking")
 @dataclass(frozen=True)
 class GradientTracking(PlainGradient):
-    """y_t = A·y_{t−1} + g_t − g_{t−1}, d = A·y_t: an estimate of the mean gradient. Twice the bytes.
+    """y_t = A·y_{t−1} + g_t − g_{t−1}, d = A·y_t: an estimate of the mean gradient; twice the bytes.
 
     S. Pu, A. Nedić. "Distributed stochastic gradient tracking methods." Mathematical Programming
     187, 2021; with the push and pull of S. Pu, W. Shi, J. Xu, A. Nedić. "Push–pull gradient

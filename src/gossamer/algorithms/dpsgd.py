@@ -1,8 +1,8 @@
 """D-PSGD: decentralized parallel stochastic gradient descent.
 
 X. Lian, C. Zhang, H. Zhang, C.-J. Hsieh, W. Zhang, J. Liu. "Can decentralized algorithms outperform
-centralized algorithms? A case study for decentralized parallel stochastic gradient descent." NeurIPS
-2017.
+centralized algorithms? A case study for decentralized parallel stochastic gradient descent."
+NeurIPS 2017.
 
     w_i⁺ = Σ_j a_ij·w_j − η·d_i
 """

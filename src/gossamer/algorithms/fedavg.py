@@ -7,9 +7,9 @@ of deep networks from decentralized data." AISTATS 2017.
     w⁺  = the mean of their w_i
 
 It is not decentralized: it is a reference with a server that every active device reaches, whatever
-the links. Its paper weighs clients by their numbers of samples and counts local work in epochs. Here
-clients count alike, so that the problem is that of all other methods, the plain mean over devices,
-and work is counted in batches.
+the links. Its paper weighs clients by their numbers of samples and counts local work in epochs.
+Here clients count alike, so that the problem is that of all other methods, the plain mean over
+devices, and work is counted in batches.
 """
 
 from __future__ import annotations

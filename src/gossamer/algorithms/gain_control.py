@@ -1,7 +1,7 @@
 """Gain control: D-PSGD whose averaged displacement from the start is multiplied by a gain at first.
 
-It is the control of WPM. Where few of n devices move a coordinate, the mean divides the move by n and
-the power mean by n^(1/p): most of what a power mean gains is this inflation of the shared
+It is the control of WPM. Where few of n devices move a coordinate, the mean divides the move by n
+and the power mean by n^(1/p): most of what a power mean gains is this inflation of the shared
 displacement. A gain without any power mean gives it too, for the first rounds:
 
     w̄_i = w₀ + gain·(Σ_j a_ij·w_j − w₀)

@@ -37,10 +37,10 @@ class GossipLearning(Algorithm):
     """Each device sends its model w and its age t to one random neighbour, which merges and steps.
 
     It does so once for every model received, in the order of the senders' numbers; a device that
-    receives none does nothing. Its paper has no rounds: models arrive one by one. Here all models of a
-    round are sent before the first is received. The age counts steps where the authors' code counts
-    samples, which gives the same a for batches of one size. That code can also divide η by the age;
-    here η depends on the round. Sampled models and token accounts are left out.
+    receives none does nothing. Its paper has no rounds: models arrive one by one. Here all models
+    of a round are sent before the first is received. The age counts steps where the authors' code
+    counts samples, which gives the same a for batches of one size. That code can also divide η by
+    the age; here η depends on the round. Sampled models and token accounts are left out.
 
     Args:
         eta: The learning rate: a number or a schedule.
@@ -87,7 +87,7 @@ class GossipLearning(Algorithm):
 
 
 def _arrivals(w: Tensor, age: Tensor, mix: Mix) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Yield receivers, models and ages: the first model that each device receives, then the second."""
+    """Yield receivers, models and ages: first the first model of each device, then the second."""
     inbox = mix.neighbours(torch.cat([w, age], 1))
     sent = (inbox.receiver != inbox.sender) & (inbox.weight != 0)
     receiver = inbox.receiver[sent]

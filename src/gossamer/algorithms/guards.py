@@ -1,17 +1,20 @@
-"""Robustness, around any method: a device looks at what it received before it mixes.
+"""Guards, around any method: a device checks what it received before it mixes.
 
-A power mean with a large p follows the largest value, so a single broken device does more harm the larger p is. The rules:
+A power mean with a large p follows the largest value, so a single broken device does more harm the
+larger p is. The rules:
 
-    Clip          L. He, S. P. Karimireddy, M. Jaggi. "Byzantine-robust decentralized learning via ClippedGossip." 2022.
-    TrimmedMean,  D. Yin, Y. Chen, K. Ramchandran, P. Bartlett. "Byzantine-robust distributed learning: towards optimal
-    Median        statistical rates." ICML 2018; of neighbourhoods: C. Fang, Z. Yang, W. U. Bajwa. "BRIDGE." IEEE TSIPN 2022.
-    Checked       no paper's: what any receiver can see by itself.
+    Clip          L. He, S. P. Karimireddy, M. Jaggi. "Byzantine-robust decentralized learning via
+                  ClippedGossip." 2022.
+    TrimmedMean,  D. Yin, Y. Chen, K. Ramchandran, P. Bartlett. "Byzantine-robust distributed
+    Median        learning: towards optimal statistical rates." ICML 2018; of neighbourhoods:
+                  C. Fang, Z. Yang, W. U. Bajwa. "BRIDGE." IEEE TSIPN 2022.
+    Checked       ours: what any receiver can see by itself.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -20,31 +23,46 @@ from torch import Tensor
 
 from gossamer._core.registry import register
 from gossamer.algorithms.base import Mix, Neighbours
-from gossamer.algorithms.broken import Broken
 from gossamer.algorithms.wrapper import LinkMix, Wrapper
 from gossamer.errors import InputError
 from gossamer.network.weights import Sums
 
+# Elements per block: a rule then needs little memory beside what was received.
+_BLOCK_ELEMENTS = 1_000_000
+
 
 class MixRule(Protocol):
-    """What devices make of what they received, link by link, before it is mixed; `own` is what each has itself."""
+    """What devices do with the vectors they received, link by link, before they mix."""
 
     @property
-    def label(self) -> str: ...
+    def label(self) -> str:
+        """A short name for tables."""
 
-    def __call__(self, near: Neighbours, own: Tensor) -> Neighbours: ...
+    def __call__(self, near: Neighbours, own: Tensor) -> Neighbours:
+        """Return what is mixed.
+
+        Args:
+            near: What the devices received.
+            own: The vector of each device itself.
+        """
 
 
 @register("rule", "clip")
 @dataclass(frozen=True)
 class Clip:
-    """Self-centred clipping: x_i + Σ_j a_ij·clip(x_j − x_i), where clip shortens what is longer than `radius` to it.
+    """Self-centred clipping: x_i + Σ_j a_ij·clip(x_j − x_i), with differences cut to `radius`.
 
-    A neighbour can pull by a_ij·radius a round and no more. A vector that is not finite has no direction: it is left out.
+    A neighbour can pull by at most a_ij·radius per round. A vector that is not finite has no
+    direction and is left out.
 
-    >>> near = Neighbours(torch.tensor([0, 0]), torch.tensor([0, 1]), torch.ones(2), torch.tensor([[1.0, 0.0], [1.0, 9.0]]))
-    >>> Clip(radius=2.0)(near, own=torch.tensor([[1.0, 0.0]])).value.tolist()
-    [[1.0, 0.0], [1.0, 2.0]]
+    Args:
+        radius: The largest length of a difference, above 0.
+
+    Example:
+        >>> value = torch.tensor([[1.0, 0.0], [1.0, 9.0]])
+        >>> near = Neighbours(torch.tensor([0, 0]), torch.tensor([0, 1]), torch.ones(2), value)
+        >>> Clip(radius=2.0)(near, own=torch.tensor([[1.0, 0.0]])).value.tolist()
+        [[1.0, 0.0], [1.0, 2.0]]
     """
 
     radius: float
@@ -59,11 +77,11 @@ class Clip:
 
     def __call__(self, near: Neighbours, own: Tensor) -> Neighbours:
         value = torch.empty_like(near.value)
-        for k, i in _some(near):
+        for k, i in _blocks(near):
             x = near.value[k]
-            apart = _norm(x - own[i])
-            x = torch.where(apart.isfinite()[:, None], x, own[i])
-            share = torch.where(apart > self.radius, self.radius / apart, 1.0).to(x)
+            distance = _norm(x - own[i])
+            x = torch.where(distance.isfinite()[:, None], x, own[i])
+            share = torch.where(distance > self.radius, self.radius / distance, 1.0).to(x)
             value[k] = torch.lerp(own[i], x, share[:, None])  # exactly x where the share is 1
         return near._replace(value=value)
 
@@ -71,10 +89,13 @@ class Clip:
 @register("rule", "checked")
 @dataclass(frozen=True)
 class Checked:
-    """A neighbour whose vector is not finite, or longer than `largest` times the own, is left out for the round.
+    """A neighbour is left out for the round if its vector is not finite or too long.
 
-    Its weight goes to the own value. A device that is far behind, such as one that comes late to an anchored method, is on
-    its own until it has caught up.
+    Its weight goes to the device's own vector. A device that is far behind, such as one that joins
+    an anchored method late, mixes with nobody until it has caught up.
+
+    Args:
+        largest: The largest accepted length, in lengths of the device's own vector.
     """
 
     largest: float = 3.0
@@ -88,9 +109,10 @@ class Checked:
         return f"checked {self.largest:g}"
 
     def __call__(self, near: Neighbours, own: Tensor) -> Neighbours:
-        limit, value = self.largest * _norm(own), torch.empty_like(near.value)
-        for k, i in _some(near):
-            passes = _norm(near.value[k]) <= limit[i]  # false for what is not finite
+        limit = self.largest * _norm(own)
+        value = torch.empty_like(near.value)
+        for k, i in _blocks(near):
+            passes = _norm(near.value[k]) <= limit[i]  # False for NaN
             value[k] = torch.where(passes[:, None], near.value[k], own[i])
         return near._replace(value=value)
 
@@ -98,11 +120,14 @@ class Checked:
 @register("rule", "trimmed-mean")
 @dataclass(frozen=True)
 class TrimmedMean:
-    """Coordinate by coordinate, the mean of a neighbourhood's values without the lowest and the highest `share` of them.
+    """Per coordinate, the mean of a neighbourhood without its lowest and highest values.
 
-    Of k values, the own one included, ⌊share·k⌋ are left out on either side. Those that are left have the same weight, as
-    its papers have it: the a_ij are set aside. A value that is not a number counts as the highest. On a ring, k = 3:
-    a share of 0.34 leaves the one in the middle.
+    Of k values, the device's own included, ⌊share·k⌋ are left out at either end. The others have
+    the same weight, as in its papers: the a_ij are not used. NaN counts as the highest value. On a
+    ring, k = 3, a share of 0.34 leaves the middle one.
+
+    Args:
+        share: The share that is left out at either end, at least 0 and below 0.5.
     """
 
     share: float = 0.2
@@ -122,8 +147,10 @@ class TrimmedMean:
 @register("rule", "median")
 @dataclass(frozen=True)
 class Median:
-    """Coordinate by coordinate, the median of a neighbourhood's values, the own one included; of an even number, the mean
-    of the two in the middle."""
+    """Per coordinate, the median of a neighbourhood, the device's own value included.
+
+    Of an even number of values it is the mean of the two in the middle.
+    """
 
     label: ClassVar[str] = "median"
 
@@ -131,9 +158,10 @@ class Median:
         return _trimmed(near, len(own), lambda k: (k - 1) // 2)
 
 
-# By what the weights of a method sum to: where a guard would have nothing that it could compare.
+# Methods without anything that a guard could compare, by what their weights sum to.
 _UNGUARDED: dict[Sums, str] = {
-    "columns": "a method whose devices send models: push-sum sends shares of them, which cannot be compared",
+    "columns": "a method whose devices send models: push-sum sends shares of them, which cannot be "
+    "compared",
     "nothing": "a method that mixes with its neighbours: an average of all has none to guard",
 }
 
@@ -141,34 +169,38 @@ _UNGUARDED: dict[Sums, str] = {
 @register("algorithm", "guarded")
 @dataclass(frozen=True)
 class Guarded(Wrapper):
-    """Any method, with a rule between what a device receives and what it mixes. It sends no more than before.
+    """Any method with a rule between what a device receives and what it mixes.
 
-    A power mean is taken of what the rule has made of the models. A method that mixes something else too, such as a tracked
-    gradient, has that guarded by the same rule. Rules stack: Guarded(Guarded(method, Clip(1.0)), Checked()) checks, then
-    clips.
+    It sends no more than before. Power means are computed from what the rule returns. Everything
+    that a method mixes is guarded by the same rule, such as a tracked gradient. Rules stack:
+    Guarded(Guarded(method, Clip(1.0)), Checked()) checks, then clips.
 
-    >>> from gossamer.algorithms.wpm import WPM
-    >>> Guarded(WPM(p=15), Clip(radius=1.0)).label
-    'WPM p=15, clip 1'
+    Args:
+        algorithm: The method.
+        rule: The rule.
+
+    Example:
+        >>> from gossamer.algorithms.wpm import WPM
+        >>> Guarded(WPM(p=15), Clip(radius=1.0)).label
+        'WPM p=15, clip 1'
     """
 
     rule: MixRule
 
     def __post_init__(self) -> None:
-        if isinstance(self.algorithm, Broken):
-            raise InputError(
-                "algorithm", self.algorithm.label, "the guard inside: Broken(Guarded(method, rule))"
-            )
+        label = self.algorithm.label
+        if isinstance(self.algorithm, Wrapper) and self.algorithm.changes_messages:
+            accepted = "the guard inside: Broken(Guarded(method, rule))"
+            raise InputError("algorithm", label, accepted)
         if self.algorithm.merges_one_by_one:
             accepted = (
                 "a method that mixes a neighbourhood at once: gossip learning merges one model at a "
                 "time, by its age"
             )
-            raise InputError("algorithm", self.algorithm.label, accepted)
-        if self.algorithm.weights.sums in _UNGUARDED:
-            raise InputError(
-                "algorithm", self.algorithm.label, _UNGUARDED[self.algorithm.weights.sums]
-            )
+            raise InputError("algorithm", label, accepted)
+        sums = self.algorithm.weights.sums
+        if sums in _UNGUARDED:
+            raise InputError("algorithm", label, _UNGUARDED[sums])
 
     @property
     def label(self) -> str:
@@ -184,11 +216,10 @@ class _GuardedMix(LinkMix):
 
     def neighbours(self, x: Tensor) -> Neighbours:
         near = self.mix.neighbours(x)
-        came = (near.weight != 0) | (
-            near.receiver == near.sender
-        )  # over a link that is used one way, nothing comes back
-        if not came.all():
-            near = Neighbours(*(part[came] for part in near))
+        # Over a link that is used one way, nothing comes back.
+        received = (near.weight != 0) | (near.receiver == near.sender)
+        if not received.all():
+            near = Neighbours(*(part[received] for part in near))
         return self.guarded.rule(near, x)
 
     def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:
@@ -196,42 +227,35 @@ class _GuardedMix(LinkMix):
 
 
 def _norm(x: Tensor) -> Tensor:
-    """Of every row, in float64: the square of 1e20 is beyond float32."""
+    """Return the norm of every row, in float64: the square of 1e20 overflows float32."""
     return torch.linalg.vector_norm(x, dim=1, dtype=torch.float64)
 
 
-# How many numbers are worked on at once: a rule then needs little memory beside what was received.
-_AT_ONCE = 1_000_000
-
-
-def _some(near: Neighbours) -> list[tuple[slice, Tensor]]:
-    """The entries, some at a time: which they are, and who received them."""
-    count = max(1, _AT_ONCE // max(1, near.value.shape[1]))
-    return [
-        (slice(k, k + count), near.receiver[k : k + count])
-        for k in range(0, len(near.receiver), count)
-    ]
+def _blocks(near: Neighbours) -> Iterator[tuple[slice, Tensor]]:
+    """Yield blocks of entries, each with its receivers."""
+    count = max(1, _BLOCK_ELEMENTS // max(1, near.value.shape[1]))
+    for k in range(0, len(near.receiver), count):
+        yield slice(k, k + count), near.receiver[k : k + count]
 
 
 def _trimmed(near: Neighbours, devices: int, cut: Callable[[int], int]) -> Neighbours:
-    """Each neighbourhood's values in ascending order, coordinate by coordinate, without cut(k) of its k at either end."""
-    size = torch.bincount(near.receiver, minlength=devices)
-    rank = (
-        torch.arange(len(near.receiver), device=size.device)
-        - (size.cumsum(0) - size)[near.receiver]
-    )
-    low, value = torch.zeros_like(size), torch.empty_like(near.value)
+    """Sort each neighbourhood's values per coordinate, and drop cut(k) of its k at either end."""
+    receiver = near.receiver
+    value = torch.empty_like(near.value)
+    columns = value.shape[1]
+    size = torch.bincount(receiver, minlength=devices)
+    rank = torch.arange(len(receiver), device=size.device) - (size.cumsum(0) - size)[receiver]
+    low = torch.zeros_like(size)
     for k in size.unique().tolist():  # neighbourhoods of one size are sorted together
         low[size == k] = cut(k)
-        rows, together = (
-            (size[near.receiver] == k).nonzero().squeeze(1),
-            max(1, _AT_ONCE // (k * value.shape[1] + 1)),
-        )
-        for some in rows.split(k * together):
-            value[some] = near.value[some].view(-1, k, value.shape[1]).sort(1).values.flatten(0, 1)
+        rows = (size[receiver] == k).nonzero().squeeze(1)
+        together = max(1, _BLOCK_ELEMENTS // (k * columns + 1))
+        for block in rows.split(k * together):
+            sorted_ = near.value[block].view(-1, k, columns).sort(1).values
+            value[block] = sorted_.flatten(0, 1)
     left = size - 2 * low
-    kept = (
-        ((rank >= low[near.receiver]) & (rank < (low + left)[near.receiver])).nonzero().squeeze(1)
-    )
-    receiver = near.receiver[kept]  # and its own making: no one neighbour sent all of such a row
+    inside = (rank >= low[receiver]) & (rank < (low + left)[receiver])
+    kept = inside.nonzero().squeeze(1)
+    # The rows are made of values of several neighbours: their sender is the receiver itself.
+    receiver = receiver[kept]
     return Neighbours(receiver, receiver, 1 / left[receiver].to(near.weight), value[kept])

@@ -16,7 +16,10 @@ from gossamer.network.weights import WeightRule
 
 
 class Preset(Algorithm):
-    """A method that stands for another one, mostly a `Composition`. Subclasses are frozen dataclasses."""
+    """A method that stands for another one, mostly a `Composition`.
+
+    Subclasses are frozen dataclasses.
+    """
 
     @abstractmethod
     def expand(self) -> Algorithm:

@@ -1,8 +1,8 @@
 """Push-sum: stochastic gradient push, for one-way links.
 
-M. Assran, N. Loizou, N. Ballas, M. Rabbat. "Stochastic gradient push for distributed deep learning."
-ICML 2019; after A. Nedić, A. Olshevsky. "Distributed optimization over time-varying directed graphs."
-IEEE TAC 60, 2015.
+M. Assran, N. Loizou, N. Ballas, M. Rabbat. "Stochastic gradient push for distributed deep
+learning." ICML 2019; after A. Nedić, A. Olshevsky. "Distributed optimization over time-varying
+directed graphs." IEEE TAC 60, 2015.
 
     x_i ← x_i − η·d_i(z_i)                          a step, with the gradient at the model
     x_i⁺ = Σ_j p_ij·x_j     w_i⁺ = Σ_j p_ij·w_j     p_ij = 1/(1 + out-degree of j)

@@ -3,8 +3,8 @@
     z⁺ = w̄^[p] − rate·d,   w⁺ = (z⁺)^[1/p]
 
 A rule says what `rate` is. The paper found that WPM depends on it. Every rule is computed in scaled
-form, so that w̄^[p] is never formed where it would underflow. At p = 1 all but `Ratio` are w̄ − η·d,
-computed by the same function as D-PSGD's step.
+form, so that w̄^[p] is never formed where it would underflow. At p = 1 all but `Ratio` are w̄ −
+η·d, computed by the same function as D-PSGD's step.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class StepRule(Protocol):
 
     @property
     def uniform(self) -> bool:
-        """True if the rate is the same for every coordinate, so that the step is linear in the dual."""
+        """True if the rate is the same for every coordinate: the step is linear in the dual."""
 
     def rate(self, eta: Eta, p: float) -> Eta:
         """Return the rate of a uniform rule."""

@@ -1,7 +1,7 @@
 """SwarmSGD: pairs of devices that meet step locally and average.
 
-G. Nadiradze, A. Sabour, P. Davies, S. Li, D. Alistarh. "Asynchronous Decentralized SGD with Quantized
-and Local Updates" (SwarmSGD). NeurIPS 2021.
+G. Nadiradze, A. Sabour, P. Davies, S. Li, D. Alistarh. "Asynchronous Decentralized SGD with
+Quantized and Local Updates" (SwarmSGD). NeurIPS 2021.
 
     w_i ← w_i − η·d_i(w_i)   local_steps times, for the paired devices only
     w_i⁺ = w_j⁺ = (w_i + w_j) / 2

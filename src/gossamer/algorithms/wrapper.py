@@ -1,6 +1,6 @@
-"""What goes around a method and changes what it sees of its neighbours, and nothing else.
+"""Wrappers: algorithms that change what another method receives from its neighbours.
 
-A wrapper is an algorithm too. It hands the method inside a mix that is worked out link by link, from `mix.neighbours`.
+The method inside is given a mix that is computed link by link, from `mix.neighbours`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gossamer.network.weights import WeightRule
 
 @dataclass(frozen=True)
 class LinkMix:
-    """`Mix` by way of what each device has in front of it; subclasses say what that is."""
+    """A `Mix` computed from the vectors that each device receives; subclasses define those."""
 
     mix: Mix
 
@@ -58,13 +58,18 @@ class LinkMix:
 
 @dataclass(frozen=True)
 class Wrapper(Algorithm):
-    """A method with another mix; all else is the method's own."""
+    """A method with another mix; everything else is the method's own."""
 
     algorithm: Algorithm
 
     @abstractmethod
     def through(self, mix: Mix, t: int) -> Mix:
-        """The mix that the method inside is given in round t."""
+        """Return the mix that the method inside is given in round t."""
+
+    @property
+    def changes_messages(self) -> bool:
+        """True if it changes what devices send, so that a guard must be inside."""
+        return False
 
     @property
     def weights(self) -> WeightRule:
