@@ -5,6 +5,7 @@ between are generated:
 
     <!-- kinds SECTION -->     the kinds of a section of a spec, with description and keys
     <!-- keys NAME -->         the keys of a section without kinds: study, measure, timing, fleet
+    <!-- methods -->           the registered methods, with file, paper and needs
 
 `python docs/blocks.py FILE…` fills the blocks; with --check it only lists the stale files. Two
 lists are generated when the site is built: `<!-- commands -->`, and `<!-- api PACKAGE… -->`, the
@@ -22,11 +23,14 @@ from typing import Any
 
 import gossamer
 from gossamer import engines, network
+from gossamer.algorithms import METHODS
 from gossamer.fleet import settings
 from gossamer.study import Study, spec
 from gossamer.study.spec.sections import PLAIN_KEYS
 
-_BLOCK = re.compile(r"^<!-- (?P<what>kinds|keys) (?P<name>\w+) -->\n.*?^<!-- end -->", re.M | re.S)
+_BLOCK = re.compile(
+    r"^<!-- (?P<what>kinds|keys|methods) ?(?P<name>\w*) -->\n.*?^<!-- end -->", re.M | re.S
+)
 _PLAIN = {
     "study": Study,
     "measure": engines.Measure,
@@ -39,7 +43,7 @@ def filled(text: str) -> str:
     """Return the text of a page with every block generated anew."""
 
     def block(found: re.Match[str]) -> str:
-        rows = (_kinds if found["what"] == "kinds" else _keys)(found["name"])
+        rows = {"kinds": _kinds, "keys": _keys, "methods": _methods}[found["what"]](found["name"])
         return "\n".join([found[0].partition("\n")[0], *rows, "<!-- end -->"])
 
     return _BLOCK.sub(block, text)
@@ -60,6 +64,15 @@ def _kinds(section: str) -> list[str]:
         keys = ", ".join(_key(cls, field) for field in _fields(cls))
         rows.append((f"`{kind}`", f"`{cls.__name__}`", _cell(first_sentence(cls)), keys or "none"))
     return _table(("kind", "Python", "description", "keys"), rows)
+
+
+def _methods(_: str) -> list[str]:
+    """Return the table of the registered methods."""
+    rows = []
+    for name, method in METHODS.items():
+        file = f"[{method.file}](../../src/gossamer/algorithms/{method.file})"
+        rows.append((f"[{name}]({name}.md)", file, method.paper, method.needs))
+    return _table(("method", "file", "paper", "needs"), rows)
 
 
 def _keys(name: str) -> list[str]:

@@ -496,6 +496,7 @@ def test_help_lists_every_command() -> None:
         "reproduce",
         "bench",
         "new",
+        "methods",
         "network",
         "data",
         "fleet",
@@ -579,3 +580,28 @@ def test_quiet_in_a_terminal() -> None:
     written = in_a_terminal("run", "a.toml", "--quiet")
     assert "━" not in written
     assert "WPM p=3" in written
+
+
+# -- methods ---------------------------------------------------------------------------------------
+
+
+def test_methods_lists_every_registered_method() -> None:
+    out = done("methods")
+    for name, method in gs.METHODS.items():
+        row = next(line for line in out.splitlines() if line.split()[:1] == [name])
+        assert method.make.__name__ in row
+    listed = json.loads(done("methods", "--json"))["methods"]
+    assert [row["kind"] for row in listed] == list(gs.METHODS)
+
+
+@pytest.mark.parametrize(
+    ("what", "section"), [("networks", "network"), ("splits", "split"), ("models", "model")]
+)
+def test_methods_lists_other_parts_too(what: str, section: str) -> None:
+    listed = json.loads(done("methods", what, "--json"))[what]
+    assert [row["kind"] for row in listed] == list(spec.KINDS[section])
+    assert all(row["description"] for row in listed)
+
+
+def test_methods_refuses_a_list_that_does_not_exist() -> None:
+    assert_refused(gossamer("methods", "netwroks"), "list = 'netwroks'", "did you mean 'networks'?")

@@ -55,6 +55,7 @@ for command in (
     machine.reproduce,
     machine.bench,
     study.new,
+    study.methods,
 ):
     app.command()(command)
 

@@ -163,3 +163,20 @@ def new(
         raise DataError(f"{path} exists: give another name")
     write_atomically(path, TEMPLATE.encode())
     typer.echo(f"{path} is written; `gossamer run {path}` runs it")
+
+
+def methods(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="[LIST]",
+            help="methods, networks, faults, splits, models, data, mirrors, steps, directions, "
+            "weights, compressors, guards, schedules or engines.",
+        ),
+    ] = "methods",
+    json: Json = False,
+) -> None:
+    """List the methods with their papers, or the networks, splits, models and other parts of a spec."""
+    from gossamer.cli.methods import methods as print_methods
+
+    print_methods(what, json)
