@@ -290,15 +290,18 @@ def printed(name: str, scale: Scale) -> list[dict[str, str]]:
 
 
 def write_csv(path: Path, rows: Sequence[dict[str, object]]) -> None:
-    """Write a table; the first row has all columns.
+    """Write a table with the columns of all rows, in the order in which they occur.
 
     Args:
         path: The file.
         rows: The values by column.
     """
+    columns: dict[str, None] = {}
+    for row in rows:
+        columns |= dict.fromkeys(row)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
+        writer = csv.DictWriter(file, list(columns))
         writer.writeheader()
         writer.writerows(rows)
 
