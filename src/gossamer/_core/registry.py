@@ -27,10 +27,14 @@ def register(section: str, kind: str) -> Callable[[Part], Part]:
         ValueError: Another class has this name.
 
     Example:
-        >>> @register("network", "my-network")
-        ... class MyNetwork: ...
-        >>> kinds("network")["my-network"] is MyNetwork
+        >>> from dataclasses import dataclass
+        >>> @register("example", "my-part")
+        ... @dataclass(frozen=True)
+        ... class MyPart:
+        ...     size: int = 3
+        >>> kinds("example")["my-part"] is MyPart
         True
+        >>> del PARTS["example"]
     """
 
     def add(part: Part) -> Part:
