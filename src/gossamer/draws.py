@@ -115,7 +115,13 @@ def _rows(seed: int, purpose: str, block: int, size: int) -> NDArray[np.uint64]:
 
 
 def uniform(seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.float64]:
-    """Draw values that are uniform on [0, 1), with 53 bits each. Arguments as in `bits`."""
+    """Draw values that are uniform on [0, 1), with 53 bits each.
+
+    Args:
+        seed: The seed.
+        purpose: Name of what is drawn.
+        fields: As in `bits`.
+    """
     return as_uniform(bits(seed, purpose, *fields))
 
 
@@ -142,7 +148,13 @@ def below(limit: ArrayLike, seed: int, purpose: str, *fields: ArrayLike) -> NDAr
 
 
 def normal(seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.float64]:
-    """Draw standard normal values, by the method of Box and Muller. Arguments as in `bits`."""
+    """Draw standard normal values, by the method of Box and Muller.
+
+    Args:
+        seed: The seed.
+        purpose: Name of what is drawn.
+        fields: As in `bits`.
+    """
     radius = np.sqrt(-2.0 * np.log1p(-uniform(seed, purpose + "/radius", *fields)))
     return radius * np.cos(2.0 * np.pi * uniform(seed, purpose + "/angle", *fields))
 

@@ -21,7 +21,7 @@ from gossamer.engines import Measure
 from gossamer.errors import GossamerError
 from gossamer.network import Ring, save
 from gossamer.study import Study, spec
-from gossamer.tasks import splits, synthetic
+from gossamer.tasks import split_rules, synthetic
 
 # -- every kind of every section, with varied fields ---------------------------------------------
 
@@ -192,13 +192,13 @@ data = st.one_of(
     st.builds(synthetic.Logistic, st.just(DEVICES), count, count, number, seed, number),
 )
 rules = st.one_of(
-    st.just(splits.Iid()),
-    st.just(splits.OneLabel()),
-    st.builds(splits.Labels, count),
-    st.builds(splits.Dirichlet, number),
-    st.builds(splits.Uneven, number),
-    st.builds(splits.Drawn, count),
-    st.builds(splits.Lists, paths),
+    st.just(split_rules.Iid()),
+    st.just(split_rules.OneLabel()),
+    st.builds(split_rules.Labels, count),
+    st.builds(split_rules.Dirichlet, number),
+    st.builds(split_rules.Uneven, number),
+    st.builds(split_rules.Drawn, count),
+    st.builds(split_rules.Lists, paths),
 )
 models = st.one_of(
     st.builds(tasks.Softmax, number),
@@ -247,7 +247,9 @@ studies = st.builds(
     timings,
 ).map(
     lambda study: (
-        dataclasses.replace(study, split=splits.Iid()) if hasattr(study.data, "split") else study
+        dataclasses.replace(study, split=split_rules.Iid())
+        if hasattr(study.data, "split")
+        else study
     )
 )
 
@@ -382,7 +384,7 @@ def test_the_kind_alone_is_short_for_a_table() -> None:
         "algorithm": {"kind": "wpm", "step": "matched"},
     }
     (study,) = spec.studies(short)
-    assert (study.split, study.model) == (splits.OneLabel(), tasks.Svm())
+    assert (study.split, study.model) == (split_rules.OneLabel(), tasks.Svm())
     assert study.algorithm == algorithms.WPM(step=algorithms.Matched())
 
 

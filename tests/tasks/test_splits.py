@@ -10,19 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.errors import DataError, InputError
-from gossamer.tasks.splits import (
+from gossamer.tasks.split_rules import (
     Dirichlet,
     Drawn,
     Iid,
     Labels,
     Lists,
     OneLabel,
-    Split,
     SplitRule,
     Uneven,
-    batch,
-    from_lists,
 )
+from gossamer.tasks.splits import Split, batch, from_lists
 
 SEEDS = st.integers(0, 2**31)
 

@@ -83,17 +83,43 @@ def number(
 
 
 def positive(field: str, value: Any, noun: str = "a number") -> None:
-    """Refuse anything but a finite number above 0. Arguments as in `number`."""
+    """Refuse anything but a finite number above 0.
+
+    Args:
+        field: Name of the argument, for the message.
+        value: The argument.
+        noun: How the message names what is accepted.
+
+    Raises:
+        InputError: If it is anything else.
+    """
     number(field, value, above=0, noun=noun)
 
 
 def not_negative(field: str, value: Any, noun: str = "a number") -> None:
-    """Refuse anything but a finite number of at least 0. Arguments as in `number`."""
+    """Refuse anything but a finite number of at least 0.
+
+    Args:
+        field: Name of the argument, for the message.
+        value: The argument.
+        noun: How the message names what is accepted.
+
+    Raises:
+        InputError: If it is anything else.
+    """
     number(field, value, least=0, noun=noun)
 
 
 def probability(field: str, value: Any) -> None:
-    """Refuse anything but a number from 0 to 1. Arguments as in `number`."""
+    """Refuse anything but a number from 0 to 1.
+
+    Args:
+        field: Name of the argument, for the message.
+        value: The argument.
+
+    Raises:
+        InputError: If it is anything else.
+    """
     number(field, value, least=0, most=1)
 
 

@@ -1,6 +1,6 @@
 """Settings of a whole process. The library never changes those of its host; our own processes may.
 
-Our own processes are the command `gossamer`, the workers of a sweep and the actors of the Ray engine.
+Our own processes are the command `gossamer`, the workers of a sweep and the Ray engine's actors.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _thread_state = threading.local()
 
 
 def available_threads() -> int:
-    """Return the number of threads for jobs: torch's, or what it was before `limit_torch_threads`."""
+    """Return the number of threads for jobs: torch's, unless `limit_torch_threads` changed it."""
     return getattr(_thread_state, "available", None) or torch.get_num_threads()
 
 

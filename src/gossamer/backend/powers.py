@@ -61,6 +61,11 @@ def root(z: Tensor, p: float, dtype: torch.dtype = torch.float64) -> Tensor:
     """Return z^[1/p] of a float64 dual.
 
     Log and exp are three times faster than pow, and accurate enough for types below float64.
+
+    Args:
+        z: Duals, float64.
+        p: The power.
+        dtype: Type of the result.
     """
     if dtype == torch.float64:
         return torch.pow(z.abs(), 1 / p).copysign_(z)
@@ -68,7 +73,13 @@ def root(z: Tensor, p: float, dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 def root_(z: Tensor, p: float, scratch: Tensor) -> Tensor:
-    """Compute z^[1/p] of a float64 dual into `scratch`, to float32 accuracy."""
+    """Compute z^[1/p] of a float64 dual, to float32 accuracy.
+
+    Args:
+        z: Duals, float64.
+        p: The power.
+        scratch: A buffer of the shape of z, which the result is written to.
+    """
     # z·|z|^(1/p − 1) needs no copysign, which costs as much as the exp. The bound avoids 0·∞.
     return torch.abs(z, out=scratch).clamp_min_(_TINY).log_().mul_(1 / p - 1).exp_().mul_(z)
 
@@ -79,6 +90,11 @@ def short_root(z: Tensor, p: float, out: Tensor) -> Tensor:
     A relative error ε of z becomes ε/p in the root, so float32 is as accurate as float64 wherever z
     is well inside its range. The log adds up to |log z|·eps/p, which is 16·eps for small p: below
     p = 9 the root is computed in float64.
+
+    Args:
+        z: Duals, float32.
+        p: The power.
+        out: Buffer for the result.
     """
     if p < 9:
         return out.copy_(root(z.double(), p, torch.float32))
@@ -86,12 +102,20 @@ def short_root(z: Tensor, p: float, out: Tensor) -> Tensor:
 
 
 def dual_always_fits(p: float) -> bool:
-    """True if float64 holds the dual of every weight from 1e-8 to 1e8: up to p = 35."""
+    """True if float64 holds the dual of every weight from 1e-8 to 1e8: up to p = 35.
+
+    Args:
+        p: The power.
+    """
     return 1e-8**p >= _SMALLEST_DUAL
 
 
 def smallest_base(p: float) -> float:
-    """Return the smallest |w| whose dual w^[p] is far enough from the smallest float64."""
+    """Return the smallest |w| whose dual w^[p] is far enough from the smallest float64.
+
+    Args:
+        p: The power.
+    """
     return _SMALLEST_DUAL ** (1 / p)
 
 
@@ -106,12 +130,22 @@ def dual_fits(w: Tensor, p: float) -> Tensor:
 
 
 def within(magnitude: Tensor, smallest: float, largest: float) -> Tensor:
-    """Return a mask of the magnitudes that are zero or between two bounds."""
+    """Return a mask of the magnitudes that are zero or between two bounds.
+
+    Args:
+        magnitude: Values of at least 0.
+        smallest: Lower bound, excluded.
+        largest: Upper bound, excluded.
+    """
     return (magnitude == 0) | ((magnitude > smallest) & (magnitude < largest))
 
 
 def block_columns(rows: int) -> int:
-    """Return the number of columns per block for a stack of this many rows."""
+    """Return the number of columns of a block whose float64 copy stays in the cache.
+
+    Args:
+        rows: Number of rows of the stack.
+    """
     return max(64, limits.BLOCK_ELEMENTS // max(1, rows))
 
 

@@ -1,4 +1,4 @@
-"""Scratch buffers that are allocated once and reused: fresh memory costs more than the arithmetic."""
+"""Scratch buffers that are reused: allocating memory costs more than the arithmetic."""
 
 from __future__ import annotations
 

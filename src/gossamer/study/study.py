@@ -12,7 +12,8 @@ from gossamer.errors import InputError
 from gossamer.network import Network, Random, Timing
 from gossamer.tasks import Data, Digits, Iid, Model, Softmax, Task
 from gossamer.tasks.data import Source
-from gossamer.tasks.splits import Split, SplitRule, own_split
+from gossamer.tasks.split_rules import SplitRule
+from gossamer.tasks.splits import Split, own_split
 
 
 @dataclass(frozen=True)

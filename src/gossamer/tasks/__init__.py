@@ -6,17 +6,8 @@ from gossamer.tasks.image_sets import Cifar10, Digits, FashionMnist, Mnist
 from gossamer.tasks.learner import Learner, Scores
 from gossamer.tasks.linear import LinearRegression, LogisticRegression, Softmax, Svm
 from gossamer.tasks.models import Cnn, Mlp, Module
-from gossamer.tasks.splits import (
-    Dirichlet,
-    Drawn,
-    Iid,
-    Labels,
-    Lists,
-    OneLabel,
-    Split,
-    Uneven,
-    from_lists,
-)
+from gossamer.tasks.split_rules import Dirichlet, Drawn, Iid, Labels, Lists, OneLabel, Uneven
+from gossamer.tasks.splits import Split, from_lists
 from gossamer.tasks.task import Model, Task
 from gossamer.tasks.worker import Worker
 
