@@ -32,6 +32,7 @@ from gossamer.tasks import (
     from_lists,
     splits,
 )
+from gossamer.tasks.split_rules import SplitRule
 
 CPU = torch.device("cpu")
 DEVICES = np.arange(6)
@@ -89,7 +90,7 @@ def task(
     model: Model | None = None,
     data: Data | None = None,
     batch: int = 5,
-    split: splits.SplitRule | None = None,
+    split: SplitRule | None = None,
 ) -> Task:
     data = data or numbered()
     return Task(
