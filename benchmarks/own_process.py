@@ -1,4 +1,4 @@
-"""Import this before torch: it configures the process of a benchmark as the command does its own."""
+"""Import this before torch: it configures a benchmark's process as the command does its own."""
 
 from gossamer._core.process import configure_own_process
 

@@ -309,7 +309,8 @@ def _dash(k: int) -> Any:
 
 # -- architecture --
 
-# The way of one run: (row, first column, last column, title, place in the code). A box spans columns.
+# The way of one run: (row, first column, last column, title, place in the code). A box spans
+# columns.
 _STEPS = (
     (0, 0, 1, "gossamer run SPEC", "cli/commands/study.py: run"),
     (0, 2, 2, "gossamer fleet init SPEC", "fleet/provision.py: init"),

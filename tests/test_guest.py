@@ -22,7 +22,8 @@ def watched(library, name):
 ctypes.CDLL.__getattr__ = watched
 
 MODULES = ("torch", "torch.nn", "torch.nn.functional", "torch.func", "torch.distributed", "numpy",
-           "signal", "os", "threading", "multiprocessing", "concurrent.futures", "warnings", "random")
+           "signal", "os", "threading", "multiprocessing", "concurrent.futures", "warnings",
+           "random")
 
 def modules():
     found = {}
@@ -40,8 +41,10 @@ def state():
                   torch.are_deterministic_algorithms_enabled(), torch.is_inference_mode_enabled()],
         "random": [torch.random.get_rng_state().sum().item(), str(numpy.random.get_state()[1][:5])],
         "warnings": [str(one) for one in warnings.filters],
-        "signals": {int(number): str(signal.getsignal(number)) for number in signal.valid_signals()},
-        "logging": [logging.getLogger().level, logging.getLogger("ray").level, logging.raiseExceptions],
+        "signals": {int(n): str(signal.getsignal(n)) for n in signal.valid_signals()},
+        "logging": [
+            logging.getLogger().level, logging.getLogger("ray").level, logging.raiseExceptions,
+        ],
         "gc": [gc.get_threshold(), gc.isenabled()],
         "floating point": str(numpy.geterr()),
         "excepthook": str(sys.excepthook),
@@ -68,10 +71,15 @@ print(json.dumps({"changed": changed, "mallopt": "mallopt" in functions}))
 
 RUNS = {
     "run": "gs.run(gs.Study(gs.WPM(15, 0.05), gs.Random(6, 0.5), rounds=5, threads=2))",
-    "module": "gs.run(gs.Study(gs.DPSGD(0.05), gs.Ring(6), model=gs.Mlp((8,), dropout=0.5), rounds=3))",
+    "module": (
+        "gs.run(gs.Study(gs.DPSGD(0.05), gs.Ring(6), model=gs.Mlp((8,), dropout=0.5), rounds=3))"
+    ),
     "folder": "gs.run(gs.Study(gs.DPSGD(0.05), gs.Ring(6), rounds=5), out='out')",
     "compare": "gs.compare([gs.Study(gs.DPSGD(0.05), gs.Ring(6), rounds=5)], seeds=2)",
-    "simulator": "gs.Simulator(gs.Study(gs.DPSGD(0.05), gs.Ring(6), rounds=5, threads=2).plan()).record()",
+    "simulator": (
+        "study = gs.Study(gs.DPSGD(0.05), gs.Ring(6), rounds=5, threads=2); "
+        "gs.Simulator(study.plan()).record()"
+    ),
     "diverged": """
 try:
     gs.run(gs.Study(gs.DPSGD(1e30), gs.Ring(6), rounds=50, threads=2))

@@ -1,4 +1,6 @@
-"""The shape of the package: layers, no cycles, a light import, no pickle, and examples that are true."""
+"""The shape of the package: layers, no cycles, a light import, no pickle, and examples that are
+true.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def part(module: str) -> str:
 
 
 def imports(module: str, runtime: bool = False) -> set[str]:
-    """All modules of ours that a module imports, anywhere in it; `runtime`: not those for the type checker alone."""
+    """All modules of ours that a module imports, anywhere in it; `runtime`: not those for the type
+    checker alone.
+    """
     tree = ast.parse(FILES[module].read_text(encoding="utf-8"))
     skipped: set[ast.AST] = set()
     for node in ast.walk(tree):
@@ -142,7 +146,10 @@ def test_the_command_starts_light() -> None:
 
 
 def test_the_mathematics_of_links_needs_numpy_alone() -> None:
-    statement = "import gossamer.network, gossamer.theory; from gossamer import Random; Random(10, 0.2).links(3)"
+    statement = (
+        "import gossamer.network, gossamer.theory; "
+        "from gossamer import Random; Random(10, 0.2).links(3)"
+    )
     assert not loaded(statement) & (set(HEAVY) - {"numpy"})
 
 

@@ -1,4 +1,6 @@
-"""The mirror map against mpmath: every p from 1 to 101, weights from 1e-8 to 1e4 mixed freely, both types."""
+"""The mirror map against mpmath: every p from 1 to 101, weights from 1e-8 to 1e4 mixed freely, both
+types.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def eps(dtype: torch.dtype) -> float:
 
 @st.composite
 def neighbourhoods(draw: st.DrawFn, one_sign: bool = False) -> tuple[Tensor, Tensor]:
-    """Models [k, n] and weights [k] of one type; the weights are what a float makes of shares that sum to 1."""
+    """Models [k, n] and weights [k] of one type; the weights are what a float makes of shares that
+    sum to 1.
+    """
     k, n, dtype = draw(st.integers(1, 6)), draw(st.integers(1, 4)), draw(DTYPES)
     values = draw(st.lists(magnitudes(), min_size=k * n, max_size=k * n))
     models = torch.tensor(values, dtype=dtype).reshape(k, n)
@@ -102,9 +106,10 @@ def test_signed_power_refuses(c: float) -> None:
 
 
 def check_mean(result: Tensor, models: Tensor, weights: Tensor, p: float) -> None:
-    """|w̄^[p] − z̄| <= 8·p·eps·Σ a_j|z_j| for every coordinate, and in the primal where the signs agree.
+    """|w̄^[p] − z̄| <= 8·p·eps·Σ a_j|z_j| per coordinate, and in the primal where signs agree.
 
-    There Σ a_j|z_j| = |z̄|, and to first order an error of 8·p·eps·|z̄| in the dual is one of 8·eps·|w̄| in the primal.
+    There Σ a_j|z_j| = |z̄|, and to first order an error of 8·p·eps·|z̄| in the dual is one of
+    8·eps·|w̄| in the primal.
     """
     assert result.dtype == models.dtype
     assert result.isfinite().all()
@@ -138,7 +143,9 @@ def test_power_mean(neighbourhood: tuple[Tensor, Tensor], p: float) -> None:
 @given(neighbourhoods(one_sign=True), POWERS)
 @settings(max_examples=150)
 def test_power_mean_of_one_sign(neighbourhood: tuple[Tensor, Tensor], p: float) -> None:
-    """The primal bound, asked often; the mean lies between the smallest and the largest, and rises with p."""
+    """The primal bound, asked often; the mean lies between the smallest and the largest, and rises
+    with p.
+    """
     models, weights = neighbourhood
     weights = torch.where(weights == 0, 0.01, weights)
     weights = weights / weights.sum()
@@ -198,7 +205,9 @@ def test_always_finite(values: list[float], p: float, dtype: torch.dtype) -> Non
 def test_no_silent_number(
     neighbourhood: tuple[Tensor, Tensor], p: float, wrong: float, data: st.DataObject
 ) -> None:
-    """NaN and infinity come out of every coordinate that they go into with a weight, and of no other."""
+    """NaN and infinity come out of every coordinate that they go into with a weight, and of no
+    other.
+    """
     models, weights = neighbourhood
     j, coordinate = (
         data.draw(st.integers(0, len(models) - 1)),
@@ -284,7 +293,8 @@ def test_to_dual_and_back(values: list[float], p: float, dtype: torch.dtype) -> 
     back = mirror.to_primal(z, dtype)
     assert back.dtype == dtype
     assert torch.equal(back.signbit(), w.signbit())
-    # 8·eps is 8·p·eps in the dual. In float64 the exponent 1/p is itself rounded: that moves z^(1/p) by up to |log w|·eps/2.
+    # 8·eps is 8·p·eps in the dual. In float64 the exponent 1/p is itself rounded: that moves
+    # z^(1/p) by up to |log w|·eps/2.
     room = 8 + (w.abs().log().abs() / 2 if dtype == torch.float64 else torch.zeros_like(w))
     assert ((back - w).abs() <= torch.where(w == 0, 0, room * eps(dtype) * w.abs())).all()
 
@@ -312,7 +322,9 @@ def test_fits_says_where_the_dual_is_inside_float64(p: float, value: float) -> N
 
 
 def exact_bregman(a: float, b: float, p: float) -> tuple[mpf, mpf]:
-    """One coordinate's divergence as it is defined, and the size of its terms, which says what rounding may do."""
+    """One coordinate's divergence as it is defined, and the size of its terms, which says what
+    rounding may do.
+    """
     phi = [mpmath.power(abs(mpf(x)), mpf(p) + 1) / (mpf(p) + 1) for x in (a, b)]
     slope = exact_power(b, p) * (mpf(a) - mpf(b))
     return phi[0] - phi[1] - slope, phi[0] + phi[1] * (1 + mpf(p)) + abs(exact_power(b, p) * mpf(a))

@@ -150,6 +150,9 @@ class PowerMap(MirrorMap):
 def power_map(p: float) -> MirrorMap:
     """Return the mirror map for an exponent: the identity for p = 1.
 
+    Args:
+        p: The exponent, at least 1.
+
     Example:
         >>> power_map(1), power_map(3)
         (IdentityMap(), PowerMap(p=3))
@@ -158,7 +161,11 @@ def power_map(p: float) -> MirrorMap:
 
 
 def inside_float32(z: Tensor) -> bool:
-    """True if every element is zero or well inside the range of float32."""
+    """True if every element is zero or well inside the range of float32.
+
+    Args:
+        z: A dual.
+    """
     return bool(within(z.abs(), 1e-30, 1e30).all())
 
 
@@ -245,5 +252,9 @@ def bregman(a: Tensor, b: Tensor, p: float) -> Tensor:
 
 
 def check_p(p: float) -> None:
-    """Raise InputError if p is below 1, NaN or infinite."""
+    """Raise InputError if p is below 1, NaN or infinite.
+
+    Args:
+        p: The exponent.
+    """
     checks.number("p", p, least=1)

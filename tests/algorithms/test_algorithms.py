@@ -1,4 +1,6 @@
-"""Every algorithm in the simulator against the executable specification of reference.py, and the identities among them."""
+"""Every algorithm in the simulator against the executable specification of reference.py, and the
+identities among them.
+"""
 
 from __future__ import annotations
 
@@ -113,11 +115,12 @@ def test_linear_methods_equal_the_reference(algorithm: Algorithm, network: str) 
 # seeds and 25 rounds, by up to 3.2e-12. At eta = 0.02 for all rules `Constant` missed it (2.7e-11),
 # and `Ratio` too (4.3e-12). See `rounding`.
 def eta_for(rule: object, p: float) -> float:
-    """A rate of the size of the weights' own duals for the constant rule, as for |w| = 0.3 the matched rule takes.
+    """A rate of the size of the weights' duals, as the matched rule takes for |w| = 0.3.
 
-    A larger one makes z walk back and forth across zero, where the root z^[1/p] has no slope that a float could follow:
-    measured at η = 0.02 and p = 5 or 15, 30 rounds: 1e-12 to 3e-11 between the loop in float64 and the loop in mpmath,
-    up to 2e-12 between the simulator and the latter. So there one round is compared, from equal states (below).
+    A larger one makes z walk back and forth across zero, where the root z^[1/p] has no slope that a
+    float could follow: measured at η = 0.02 and p = 5 or 15, 30 rounds: 1e-12 to 3e-11 between the
+    loop in float64 and the loop in mpmath, up to 2e-12 between the simulator and the latter. So
+    there one round is compared, from equal states (below).
     """
     if isinstance(
         rule, Ratio
@@ -183,7 +186,9 @@ def test_schedules_equal_the_reference(algorithm: Algorithm) -> None:
 
 
 class Unsteady(torch.nn.Sequential):
-    """A module with all that makes a device more than its parameters: running statistics and dropout."""
+    """A module with all that makes a device more than its parameters: running statistics and
+    dropout.
+    """
 
     def __init__(self) -> None:
         nn = torch.nn
@@ -322,7 +327,10 @@ def test_p_1_is_dpsgd_bit_for_bit(rule: Any, way: dict[str, Any], dtype: Any, et
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
 @pytest.mark.parametrize("anchor", [False, True], ids=["", "anchor"])
 def test_the_dual_and_the_primal_path_agree(way: dict[str, Any], anchor: bool, dtype: Any) -> None:
-    """With a constant rate the state is the dual; a p that might change keeps it in the primal. Same numbers."""
+    """With a constant rate the state is the dual; a p that might change keeps it in the primal.
+
+    Same numbers.
+    """
     plans = [
         plan_of(WPM(p, 0.002, Constant(), anchor=anchor, **way), dtype=dtype)
         for p in (3, lambda t: 3)
@@ -367,7 +375,9 @@ def test_a_state_changes_its_form_while_devices_are_away(p: float, dtype: Any) -
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("anchor", [False, True], ids=["", "anchor"])
 def test_the_model_of_a_dual_state(p: float, dtype: torch.dtype, anchor: bool) -> None:
-    """w = z^[1/p] to 8·eps (8·p·eps in the dual), whatever type the state is held in; float64 has the rounding of 1/p too."""
+    """w = z^[1/p] to 8·eps (8·p·eps in the dual), whatever type the state is held in; float64 has
+    the rounding of 1/p too.
+    """
     algorithm, start = (
         WPM(p, 0.01, Constant(), anchor=anchor),
         torch.full((1, 1), 0.25, dtype=dtype),

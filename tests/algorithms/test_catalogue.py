@@ -1,4 +1,6 @@
-"""Every method of the catalogue: its naive loop, its optimum or neighbourhood, its invariants, its rate, its refusals."""
+"""Every method of the catalogue: its naive loop, its optimum or neighbourhood, its invariants, its
+rate, its refusals.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +113,9 @@ CLASSES = Task(from_arrays(POINTS, LABELS, POINTS, LABELS), Iid().make(LABELS, M
     ("name", "network"), [(name, network) for name in [*EVERY, *MORE] for network in takes(name)]
 )
 def test_equals_its_naive_loop(name: str, network: str) -> None:
-    """To 1e-12 of the largest weight after every one of 20 rounds, with the same messages and the same bytes."""
+    """To 1e-12 of the largest weight after every one of 20 rounds, with the same messages and the
+    same bytes.
+    """
     algorithm = (EVERY | MORE)[name]
     problem = LeastSquares(M, dimension=5, samples=8, heterogeneity=0.3)
     task = Task(problem.load(), problem.split(), LinearRegression(), 0 if name == "adom" else 3)
@@ -193,7 +197,8 @@ def test_the_conformance_suite_can_fail(how: str, sentence: str) -> None:
         testing.check(Bad(how))
 
 
-# The optimum of a strongly convex problem, whose devices differ, over links that connect them only every two rounds
+# The optimum of a strongly convex problem, whose devices differ, over links that connect them only
+# every two rounds
 
 N = 8
 PROBLEM = LeastSquares(N, dimension=5, samples=20, heterogeneity=1.0)
@@ -221,7 +226,9 @@ def simulator(
 
 
 def error(algorithm: Algorithm, network: Network, rounds: int) -> float:
-    """The distance from the optimum, root mean square over the devices and the last third of the rounds."""
+    """The distance from the optimum, root mean square over the devices and the last third of the
+    rounds.
+    """
     run = simulator(algorithm, network, rounds)
     run.advance(rounds * 2 // 3)
     squares = []
@@ -234,7 +241,8 @@ def error(algorithm: Algorithm, network: Network, rounds: int) -> float:
 @pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if entry.exact])
 def test_exact_methods_find_the_optimum(name: str) -> None:
     smoothness, convexity = own_curvatures()
-    # By theory chi = 10.2 here; a smaller one is bolder, and it still holds. ADOM's own theory asks for connected rounds.
+    # By theory chi = 10.2 here; a smaller one is bolder, and it still holds. ADOM's own theory asks
+    # for connected rounds.
     algorithm = ADOM(smoothness, convexity, chi=2) if name == "adom" else made(name, eta=0.08)
     network = (
         STATIC if name in ("extra", "d2", "nids") else RandomRing(N) if name == "adom" else HALVES
@@ -248,9 +256,10 @@ def test_exact_methods_find_the_optimum(name: str) -> None:
     assert half_way < 1e-5
 
 
-# The rate at which a method starts, and what four times less of it has to give. At p = 1 the distance is of the first order
-# in η, so it falls by 4; 3 is asked for, since the second order shows at these rates (measured: 3.2 to 3.9). The methods
-# that draw pairs or batches have noise too, whose distance is of the order √η: by 2 at least; 1.9 is asked for.
+# The rate at which a method starts, and what four times less of it has to give. At p = 1 the
+# distance is of the first order in η, so it falls by 4; 3 is asked for, since the second order
+# shows at these rates (measured: 3.2 to 3.9). The methods that draw pairs or batches have noise
+# too, whose distance is of the order √η: by 2 at least; 1.9 is asked for.
 NEAR: dict[str, tuple[float, float, dict[str, Any]]] = {
     "d-psgd": (0.04, 3.0, {}),
     "fast-averaging": (0.04, 3.0, {}),
@@ -275,7 +284,8 @@ NEAR: dict[str, tuple[float, float, dict[str, Any]]] = {
 def test_other_methods_reach_a_neighbourhood_that_shrinks_with_eta(name: str) -> None:
     eta, factor, more = NEAR[name]
     network = ONE_WAY if name == "push-sum" else HALVES
-    # η·rounds is what counts; a pair a round moves two devices of eight, local steps move each four times.
+    # η·rounds is what counts; a pair a round moves two devices of eight, local steps move each four
+    # times.
     way = {"swarm-sgd": 48, "local-sgd": 4, "wpm-local-steps": 4}.get(name, 12)
     large, small = (error(made(name, eta=e, **more), network, int(way / e)) for e in (eta, eta / 4))
     assert large > factor * small
@@ -290,13 +300,17 @@ def test_every_entry_is_exact_or_near() -> None:
 
 
 def test_a_rate_that_falls_leads_to_the_optimum() -> None:
-    """Nedić and Ozdaglar: the distance is of the order of η(t) = η/√(1 + t), so it halves in four times the rounds."""
+    """Nedić and Ozdaglar: the distance is of the order of η(t) = η/√(1 + t), so it halves in four
+    times the rounds.
+    """
     early, late = (error(made("dgd", eta=0.3), HALVES, rounds) for rounds in (250, 1000))
     assert 1.8 < early / late < 2.2  # measured: 1.94
 
 
 def test_wpm_by_its_theory_reaches_a_neighbourhood_that_shrinks() -> None:
-    """At a constant rate in the dual: by at least 4^(1/p) for a quarter of η, what D_φ's uniform convexity gives."""
+    """At a constant rate in the dual: by at least 4^(1/p) for a quarter of η, what D_φ's uniform
+    convexity gives.
+    """
     for make in (
         lambda eta: WPM(3, eta, Constant(), anchor=False),
         lambda eta: WPMPaper(3, eta**0.4),
@@ -307,7 +321,10 @@ def test_wpm_by_its_theory_reaches_a_neighbourhood_that_shrinks() -> None:
 
 
 def test_the_safe_step_at_a_constant_p_misses_the_optimum_whatever_eta() -> None:
-    """A limit that is known: a coordinate whose devices pull both ways is held at its start. That is why p falls to 1."""
+    """A limit that is known: a coordinate whose devices pull both ways is held at its start.
+
+    That is why p falls to 1.
+    """
     large, small = (error(WPM(3, eta), HALVES, int(12 / eta)) for eta in (0.02, 0.005))
     assert small > 0.1
     assert large < 1.5 * small
@@ -338,7 +355,9 @@ def test_the_safe_step_at_a_constant_p_misses_the_optimum_whatever_eta() -> None
     ids=lambda algorithm: algorithm.label,
 )
 def test_without_a_step_the_mean_is_kept(algorithm: Algorithm) -> None:
-    """By every method with doubly stochastic weights, from models that differ, while devices come and go."""
+    """By every method with doubly stochastic weights, from models that differ, while devices come
+    and go.
+    """
     static = isinstance(algorithm, EXTRA | D2 | NIDS)
     network = testing.NETWORKS[
         "static" if static else "changing" if isinstance(algorithm, AllReduce) else "churn"
@@ -430,14 +449,20 @@ def mean_square_gradient(algorithm: Callable[[int], Algorithm], rounds: int, see
     ids=["D-PSGD", "SwarmSGD", "SwarmSGD matching"],
 )
 def test_the_rate_of_dpsgd_and_swarm(algorithm: Callable[[int], Algorithm]) -> None:
-    """Claimed: T^(−1/2) with η ~ T^(−1/2). Measured −0.49 to −0.52 by two seeds, whose spread is about 0.03."""
+    """Claimed.
+
+    T^(−1/2) with η ~ T^(−1/2). Measured −0.49 to −0.52 by two seeds, whose spread is about 0.03.
+    """
     assert slope(lambda T: mean_square_gradient(algorithm, int(T), 2), ROUNDS) == pytest.approx(
         -0.5, abs=0.1
     )
 
 
 def test_dpsgd_is_off_by_the_first_order_of_eta() -> None:
-    """Claimed: distance O(η) at a constant rate. Measured 0.93: the second order still shows at 0.04."""
+    """Claimed: distance O(η) at a constant rate.
+
+    Measured 0.93: the second order still shows at 0.04.
+    """
     assert slope(
         lambda eta: error(DPSGD(eta), HALVES, int(10 / eta)), (0.04, 0.02, 0.01)
     ) == pytest.approx(1, abs=0.12)
@@ -460,7 +485,10 @@ def test_the_rate_of_gradient_tracking() -> None:
 
 
 def test_the_rate_of_adom() -> None:
-    """Claimed (Theorem 1): the squared distance falls by 1 − √(μ/L)/(7χ) a round. Measured: by 2.6 times as much."""
+    """Claimed (Theorem 1): the squared distance falls by 1 − √(μ/L)/(7χ) a round.
+
+    Measured: by 2.6 times as much.
+    """
     network, (L, μ) = RandomRing(N), own_curvatures()
     spectra = [
         np.linalg.eigvalsh(np.eye(N) - metropolis(network.links(t)).dense()) for t in range(20)
@@ -474,7 +502,10 @@ def test_the_rate_of_adom() -> None:
 
 
 def test_the_rate_of_wpm() -> None:
-    """Claimed (Theorem 1): regret/T = O(T^(−1/(p+1))) with η ~ T^(−p/(p+1)). An upper bound: measured −0.54 at p = 3."""
+    """Claimed (Theorem 1): regret/T = O(T^(−1/(p+1))) with η ~ T^(−p/(p+1)).
+
+    An upper bound: measured −0.54 at p = 3.
+    """
 
     def regret(T: float) -> float:
         run, total = (
@@ -494,7 +525,10 @@ def test_the_rate_of_wpm() -> None:
 
 
 def test_chocos_memory_when_links_change() -> None:
-    """All know the start. A change is enough for whom one sent to in the round before; any other is sent all of it."""
+    """All know the start.
+
+    A change is enough for whom one sent to in the round before; any other is sent all of it.
+    """
     linked = {0: [(0, 1)], 1: [], 2: [(0, 1), (1, 2)], 3: [(0, 1)], 4: [(1, 2)]}
     network = Callback(3, lambda t: linked[t % 5])
     problem = LeastSquares(3, dimension=10, samples=8)
@@ -581,7 +615,9 @@ def test_clients_are_a_fraction_drawn_anew() -> None:
 
 
 def test_fedavg_waits_for_its_clients() -> None:
-    """Compute, send, wait for the slowest, receive: all by the link to the server, numbered after the devices."""
+    """Compute, send, wait for the slowest, receive: all by the link to the server, numbered after
+    the devices.
+    """
     plan = simulator(FedAvg(0.05, local_steps=2), Star(N), 3).plan
     run = Simulator(replace(plan, timing=Timing(compute=0.5, rate=100.0, latency=0.25)))
     run.advance(3)
@@ -647,7 +683,11 @@ def test_gossip_learning_moves_the_mean_even_where_all_have_as_many_neighbours()
 
 
 def test_a_random_peer_keeps_the_mean_in_expectation_only_among_equals() -> None:
-    """Rows sum to 1. Columns do on average on a ring; on a star the hub's is 1/m of itself and half of one leaf, m = 4."""
+    """Rows sum to 1.
+
+    Columns do on average on a ring; on a star the hub's is 1/m of itself and half of one leaf, m =
+    4.
+    """
     for network in (Ring(7), Star(4)):
         drawn = np.array([RandomPeer()(network.links(0), t, 0).dense() for t in range(2000)])
         np.testing.assert_allclose(drawn.sum(2), 1, rtol=1e-14)
@@ -766,7 +806,7 @@ def test_a_dual_problem_that_is_not_at_hand_is_refused(
 
 
 def test_what_adom_asks_for_does_not_lead_in_circles() -> None:
-    """Batches are refused by all that it takes instead: some of that rules batch = 0 out elsewhere."""
+    """The refusal of batches names all that must change, since each part alone is refused too."""
     with pytest.raises(
         InputError,
         match=r"batch = 32 .* give 0, with .*least-squares.* as many samples on every device",

@@ -1,4 +1,6 @@
-"""Guards and broken devices: every rule against a plain loop over devices and coordinates, and what they are good for."""
+"""Guards and broken devices: every rule against a plain loop over devices and coordinates, and what
+they are good for.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from gossamer.errors import Diverged, InputError
 from gossamer.network.weights import PushSum, WeightRule
 from gossamer.testing import check
 
-# -- against plain loops -------------------------------------------------------------------------------------------------
+# -- against plain loops ---------------------------------------------------------------------------
 
 Received = dict[int, Any]  # vectors by sender, the own one included
 
@@ -123,7 +125,7 @@ def test_rules_equal_a_loop_over_devices(
             size = sum(abs(weight) * abs(value) ** p for weight, value in parts)
             if math.isnan(dual):  # more of the values are broken than the rule can leave out
                 assert math.isnan(found[i, c])
-            else:  # in the dual: where signs are mixed the root has no slope that a float could follow
+            else:  # in the dual: with mixed signs the root is ill-conditioned
                 assert abs(power(found[i, c], p) - dual) <= 1e-13 * p * size
 
 
@@ -173,7 +175,7 @@ def test_trimming_keeps_the_rows_in_order() -> None:
     assert (receiver.tolist(), weight.tolist(), value.tolist()) == ([0, 1], [1, 1], [[2], [9]])
 
 
-# -- around whole methods ------------------------------------------------------------------------------------------------
+# -- around whole methods --------------------------------------------------------------------------
 
 
 def squares_plan(
@@ -213,7 +215,8 @@ METHODS: list[Algorithm] = [
 )
 def test_a_rule_that_never_binds_changes_nothing(method: Algorithm, rule: MixRule | None) -> None:
     wrapped = gs.Broken(method, devices=()) if rule is None else gs.Guarded(method, rule)
-    # Where all are here: who comes late to an anchored method is behind by more than any factor, and checks bind.
+    # Where all are here: who comes late to an anchored method is behind by more than any factor,
+    # and checks bind.
     network = gs.Random(6, 0.5) & gs.LinkFailure(0.2) if isinstance(rule, gs.Checked) else None
     bare, other = run(squares_plan(method, network)), run(squares_plan(wrapped, network))
     # 1e-9: the sums are taken in another order, and a power mean amplifies that from round to round
@@ -259,7 +262,9 @@ def test_nothing_trimmed_of_equal_weights_is_the_bare_method() -> None:
 
 
 def test_models_are_sent_and_not_their_powers() -> None:
-    """A constant rate lets WPM keep its state in the dual, w^[3]; ten times the model is not ten times that."""
+    """A constant rate lets WPM keep its state in the dual, w^[3]; ten times the model is not ten
+    times that.
+    """
     plan = squares_plan(
         gs.Broken(gs.WPM(3, 1e-30, gs.Constant(), anchor=False), sends="large", size=10.0),
         gs.Full(6),
@@ -296,7 +301,7 @@ def test_rules_stack_from_the_outside_in() -> None:
     )  # 90 is replaced by its own 2; then 1 and 4 go
 
 
-# -- what is refused -----------------------------------------------------------------------------------------------------
+# -- what is refused -------------------------------------------------------------------------------
 
 
 class Averaged(Only):
@@ -355,7 +360,7 @@ def test_refusals(make: Any, sentence: str) -> None:
         make()
 
 
-# -- the harm of one broken device, and what a guard restores --------------------------------------------------------------
+# -- the harm of one broken device, and what a guard restores --------------------------------------
 
 ROUNDS = 60
 
@@ -375,7 +380,9 @@ def norm(simulator: gs.Simulator) -> float:
 
 
 def test_a_large_power_follows_the_largest_value() -> None:
-    """One of three sends ten times the model of all: the mean is four times as large, the power mean for 15 nine times."""
+    """One of three sends ten times the model of all: the mean is four times as large, the power
+    mean for 15 nine times.
+    """
     mix = StackedMix(gs.metropolis(gs.Full(3).links(0)), torch.arange(3), 8, Traffic())
     x, broken = torch.ones(3, 1, dtype=torch.float64), gs.Broken(Only(), sends="large", size=10.0)
     for p, expected in ((1, 4.0), (15, ((10.0**15 + 2) / 3) ** (1 / 15))):
@@ -402,7 +409,9 @@ def test_clipping_restores_what_one_broken_device_destroys(p: int) -> None:
 
 
 def test_the_harm_grows_with_the_power() -> None:
-    """Half as large again, every round anew: in 60 rounds the models of p = 15 grow far more than those of p = 1."""
+    """Half as large again, every round anew: in 60 rounds the models of p = 15 grow far more than
+    those of p = 1.
+    """
     sizes = {p: norm(digits(gs.Broken(gs.WPM(p, 0.1), sends="large", size=1.5))) for p in (1, 15)}
     assert sizes[15] > 5 * sizes[1]
     clipped = gs.Broken(gs.Guarded(gs.WPM(15, 0.1), gs.Clip(0.3)), sends="large", size=1.5)
@@ -421,7 +430,10 @@ def test_who_sends_nan_is_named_and_a_check_goes_on() -> None:
 
 
 def test_a_device_that_is_left_out_takes_its_label_with_it() -> None:
-    """One label a device: nobody else knows the first one's. Clipped, it still has a say; checked, it has none."""
+    """One label a device: nobody else knows the first one's.
+
+    Clipped, it still has a say; checked, it has none.
+    """
     method = gs.WPM(3, 0.1)
     clipped, checked = (
         digits(gs.Broken(gs.Guarded(method, rule)), gs.OneLabel())

@@ -79,7 +79,9 @@ def eps(x: Tensor) -> float:
 
 
 def near(got: float, exact: mpf, size: mpf, p: float, eps: float) -> bool:
-    """The dual accuracy of the power mean: |got^[p] − exact| <= 8·p·eps·(the sizes that were added)."""
+    """The dual accuracy of the power mean: |got^[p] − exact| <= 8·p·eps·(the sizes that were
+    added).
+    """
     return bool(abs(power(mpf(got), p) - exact) <= 8 * p * eps * size)
 
 
@@ -173,7 +175,9 @@ def test_safe_never_changes_a_sign_that_the_plain_step_keeps(
 def test_to_first_order_matched_is_the_plain_step(
     size: float, share: float, up: bool, positive: bool, p: float
 ) -> None:
-    """Above the floor and for η·p·|d| ≪ |w̄|, w⁺ is w̄ − η·d but for a second-order term (p − 1)/2·(η·d)²/|w̄|."""
+    """Above the floor and for η·p·|d| ≪ |w̄|, w⁺ is w̄ − η·d but for a second-order term (p −
+    1)/2·(η·d)²/|w̄|.
+    """
     w = torch.tensor([[10.0**size if positive else -(10.0**size)]], dtype=torch.float64)
     d = (w.abs() / p) * 10.0**share * (1 if up else -1)
     result, plain = Matched(1e-2)(w.clone(), d, 1.0, power_map(p), no_loss), w - d
@@ -241,7 +245,9 @@ def test_nan_is_never_a_silent_number(rule: StepRule, p: float) -> None:
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @pytest.mark.parametrize("p", [1.5, 2.0, 2.5, 3.0, 5.0, 9.0, 15.0])
 def test_float32_over_its_whole_range(rule: StepRule, p: float) -> None:
-    """A hundred thousand weights and directions against the same formula in float64, scaled: what a few cannot find."""
+    """A hundred thousand weights and directions against the same formula in float64, scaled: what a
+    few cannot find.
+    """
     n = np.arange(100_000)
     w = torch.from_numpy(
         10 ** (12 * draws.uniform(0, "w", n) - 8) * np.sign(draws.normal(0, "sign", n))

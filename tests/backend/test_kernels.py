@@ -68,7 +68,7 @@ def gradient(
 )
 @settings(max_examples=150)
 def test_power_mean(p: int, devices: int, columns: int, seed: int, decades: float) -> None:
-    """Equal to `mirror.power_mean` for every receiver, in the dual, relative to the largest term."""
+    """Equal to `mirror.power_mean` per receiver, in the dual, relative to the largest term."""
     w = numbers(devices, columns, seed=seed, decades=decades)
     links = (
         gs.Random(devices, density=0.5, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0)

@@ -1,4 +1,4 @@
-"""Bad input: the command prints one helpful sentence, exits with the right code, changes no file."""
+"""Bad input: the command prints one sentence, exits with the right code, changes no file."""
 
 from __future__ import annotations
 

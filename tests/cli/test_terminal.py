@@ -217,7 +217,8 @@ def test_bash_itself_completes() -> None:
     Path("gossamer").chmod(0o755)
     script = (
         f'PATH={Path.cwd()}:$PATH; eval "$(_GOSSAMER_COMPLETE=source_bash gossamer)"; '
-        'COMP_WORDS=(gossamer compare --see); COMP_CWORD=2; _gossamer_completion gossamer; echo "${COMPREPLY[@]}"'
+        "COMP_WORDS=(gossamer compare --see); COMP_CWORD=2; "
+        '_gossamer_completion gossamer; echo "${COMPREPLY[@]}"'
     )
     done = processes.run(["bash", "--norc", "-c", script])
     assert done.stdout.split() == ["--seed", "--seeds"], done.stderr
@@ -367,7 +368,8 @@ def test_runs_imports_no_torch() -> None:
     assert gossamer("compare", "b.toml", "-q").code == 0
     script = (
         "import sys\nfrom gossamer.cli import main\nsys.argv = ['gossamer', 'runs']\n"
-        "try:\n    main()\nexcept SystemExit: pass\nprint(sorted({'torch', 'scipy', 'matplotlib'} & set(sys.modules)))"
+        "try:\n    main()\nexcept SystemExit: pass\n"
+        "print(sorted({'torch', 'scipy', 'matplotlib'} & set(sys.modules)))"
     )
     done = processes.run([sys.executable, "-c", script])
     assert done.stdout.splitlines()[-1] == "[]"

@@ -21,7 +21,8 @@ from gossamer.tasks import Digits, Iid, Model, Task
 
 META = torch.device("meta")
 DATA = Digits().load()
-# These read values (for example to see whether a dual fits into float64), or need other links or data.
+# These read values (for example to see whether a dual fits into float64), or need other links or
+# data.
 NOT_ON_META = {
     "adom",
     "dabmd",

@@ -57,12 +57,16 @@ def test_the_page_needs_no_other_file(
 def test_texts_do_not_overlap(report: Path, open_page: Opened, size: str, scheme: str) -> None:
     watched = open_page(report.as_uri(), size, scheme)
     overlaps = """(svg) => {
-      const boxes = [...svg.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
-      const hit = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
-      const others = (i) => boxes.slice(i + 1).filter(([, b]) => hit(boxes[i][1], b)).map(([other]) => other);
+      const texts = [...svg.querySelectorAll("text")];
+      const boxes = texts.map((text) => [text.textContent, text.getBoundingClientRect()]);
+      const hit = (a, b) =>
+        a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+      const others = (i) =>
+        boxes.slice(i + 1).filter(([, b]) => hit(boxes[i][1], b)).map(([other]) => other);
       const pairs = boxes.flatMap(([one], i) => others(i).map((other) => [one, other]));
       const frame = svg.getBoundingClientRect();
-      const outside = boxes.filter(([, b]) => b.left < frame.left - 1 || b.right > frame.right + 1).map(([text]) => text);
+      const beyond = (b) => b.left < frame.left - 1 || b.right > frame.right + 1;
+      const outside = boxes.filter(([, b]) => beyond(b)).map(([text]) => text);
       return [...pairs, ...outside];
     }"""
     for axis in ("rounds", "MB sent"):
@@ -110,7 +114,8 @@ def test_play_runs_to_the_end_and_slower_with_reduced_motion(
             window.shown = [];
             window.setInterval = (f, ms) => (ms && window.paces.push(ms), real(f, ms / 10));
             const output = document.querySelector("output");
-            new MutationObserver(() => window.shown.push(output.textContent)).observe(output, { childList: true });
+            const record = () => window.shown.push(output.textContent);
+            new MutationObserver(record).observe(output, { childList: true });
         }""")
         watched.page.get_by_role("button", name="Play").press("Enter")
         watched.page.get_by_role("button", name="Play").wait_for()  # "Pause" until the end

@@ -24,8 +24,8 @@ def check_against_reference(plan: Plan) -> None:
 def both_to_the_end(plan: Plan) -> tuple[Simulator, Reference]:
     """Run both; the models are equal after every round, relative to the largest weight.
 
-    To 1e-12 in float64 and 1e-5 in float32. Where z crosses zero its root is ill-conditioned: more is allowed there, as much as rounding
-    makes of two runs of the reference itself.
+    To 1e-12 in float64 and 1e-5 in float32. Where z crosses zero its root is ill-conditioned: more
+    is allowed there, as much as rounding makes of two runs of the reference itself.
     """
     simulator, reference = Simulator(plan), Reference(plan)
     gaps = []

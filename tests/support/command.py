@@ -1,4 +1,6 @@
-"""The command `gossamer` as tests run it: in this process, which is quick, or as a process of its own, which is real."""
+"""The command `gossamer` as tests run it: in this process, which is quick, or as a process of its
+own, which is real.
+"""
 
 from __future__ import annotations
 

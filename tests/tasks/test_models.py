@@ -132,7 +132,7 @@ CLOSED: dict[str, Any] = {
 def naive(
     w: Tensor, x: Tensor, y: Tensor, loss: Callable[..., Tensor], bias: bool, l2: float
 ) -> Tensor:
-    """Return one device's mean loss, sample by sample: w [outputs, columns], x [batch, features]."""
+    """Return a device's mean loss, sample by sample: w [outputs, columns], x [batch, features]."""
     weight, constant = (w[:, :-1], w[:, -1]) if bias else (w, 0.0)
     losses = [
         loss(weight @ sample + constant, target.item()) for sample, target in zip(x, y, strict=True)
@@ -258,7 +258,8 @@ def test_start_is_uniform_and_by_name() -> None:
     assert (start != learner.init(1)).all()
     farthest = max(learner.init(seed).abs().max().item() for seed in range(5))
     assert 0.9995 / 28 < farthest <= 1 / 28  # the bias is not counted: 1/√785 is less
-    # a uniform variable on ±a has variance a²/3; its empirical quantiles are within 3/√n of the line
+    # a uniform variable on ±a has variance a²/3; its empirical quantiles are within 3/√n of the
+    # line
     assert start.var().item() == pytest.approx((1 / 28) ** 2 / 3, rel=0.05)
     ideal = (torch.arange(7850) + 0.5) / 7850 * 2 - 1
     assert (start.sort().values * 28 - ideal).abs().max() < 2 * 1.5 / math.sqrt(7850)
@@ -424,7 +425,7 @@ class Shared(nn.Module):
 
 
 class Layers(nn.Module):
-    """Linear layers with and without a bias, also of sequences; outputs are viewed and overwritten."""
+    """Linear layers with and without bias, also of sequences; outputs viewed and overwritten."""
 
     def __init__(self) -> None:
         super().__init__()

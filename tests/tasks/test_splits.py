@@ -131,7 +131,8 @@ def test_dirichlet_has_the_moments_of_its_distribution():
     for alpha in (0.1, 1.0, 10.0):
         shares = np.array([Dirichlet(alpha).make(y, m, seed).sizes / len(y) for seed in range(300)])
         expected = (1 / m) * (1 - 1 / m) / (m * alpha + 1)
-        # 3,000 (dependent) shares: the relative error of the variance is about 5 %; three times that.
+        # 3,000 (dependent) shares: the relative error of the variance is about 5 %; three times
+        # that.
         assert np.var(shares) == pytest.approx(expected, rel=0.15)
 
 

@@ -50,7 +50,11 @@ def register(section: str, kind: str) -> Callable[[Part], Part]:
 
 
 def kinds(section: str) -> Mapping[str, type]:
-    """Return the classes of a section by kind, in the order in which they were registered."""
+    """Return the classes of a section by kind, in the order in which they were registered.
+
+    Args:
+        section: Such as "network"; an unknown one has no kinds.
+    """
     return PARTS.get(section, {})
 
 
@@ -60,7 +64,12 @@ def sections() -> list[str]:
 
 
 def kind_of(section: str, part: Any) -> str | None:
-    """Return the kind of a part, or None if its class is not registered in this section."""
+    """Return the kind of a part, or None if its class is not registered in this section.
+
+    Args:
+        section: Such as "network".
+        part: An object.
+    """
     for kind, registered in kinds(section).items():
         if type(part) is registered:
             return kind

@@ -212,6 +212,14 @@ def descend(w: Tensor, d: Tensor, eta: float | Tensor) -> Tensor:
     """Compute w − η·d in place.
 
     It is the one kernel of every linear step, so that WPM with p = 1 equals D-PSGD bit for bit.
+
+    Args:
+        w: The models, which are overwritten.
+        d: The direction.
+        eta: The learning rate: a number, or one per device as [devices, 1].
+
+    Returns:
+        w.
     """
     if isinstance(eta, float):
         return w.sub_(d, alpha=eta)
@@ -219,7 +227,12 @@ def descend(w: Tensor, d: Tensor, eta: float | Tensor) -> Tensor:
 
 
 def check_static(method: Algorithm, network: Network) -> None:
-    """Raise InputError if links change: an exact method's memory holds for one weight matrix."""
+    """Raise InputError if links change: an exact method's memory holds for one weight matrix.
+
+    Args:
+        method: The method, which is named in the message.
+        network: The network.
+    """
     if network.period != 1:
         accepted = (
             f"links that never change, which {method.label} needs; "
@@ -229,6 +242,12 @@ def check_static(method: Algorithm, network: Network) -> None:
 
 
 def check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise InputError if a value is not one of the choices."""
+    """Raise InputError if a value is not one of the choices.
+
+    Args:
+        field: The name of the value in the message.
+        value: The value.
+        choices: What is accepted.
+    """
     if value not in choices:
         raise InputError(field, value, "one of " + ", ".join(repr(c) for c in choices))

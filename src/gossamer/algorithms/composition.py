@@ -90,6 +90,9 @@ Mirror = MirrorMap | PowerSchedule
 def mirror_of(p: float | Schedule) -> Mirror:
     """Return the mirror map of an exponent, or the schedule of maps of a schedule.
 
+    Args:
+        p: A number of at least 1, or a schedule that never falls below 1.
+
     Example:
         >>> mirror_of(15)
         PowerMap(p=15)

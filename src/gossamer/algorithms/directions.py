@@ -122,7 +122,7 @@ class QuasiGlobalMomentum(PlainGradient):
 @register("direction", "gradient-tracking")
 @dataclass(frozen=True)
 class GradientTracking(PlainGradient):
-    """y_t = A·y_{t−1} + g_t − g_{t−1}, d = A·y_t: an estimate of the mean gradient; twice the bytes.
+    """y_t = A·y_{t−1} + g_t − g_{t−1}, d = A·y_t: estimates the mean gradient. Twice the bytes.
 
     S. Pu, A. Nedić. "Distributed stochastic gradient tracking methods." Mathematical Programming
     187, 2021; with the push and pull of S. Pu, W. Shi, J. Xu, A. Nedić. "Push–pull gradient

@@ -194,8 +194,8 @@ class Guarded(Wrapper):
             raise InputError("algorithm", label, accepted)
         if self.algorithm.merges_one_by_one:
             accepted = (
-                "a method that mixes a neighbourhood at once: gossip learning merges one model at a "
-                "time, by its age"
+                "a method that mixes a neighbourhood at once: gossip learning merges one model at "
+                "a time, by its age"
             )
             raise InputError("algorithm", label, accepted)
         sums = self.algorithm.weights.sums

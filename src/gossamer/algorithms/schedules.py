@@ -143,13 +143,22 @@ def at(value: float | Schedule, t: int, devices: Tensor, like: Tensor) -> float 
 
 
 def check_eta(eta: float | Schedule) -> None:
-    """Raise InputError if a rate is negative, not finite or too large for any step."""
+    """Raise InputError if a rate is negative, not finite or too large for any step.
+
+    Args:
+        eta: A number or a schedule; schedules are not evaluated.
+    """
     if isinstance(eta, int | float) and not 0 <= eta <= 1e30:
         raise InputError("eta", eta, "a number of at least 0, and at most 1e30")
 
 
 def check_constant_eta(eta: float | Schedule, method: str) -> None:
-    """Raise InputError for a schedule too: an exact method takes back a step of the same rate."""
+    """Raise InputError for a schedule too: an exact method takes back a step of the same rate.
+
+    Args:
+        eta: The rate.
+        method: The name of the method in the message.
+    """
     check_eta(eta)
     if callable(eta):
         raise InputError(
@@ -158,7 +167,11 @@ def check_constant_eta(eta: float | Schedule, method: str) -> None:
 
 
 def lowest(value: float | Schedule) -> float:
-    """Return the lowest value that a number or a schedule of this module can take; 1 for others."""
+    """Return the lowest value that a number or a schedule of this module can take; 1 for others.
+
+    Args:
+        value: A number or a schedule.
+    """
     if isinstance(value, int | float):
         return value
     return float(getattr(value, "lowest", 1))

@@ -94,5 +94,9 @@ def point(number: int, dimensions: int) -> list[float]:
 
 
 def symbol(setting: str) -> str:
-    """Return the symbol of a setting in tables, or its name."""
+    """Return the symbol of a setting in tables, or its name.
+
+    Args:
+        setting: Such as "eta".
+    """
     return _SYMBOLS.get(setting, setting)

@@ -176,7 +176,7 @@ def methods(
     ] = "methods",
     json: Json = False,
 ) -> None:
-    """List the methods with their papers, or the networks, splits, models and other parts of a spec."""
+    """List the methods with their papers, or networks, splits, models and other parts."""
     from gossamer.cli.methods import methods as print_methods
 
     print_methods(what, json)
