@@ -238,6 +238,7 @@ def error(algorithm: Algorithm, network: Network, rounds: int) -> float:
     return float(np.sqrt(np.mean(squares)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if entry.exact])
 def test_exact_methods_find_the_optimum(name: str) -> None:
     smoothness, convexity = own_curvatures()
@@ -280,6 +281,7 @@ NEAR: dict[str, tuple[float, float, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NEAR)
 def test_other_methods_reach_a_neighbourhood_that_shrinks_with_eta(name: str) -> None:
     eta, factor, more = NEAR[name]
@@ -299,6 +301,7 @@ def test_every_entry_is_exact_or_near() -> None:
     assert not exact & set(NEAR)
 
 
+@pytest.mark.slow
 def test_a_rate_that_falls_leads_to_the_optimum() -> None:
     """Nedić and Ozdaglar: the distance is of the order of η(t) = η/√(1 + t), so it halves in four
     times the rounds.
@@ -307,6 +310,7 @@ def test_a_rate_that_falls_leads_to_the_optimum() -> None:
     assert 1.8 < early / late < 2.2  # measured: 1.94
 
 
+@pytest.mark.slow
 def test_wpm_by_its_theory_reaches_a_neighbourhood_that_shrinks() -> None:
     """At a constant rate in the dual: by at least 4^(1/p) for a quarter of η, what D_φ's uniform
     convexity gives.
@@ -320,6 +324,7 @@ def test_wpm_by_its_theory_reaches_a_neighbourhood_that_shrinks() -> None:
         assert small < 0.06
 
 
+@pytest.mark.slow
 def test_the_safe_step_at_a_constant_p_misses_the_optimum_whatever_eta() -> None:
     """A limit that is known: a coordinate whose devices pull both ways is held at its start.
 
@@ -439,6 +444,7 @@ def mean_square_gradient(algorithm: Callable[[int], Algorithm], rounds: int, see
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -468,6 +474,7 @@ def test_dpsgd_is_off_by_the_first_order_of_eta() -> None:
     ) == pytest.approx(1, abs=0.12)
 
 
+@pytest.mark.slow
 def test_the_rate_of_gradient_tracking() -> None:
     """Claimed: geometric, by 1 − O(η·μ) a round. Measured 1.01 in η, and 0.75·η beside μ = 0.72."""
 
@@ -484,6 +491,7 @@ def test_the_rate_of_gradient_tracking() -> None:
     assert rate(0.04) == pytest.approx(0.04 * PROBLEM.strong_convexity(), rel=0.15)
 
 
+@pytest.mark.slow
 def test_the_rate_of_adom() -> None:
     """Claimed (Theorem 1): the squared distance falls by 1 − √(μ/L)/(7χ) a round.
 
@@ -501,6 +509,7 @@ def test_the_rate_of_adom() -> None:
     assert left[1] < left[0] * (1 - (μ / L) ** 0.5 / (7 * chi)) ** 1000
 
 
+@pytest.mark.slow
 def test_the_rate_of_wpm() -> None:
     """Claimed (Theorem 1): regret/T = O(T^(−1/(p+1))) with η ~ T^(−p/(p+1)).
 
