@@ -22,6 +22,7 @@ from gossamer.algorithms.compression import Compressor, TopK
 from gossamer.algorithms.presets import Preset
 from gossamer.algorithms.registry import method
 from gossamer.algorithms.schedules import Rate
+from gossamer.errors import InputError
 
 
 @method("choco-sgd", label="CHOCO-SGD", paper="Koloskova, Stich and Jaggi, ICML 2019")
@@ -44,6 +45,8 @@ class ChocoSGD(Preset):
     pull: float = 0.3
 
     def expand(self) -> Composition:
+        if self.compress is None:
+            raise InputError("compress", None, "a compressor, such as TopK(0.1)")
         return Composition(
             eta=self.eta, order="adapt-then-combine", compress=self.compress, pull=self.pull
         )

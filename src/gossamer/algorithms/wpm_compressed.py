@@ -9,6 +9,7 @@ from gossamer.algorithms.compression import Compressor, TopK
 from gossamer.algorithms.presets import Preset
 from gossamer.algorithms.registry import method
 from gossamer.algorithms.schedules import Rate, Schedule
+from gossamer.errors import InputError
 
 
 @method("wpm-compressed", label="WPM compressed", paper="ours, after Du et al., WPM")
@@ -33,6 +34,8 @@ class WPMCompressed(Preset):
     pull: float = 0.3
 
     def expand(self) -> Composition:
+        if self.compress is None:
+            raise InputError("compress", None, "a compressor, such as TopK(0.1)")
         return Composition(
             mirror_of(self.p),
             self.eta,
