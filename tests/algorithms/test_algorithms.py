@@ -1,5 +1,6 @@
-"""Every algorithm in the simulator against the executable specification of reference.py, and the
-identities among them.
+"""Compare every algorithm in the simulator with the naive loop in reference.py.
+
+Further tests check identities between the algorithms.
 """
 
 from __future__ import annotations
@@ -108,23 +109,23 @@ def plan_of(
     ids=repr,
 )
 def test_linear_methods_equal_the_reference(algorithm: Algorithm, network: str) -> None:
+    """Linear methods match the naive loop on every network."""
     check_against_reference(plan_of(algorithm, NETWORKS[network]))
 
 
-# The rates below were chosen so that 1e-12 holds for nearly all runs: 4 of 288 missed it over three
-# seeds and 25 rounds, by up to 3.2e-12. At eta = 0.02 for all rules `Constant` missed it (2.7e-11),
-# and `Ratio` too (4.3e-12). See `rounding`.
+# With the rates below, 1e-12 holds for nearly all runs: 4 of 288 exceed it over three seeds and
+# 25 rounds, by up to 3.2e-12. With eta = 0.02 for all rules, `Constant` (2.7e-11) and `Ratio`
+# (4.3e-12) exceed it. See `rounding`.
 def eta_for(rule: object, p: float) -> float:
-    """A rate of the size of the weights' duals, as the matched rule takes for |w| = 0.3.
+    """Return a rate of the magnitude of the duals: the rate of the matched rule for |w| = 0.3.
 
-    A larger one makes z walk back and forth across zero, where the root z^[1/p] has no slope that a
-    float could follow: measured at η = 0.02 and p = 5 or 15, 30 rounds: 1e-12 to 3e-11 between the
-    loop in float64 and the loop in mpmath, up to 2e-12 between the simulator and the latter. So
-    there one round is compared, from equal states (below).
+    With a larger rate z oscillates around zero, where the slope of the root z^[1/p] is unbounded
+    and rounding errors grow. Measured at η = 0.02, p = 5 or 15, 30 rounds: the loop in float64
+    differs from the loop in mpmath by 1e-12 to 3e-11, the simulator by up to 2e-12. For such rates
+    `test_one_round_from_equal_states` compares single rounds.
     """
-    if isinstance(
-        rule, Ratio
-    ):  # the same near its own optimum, where the ratio grows without bound
+    # Near the optimum of a device the ratio is unbounded, with the same effect.
+    if isinstance(rule, Ratio):
         return 0.002
     return 0.02 * 0.3 ** (p - 1) if type(rule) is Constant else 0.02
 
@@ -134,9 +135,9 @@ def eta_for(rule: object, p: float) -> float:
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_wpm_equals_the_reference(rule: Any, way: dict[str, Any], anchor: bool, p: float) -> None:
-    turn = (
-        RULES.index(rule) + WAYS.index(way) + anchor + p
-    )  # every rule and every way meets every network
+    """WPM matches the naive loop for every step rule, order, gradient point and anchor."""
+    # The index combines every rule and every way with every network.
+    turn = RULES.index(rule) + WAYS.index(way) + anchor + p
     network = NETWORKS[list(NETWORKS)[int(turn) % len(NETWORKS)]]
     check_against_reference(
         plan_of(WPM(p, eta_for(rule, p), rule, anchor=anchor, **way), network, 30)
@@ -146,6 +147,7 @@ def test_wpm_equals_the_reference(rule: Any, way: dict[str, Any], anchor: bool, 
 @pytest.mark.parametrize("p", [1, 1.5, 2, 2.5, 5, 9])
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_wpm_equals_the_reference_for_any_p(rule: Any, p: float) -> None:
+    """WPM matches the naive loop for integer and fractional p."""
     check_against_reference(plan_of(WPM(p, eta_for(rule, p), rule, anchor=p == 1)))
 
 
@@ -154,7 +156,7 @@ def alternating(t: int) -> float:
 
 
 def by_device(t: int) -> list[float]:
-    """η_i(t), another for each device and round."""
+    """Return η_i(t), which differs per device and per round."""
     return [0.05 / (1 + i + t % 5) for i in range(M)]
 
 
@@ -182,13 +184,12 @@ def by_device(t: int) -> list[float]:
     ids=lambda algorithm: type(algorithm).__name__,
 )
 def test_schedules_equal_the_reference(algorithm: Algorithm) -> None:
+    """Schedules of p and η, and rates per device, match the naive loop."""
     check_against_reference(plan_of(algorithm))
 
 
 class Unsteady(torch.nn.Sequential):
-    """A module with all that makes a device more than its parameters: running statistics and
-    dropout.
-    """
+    """A module with state besides its parameters: running statistics and dropout."""
 
     def __init__(self) -> None:
         nn = torch.nn
@@ -214,13 +215,14 @@ def classes(model: Any, devices: int = M) -> Task:
     [DPSGD(0.1), WPM(3, 0.1, anchor=False), SwarmSGD(0.1, 2, "matching"), AllReduce(0.1)],
     ids=lambda a: type(a).__name__,
 )
-def test_any_model_equals_the_reference(model: Any, algorithm: Algorithm) -> None:
+def test_models_equal_the_reference(model: Any, algorithm: Algorithm) -> None:
+    """Every kind of model matches the naive loop."""
     check_against_reference(plan_of(algorithm, task=classes(model), rounds=15))
 
 
 @st.composite
 def changing(draw: st.DrawFn) -> Network:
-    """Any links in any round, and anybody may be away."""
+    """Draw arbitrary links and arbitrary absent devices per round."""
     pairs = st.tuples(st.integers(0, M - 1), st.integers(0, M - 1)).filter(
         lambda pair: pair[0] != pair[1]
     )
@@ -255,12 +257,15 @@ LINEAR = st.one_of(
 
 @given(LINEAR, changing(), st.integers(0, 2**40))
 @settings(max_examples=30)
-def test_any_links_equal_the_reference(algorithm: Algorithm, network: Network, seed: int) -> None:
+def test_random_links_equal_the_reference(
+    algorithm: Algorithm, network: Network, seed: int
+) -> None:
+    """Random links match the naive loop, with the same number of messages."""
     simulator, reference = both_to_the_end(plan_of(algorithm, network, rounds=6, seed=seed))
     assert simulator.record().messages == reference.messages
 
 
-# One round from equal states, for what many rounds amplify
+# Single rounds from equal states: many rounds amplify rounding errors
 
 
 @pytest.mark.parametrize("p", [15, 101])
@@ -272,14 +277,15 @@ def test_any_links_equal_the_reference(algorithm: Algorithm, network: Network, s
 def test_one_round_from_equal_states(
     rule: Any, way: dict[str, Any], anchor: bool, p: float
 ) -> None:
-    """To the dual accuracy: 8·p·eps of what was added, once for the mean and once for the step."""
+    """One round has an error of at most 16·p·eps of the terms: 8 for the mean, 8 for the step."""
     plan = plan_of(WPM(p, 0.02, rule, anchor=anchor, **way), NETWORKS["bursts"], task=squares(1.0))
     simulator = Simulator(plan)
     with mpmath.workdps(40):
         for until in (1, 6):
             simulator.advance(until)
             reference = Reference(plan, exact=True)
-            reference.round, reference.x = until, states(reference, simulator.snapshot(), p)
+            reference.round = until
+            reference.x = states(reference, simulator.snapshot(), p)
             reference.advance(until + 1)
             simulator.advance(until + 1)
             after = states(reference, simulator.snapshot(), p)
@@ -289,7 +295,7 @@ def test_one_round_from_equal_states(
 
 
 def states(reference: Reference, snapshot: Snapshot, p: float) -> dict[int, Any]:
-    """The simulator's state, as the reference has it: in the primal."""
+    """Return the state of the simulator in the primal, per device, as the reference stores it."""
     name = "z" if "z" in snapshot.tensors else "w"
     rows = [reference.lift(row) for row in snapshot.tensors[name]]
     return {i: power(row, 1 / mpmath.mpf(p)) if name == "z" else row for i, row in enumerate(rows)}
@@ -306,7 +312,8 @@ def states(reference: Reference, snapshot: Snapshot, p: float) -> dict[int, Any]
 )
 @pytest.mark.parametrize("rule", [Constant(), Matched(), Safe()], ids=repr)
 @pytest.mark.parametrize("eta", [0.02, by_device], ids=["constant", "by device"])
-def test_p_1_is_dpsgd_bit_for_bit(rule: Any, way: dict[str, Any], dtype: Any, eta: Any) -> None:
+def test_p_1_equals_dpsgd_bitwise(rule: Any, way: dict[str, Any], dtype: Any, eta: Any) -> None:
+    """WPM at p = 1 equals D-PSGD bit for bit, with and without an anchor."""
     for network, model in ((NETWORKS["churn"], Softmax()), (Ring(M), Mlp((4,)))):
         plan = plan_of(
             DPSGD(eta, **{"gradient_at": "aggregate", **way}),
@@ -326,10 +333,10 @@ def test_p_1_is_dpsgd_bit_for_bit(rule: Any, way: dict[str, Any], dtype: Any, et
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
 @pytest.mark.parametrize("anchor", [False, True], ids=["", "anchor"])
-def test_the_dual_and_the_primal_path_agree(way: dict[str, Any], anchor: bool, dtype: Any) -> None:
-    """With a constant rate the state is the dual; a p that might change keeps it in the primal.
+def test_dual_and_primal_paths_agree(way: dict[str, Any], anchor: bool, dtype: Any) -> None:
+    """A state in the dual and a state in the primal give the same models.
 
-    Same numbers.
+    With a constant rate the state is stored in the dual; with a schedule of p, in the primal.
     """
     plans = [
         plan_of(WPM(p, 0.002, Constant(), anchor=anchor, **way), dtype=dtype)
@@ -344,8 +351,8 @@ def test_the_dual_and_the_primal_path_agree(way: dict[str, Any], anchor: bool, d
     torch.testing.assert_close(dual.models(), primal.models(), rtol=0, atol=room)
 
 
-def test_a_dual_that_float64_cannot_hold_waits_in_the_primal() -> None:
-    """At p = 101 a start near 0.001 has a dual of 1e-303. The first step is what makes it fit."""
+def test_state_stays_in_the_primal_until_float64_holds_the_dual() -> None:
+    """At p = 101 a start near 0.001 has a dual of 1e-303; the dual fits after the first step."""
     problem = LeastSquares(devices=M, dimension=400, samples=4)
     task = Task(problem.load(), problem.split(), LinearRegression(), 4)
     plan = plan_of(WPM(101, 0.01, Constant(), anchor=False), NETWORKS["bursts"], task=task)
@@ -357,15 +364,18 @@ def test_a_dual_that_float64_cannot_hold_waits_in_the_primal() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("p", [3, 101])
-def test_a_state_changes_its_form_while_devices_are_away(p: float, dtype: Any) -> None:
-    """Those who were away have not moved, whatever form the state has taken."""
+def test_absent_devices_keep_their_models_when_the_state_moves_to_the_dual(
+    p: float, dtype: Any
+) -> None:
+    """Models of absent devices stay the same when the state moves from the primal to the dual."""
     network = Random(M, 0.5) & Churn(0.3, 0.5)
     plan = plan_of(
         WPM(p, 0.01, Constant(), anchor=False), network, dtype=dtype, task=classes(Mlp((40,)))
     )
     simulator = Simulator(plan)
     for t in range(20):
-        before, active = simulator.models().clone(), network.links(t).active
+        before = simulator.models().clone()
+        active = network.links(t).active
         simulator.advance(t + 1)
         assert active is not None
         torch.testing.assert_close(simulator.models()[~active], before[~active], rtol=1e-5, atol=0)
@@ -374,17 +384,17 @@ def test_a_state_changes_its_form_while_devices_are_away(p: float, dtype: Any) -
 @pytest.mark.parametrize("p", [1.5, 2, 3, 5, 9, 15, 101])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("anchor", [False, True], ids=["", "anchor"])
-def test_the_model_of_a_dual_state(p: float, dtype: torch.dtype, anchor: bool) -> None:
-    """w = z^[1/p] to 8·eps (8·p·eps in the dual), whatever type the state is held in; float64 has
-    the rounding of 1/p too.
+def test_models_of_a_dual_state(p: float, dtype: torch.dtype, anchor: bool) -> None:
+    """w = z^[1/p] to 8·eps (8·p·eps in the dual) for every dtype of the state.
+
+    In float64 the bound includes the rounding of the exponent 1/p.
     """
-    algorithm, start = (
-        WPM(p, 0.01, Constant(), anchor=anchor),
-        torch.full((1, 1), 0.25, dtype=dtype),
-    )
+    algorithm = WPM(p, 0.01, Constant(), anchor=anchor)
+    start = torch.full((1, 1), 0.25, dtype=dtype)
     for held in {dtype, torch.float64}:
         digits = 30 if held == torch.float32 else 280
-        lowest, highest = max(-8.0, -digits / p), min(4.0, digits / p)
+        lowest = max(-8.0, -digits / p)
+        highest = min(4.0, digits / p)
         size = 10 ** (lowest + (highest - lowest) * draws.uniform(0, "size", np.arange(500)))
         z = torch.from_numpy(size**p).to(held)[None]
         exact = [mpmath.power(mpmath.mpf(value), 1 / mpmath.mpf(p)) for value in z[0].tolist()]
@@ -403,10 +413,11 @@ def test_the_model_of_a_dual_state(p: float, dtype: torch.dtype, anchor: bool) -
             )
 
 
-# What the papers' names stand for
+# Presets, schedules and invalid arguments
 
 
 def test_presets() -> None:
+    """Named methods expand to their compositions and have their labels."""
     assert WPMPaper(15).expand() == Composition(PowerMap(15), 0.01, Power(), gradient_at="local")
     assert WPM(15).expand() == Composition(PowerMap(15), 0.01, Safe(), anchor=True)
     assert WPM(1).expand().mirror == IdentityMap()
@@ -430,6 +441,7 @@ def test_presets() -> None:
 
 
 def test_schedules() -> None:
+    """Schedules return the expected values per round."""
     assert [Switch(5, 2)(t) for t in range(4)] == [5, 5, 1, 1]
     assert [InverseSqrt(0.1)(t) for t in (0, 3)] == [0.1, 0.05]
     assert [Inverse(0.1, 10)(t) for t in (0, 10, 30)] == [0.1, 0.05, 0.025]
@@ -456,13 +468,15 @@ def test_schedules() -> None:
         (lambda: AllReduce(-1), "eta"),
     ],
 )
-def test_refusals(make: Callable[[], Algorithm], field: str) -> None:
+def test_invalid_arguments_raise(make: Callable[[], Algorithm], field: str) -> None:
+    """An invalid argument raises InputError that names the field."""
     with pytest.raises(InputError) as refusal:
         make()
     assert refusal.value.field == field
 
 
-def test_a_schedule_that_leaves_the_allowed_p_is_refused_in_its_round() -> None:
+def test_schedule_with_invalid_p_raises_in_that_round() -> None:
+    """A schedule raises InputError in the first round in which p is below 1."""
     simulator = Simulator(plan_of(WPM(lambda t: 3.0 if t < 2 else 0.5, anchor=False)))
     simulator.advance(2)
     with pytest.raises(InputError, match=r"^p = 0.5"):
@@ -470,8 +484,8 @@ def test_a_schedule_that_leaves_the_allowed_p_is_refused_in_its_round() -> None:
 
 
 @pytest.mark.parametrize("rule", [Constant(), Safe()], ids=["dual", "primal"])
-def test_a_gain_multiplies_the_averaged_distance_from_the_start(rule: StepRule) -> None:
-    """Against the naive loop, with a power mean and without, in the dual and in the primal."""
+def test_gain_equals_the_reference(rule: StepRule) -> None:
+    """A gain matches the naive loop at p = 1 and p = 3, in the dual and in the primal."""
     for p in (1, 3):
         algorithm = Composition(
             mirror_of(p),
@@ -493,6 +507,7 @@ def test_a_gain_multiplies_the_averaged_distance_from_the_start(rule: StepRule) 
         {"gain": 1.1, "anchor": False},
     ],
 )
-def test_gains_that_are_refused(change: dict[str, object]) -> None:
+def test_invalid_gains_raise(change: dict[str, object]) -> None:
+    """A gain that is not positive and finite, or has no anchor, raises InputError."""
     with pytest.raises(InputError, match="gain"):
         Composition(PowerMap(3), **{"anchor": True, **change})

@@ -1,5 +1,7 @@
-"""Every method of the catalogue: its naive loop, its optimum or neighbourhood, its invariants, its
-rate, its refusals.
+"""Tests of every method of the catalogue.
+
+They cover the naive loop, convergence to the optimum or a neighbourhood, invariants, rates and
+invalid arguments.
 """
 
 from __future__ import annotations
@@ -94,11 +96,12 @@ RULES: list[WeightRule] = [
 ]
 
 
-# The promises to an engine, and the executable specification
+# Conformance to `Algorithm`, and comparison with the naive loop
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_conformance(name: str) -> None:
+    """Every method passes the conformance suite on exactly the networks that it supports."""
     assert testing.check(EVERY[name]) == takes(name)
 
 
@@ -113,8 +116,9 @@ CLASSES = Task(from_arrays(POINTS, LABELS, POINTS, LABELS), Iid().make(LABELS, M
     ("name", "network"), [(name, network) for name in [*EVERY, *MORE] for network in takes(name)]
 )
 def test_equals_its_naive_loop(name: str, network: str) -> None:
-    """To 1e-12 of the largest weight after every one of 20 rounds, with the same messages and the
-    same bytes.
+    """The models match the naive loop to 1e-12 of the largest weight after each of 20 rounds.
+
+    Messages and bytes are equal.
     """
     algorithm = (EVERY | MORE)[name]
     problem = LeastSquares(M, dimension=5, samples=8, heterogeneity=0.3)
@@ -126,7 +130,7 @@ def test_equals_its_naive_loop(name: str, network: str) -> None:
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("name", [*EVERY, *MORE])
 def test_equals_its_naive_loop_in_float32(name: str) -> None:
-    """To 1e-5 over 8 rounds: here the compiled kernels serve, where there are any."""
+    """The models match to 1e-5 over 8 rounds; float32 uses the compiled kernels if present."""
     plan = Plan(
         SQUARES if name == "adom" else CLASSES,
         testing.NETWORKS[takes(name)[0]],
@@ -141,7 +145,7 @@ def test_equals_its_naive_loop_in_float32(name: str) -> None:
 
 @dataclass(frozen=True)
 class Bad(Algorithm):
-    """D-PSGD that breaks one promise."""
+    """D-PSGD that violates one rule of the contract of `Algorithm`."""
 
     how: str
 
@@ -192,27 +196,27 @@ class Bad(Algorithm):
         ("shape", "shape"),
     ],
 )
-def test_the_conformance_suite_can_fail(how: str, sentence: str) -> None:
+def test_conformance_suite_detects_violations(how: str, sentence: str) -> None:
+    """The conformance suite raises an error that names the violation."""
     with pytest.raises(Exception, match=sentence):
         testing.check(Bad(how))
 
 
-# The optimum of a strongly convex problem, whose devices differ, over links that connect them only
-# every two rounds
+# Convergence on a strongly convex problem with heterogeneous devices. The links connect all devices
+# only over two rounds.
 
 N = 8
 PROBLEM = LeastSquares(N, dimension=5, samples=20, heterogeneity=1.0)
 OPTIMUM = PROBLEM.optimum()
 _RING = [(i, (i + 1) % N) for i in range(N)]
-HALVES: Network = Cycle(
-    (Graph(N, tuple(_RING[::2])), Graph(N, tuple(_RING[1::2])))
-)  # B = 2: no round is connected
+# B = 2: no single round is connected.
+HALVES: Network = Cycle((Graph(N, tuple(_RING[::2])), Graph(N, tuple(_RING[1::2]))))
 ONE_WAY: Network = Callback(N, lambda t: [(i, j) for i, j in _RING if (i + t) % 2], directed=True)
 STATIC: Network = Graph(N, (*_RING, (0, 2), (1, 6), (3, 7), (4, 6)))
 
 
 def own_curvatures() -> tuple[float, float]:
-    """The largest and the smallest curvature of any device's own loss."""
+    """Return the largest and the smallest curvature over the local losses of all devices."""
     rows = PROBLEM.load().x.double().numpy().reshape(N, -1, 5)
     values = np.linalg.eigvalsh(rows.transpose(0, 2, 1) @ rows / rows.shape[1])
     return float(values.max()), float(values.min())
@@ -226,8 +230,9 @@ def simulator(
 
 
 def error(algorithm: Algorithm, network: Network, rounds: int) -> float:
-    """The distance from the optimum, root mean square over the devices and the last third of the
-    rounds.
+    """Return the root-mean-square distance from the optimum.
+
+    The mean is over the devices and the last third of the rounds.
     """
     run = simulator(algorithm, network, rounds)
     run.advance(rounds * 2 // 3)
@@ -240,10 +245,11 @@ def error(algorithm: Algorithm, network: Network, rounds: int) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if entry.exact])
-def test_exact_methods_find_the_optimum(name: str) -> None:
+def test_exact_methods_reach_the_optimum(name: str) -> None:
+    """Exact methods reach the optimum to 1e-11 in 1600 rounds at a constant rate."""
     smoothness, convexity = own_curvatures()
-    # By theory chi = 10.2 here; a smaller one is bolder, and it still holds. ADOM's own theory asks
-    # for connected rounds.
+    # The theory gives chi = 10.2; the smaller value converges faster and is stable here. The theory
+    # of ADOM requires that every round is connected.
     algorithm = ADOM(smoothness, convexity, chi=2) if name == "adom" else made(name, eta=0.08)
     network = (
         STATIC if name in ("extra", "d2", "nids") else RandomRing(N) if name == "adom" else HALVES
@@ -257,10 +263,10 @@ def test_exact_methods_find_the_optimum(name: str) -> None:
     assert half_way < 1e-5
 
 
-# The rate at which a method starts, and what four times less of it has to give. At p = 1 the
-# distance is of the first order in η, so it falls by 4; 3 is asked for, since the second order
-# shows at these rates (measured: 3.2 to 3.9). The methods that draw pairs or batches have noise
-# too, whose distance is of the order √η: by 2 at least; 1.9 is asked for.
+# Per method: η, the factor by which the distance must fall at η/4, and further arguments. At p = 1
+# the distance is of first order in η, so it falls by 4; the test requires 3, since second-order
+# terms are visible at these rates (measured: 3.2 to 3.9). Methods that draw pairs or batches have
+# noise of order √η, so the distance falls by at least 2; the test requires 1.9.
 NEAR: dict[str, tuple[float, float, dict[str, Any]]] = {
     "d-psgd": (0.04, 3.0, {}),
     "fast-averaging": (0.04, 3.0, {}),
@@ -274,7 +280,7 @@ NEAR: dict[str, tuple[float, float, dict[str, Any]]] = {
     "gain-control": (0.04, 3.0, {}),
     "gain-quasi-global": (0.04, 3.0, {}),
     "wpm-quasi-global": (0.04, 3.0, {}),
-    # Their p falls to 1, as it should; at a constant p see below.
+    # p switches to 1; the tests below cover a constant p.
     "wpm": (0.04, 3.0, {"p": Switch(3, 50)}),
     "wpm-local-steps": (0.02, 3.0, {"p": Switch(3, 50)}),
     "wpm-compressed": (0.02, 3.0, {"p": Switch(3, 50)}),
@@ -284,58 +290,64 @@ NEAR: dict[str, tuple[float, float, dict[str, Any]]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NEAR)
 def test_other_methods_reach_a_neighbourhood_that_shrinks_with_eta(name: str) -> None:
+    """Inexact methods reach a neighbourhood of the optimum that shrinks with η."""
     eta, factor, more = NEAR[name]
     network = ONE_WAY if name == "push-sum" else HALVES
-    # η·rounds is what counts; a pair a round moves two devices of eight, local steps move each four
-    # times.
+    # η·rounds determines the progress. One pair per round moves two of eight devices; local steps
+    # move each device four times per round.
     way = {"swarm-sgd": 48, "local-sgd": 4, "wpm-local-steps": 4}.get(name, 12)
     large, small = (error(made(name, eta=e, **more), network, int(way / e)) for e in (eta, eta / 4))
     assert large > factor * small
-    assert large < 4.5 * small  # and not to the optimum: these methods are not exact
+    assert large < 4.5 * small  # a larger ratio would mean convergence to the optimum
     assert small < 0.1
 
 
-def test_every_entry_is_exact_or_near() -> None:
+def test_every_method_has_a_convergence_test() -> None:
+    """Every method is tested as exact or as inexact, apart from two with a test of their own."""
     exact = {name for name, entry in METHODS.items() if entry.exact}
     assert exact | set(NEAR) | {"dgd", "wpm-paper"} == set(METHODS)
     assert not exact & set(NEAR)
 
 
 @pytest.mark.slow
-def test_a_rate_that_falls_leads_to_the_optimum() -> None:
-    """Nedić and Ozdaglar: the distance is of the order of η(t) = η/√(1 + t), so it halves in four
-    times the rounds.
+def test_decreasing_rate_converges_to_the_optimum() -> None:
+    """The distance is of the order of η(t) = η/√(1 + t) (Nedić and Ozdaglar).
+
+    It halves when the number of rounds is four times larger.
     """
     early, late = (error(made("dgd", eta=0.3), HALVES, rounds) for rounds in (250, 1000))
     assert 1.8 < early / late < 2.2  # measured: 1.94
 
 
 @pytest.mark.slow
-def test_wpm_by_its_theory_reaches_a_neighbourhood_that_shrinks() -> None:
-    """At a constant rate in the dual: by at least 4^(1/p) for a quarter of η, what D_φ's uniform
-    convexity gives.
+def test_wpm_at_constant_p_reaches_a_neighbourhood_that_shrinks_with_eta() -> None:
+    """With a constant rate in the dual, the distance falls by at least 4^(1/p) at η/4.
+
+    The factor follows from the uniform convexity of D_φ.
     """
+    # Both have the same rates, since η₀^(1 + 3/2) = η for η₀ = η^0.4.
     for make in (
         lambda eta: WPM(3, eta, Constant(), anchor=False),
         lambda eta: WPMPaper(3, eta**0.4),
-    ):  # the same rates: η₀^(1 + 3/2)
+    ):
         large, small = (error(make(eta), HALVES, 2000) for eta in (0.005, 0.00125))
         assert large > 4 ** (1 / 3) * small
         assert small < 0.06
 
 
 @pytest.mark.slow
-def test_the_safe_step_at_a_constant_p_misses_the_optimum_whatever_eta() -> None:
-    """A limit that is known: a coordinate whose devices pull both ways is held at its start.
+def test_safe_step_at_constant_p_misses_the_optimum() -> None:
+    """The distance of the safe step at a constant p does not shrink with η.
 
-    That is why p falls to 1.
+    Known limitation: a coordinate with local gradients of opposite signs stays at its start. A
+    schedule that switches p to 1 avoids this.
     """
     large, small = (error(WPM(3, eta), HALVES, int(12 / eta)) for eta in (0.02, 0.005))
     assert small > 0.1
     assert large < 1.5 * small
 
 
-# What a method keeps
+# Invariants
 
 
 @pytest.mark.parametrize(
@@ -359,9 +371,10 @@ def test_the_safe_step_at_a_constant_p_misses_the_optimum_whatever_eta() -> None
     ],
     ids=lambda algorithm: algorithm.label,
 )
-def test_without_a_step_the_mean_is_kept(algorithm: Algorithm) -> None:
-    """By every method with doubly stochastic weights, from models that differ, while devices come
-    and go.
+def test_mean_is_preserved_at_eta_0(algorithm: Algorithm) -> None:
+    """Methods with doubly stochastic weights preserve the mean of different models at η = 0.
+
+    Devices leave and return where the method supports churn.
     """
     static = isinstance(algorithm, EXTRA | D2 | NIDS)
     network = testing.NETWORKS[
@@ -375,7 +388,7 @@ def test_without_a_step_the_mean_is_kept(algorithm: Algorithm) -> None:
 
 
 def differing(algorithm: Algorithm, network: Network) -> Simulator:
-    """A run from models that differ."""
+    """Return a simulator whose devices start from different models."""
     problem = LeastSquares(M, dimension=5, samples=8)
     task = Task(problem.load(), problem.split(), LinearRegression(), 3)
     plan = Plan(task, network, algorithm, 30, seed=2, dtype="float64")
@@ -384,7 +397,8 @@ def differing(algorithm: Algorithm, network: Network) -> Simulator:
 
 
 @pytest.mark.parametrize("network", testing.NETWORKS)
-def test_push_sum_keeps_the_sum_and_agrees_on_the_mean(network: str) -> None:
+def test_push_sum_preserves_the_sum_and_converges_to_the_mean(network: str) -> None:
+    """Push-sum preserves Σ x and Σ weight; the models approach the initial mean."""
     run = differing(PushSum(0.0), testing.NETWORKS[network])
     before = run.models().mean(0)
     for t in range(30):
@@ -394,14 +408,13 @@ def test_push_sum_keeps_the_sum_and_agrees_on_the_mean(network: str) -> None:
         torch.testing.assert_close(
             state["weight"].sum(), torch.tensor(float(M)).double(), rtol=0, atol=1e-12
         )
-    assert (
-        run.models() - before
-    ).abs().max() < 0.2  # from a spread of 1: rows do not sum to 1, but the ratio is right
+    # The initial spread is 1. Rows do not sum to 1, but the ratio x/weight converges to the mean.
+    assert (run.models() - before).abs().max() < 0.2
 
 
 @pytest.mark.parametrize("p", [1, 3])
-def test_what_is_tracked_sums_to_the_gradients(p: float) -> None:
-    """Σ y = Σ g in every round, of those who are away too."""
+def test_tracked_directions_sum_to_the_gradients(p: float) -> None:
+    """Σ y = Σ g after every round, over all devices including absent ones."""
     run = differing(WPMTracking(0.02, p), testing.NETWORKS["churn"])
     for t in range(30):
         run.advance(t + 1)
@@ -411,8 +424,8 @@ def test_what_is_tracked_sums_to_the_gradients(p: float) -> None:
         )
 
 
-def test_adom_stays_in_the_dual_space() -> None:
-    """Σ z = Σ z_f = 0."""
+def test_adom_dual_variables_sum_to_zero() -> None:
+    """Σ z = Σ z_f = 0 after 50 rounds."""
     run = simulator(ADOM(*own_curvatures(), chi=4), RandomRing(N), 50)
     run.advance(50)
     for name in ("z", "z_f"):
@@ -420,11 +433,11 @@ def test_adom_stays_in_the_dual_space() -> None:
         assert z.sum(0).abs().max() < 1e-12 < z.abs().max()
 
 
-# Claimed rates
+# Convergence rates
 
 
 def slope(values: Callable[[float], float], at: tuple[float, ...]) -> float:
-    """Of log(value) over log(at)."""
+    """Return the slope of log(value) over log(at)."""
     return float(np.polyfit(np.log(at), np.log([values(x) for x in at]), 1)[0])
 
 
@@ -433,7 +446,10 @@ ROUNDS = (64, 256, 1024)
 
 
 def mean_square_gradient(algorithm: Callable[[int], Algorithm], rounds: int, seeds: int) -> float:
-    """(1/T)·Σ_t ‖∇f(w̄_t)‖², by single samples: what the theorems for D-PSGD and SwarmSGD bound."""
+    """Return (1/T)·Σ_t ‖∇f(w̄_t)‖², the quantity bounded for D-PSGD and SwarmSGD.
+
+    Every gradient uses a batch of one sample.
+    """
     total = 0.0
     for seed in range(seeds):
         run = simulator(algorithm(rounds), HALVES, rounds, batch=1, seed=seed)
@@ -454,20 +470,20 @@ def mean_square_gradient(algorithm: Callable[[int], Algorithm], rounds: int, see
     ],
     ids=["D-PSGD", "SwarmSGD", "SwarmSGD matching"],
 )
-def test_the_rate_of_dpsgd_and_swarm(algorithm: Callable[[int], Algorithm]) -> None:
-    """Claimed.
+def test_rate_of_dpsgd_and_swarm(algorithm: Callable[[int], Algorithm]) -> None:
+    """The theory gives T^(−1/2) with η ~ T^(−1/2).
 
-    T^(−1/2) with η ~ T^(−1/2). Measured −0.49 to −0.52 by two seeds, whose spread is about 0.03.
+    Measured: exponents of −0.49 to −0.52 with two seeds, with a spread of about 0.03.
     """
     assert slope(lambda T: mean_square_gradient(algorithm, int(T), 2), ROUNDS) == pytest.approx(
         -0.5, abs=0.1
     )
 
 
-def test_dpsgd_is_off_by_the_first_order_of_eta() -> None:
-    """Claimed: distance O(η) at a constant rate.
+def test_distance_of_dpsgd_is_of_first_order_in_eta() -> None:
+    """The theory gives a distance of O(η) at a constant rate.
 
-    Measured 0.93: the second order still shows at 0.04.
+    Measured: an exponent of 0.93, since second-order terms are visible at η = 0.04.
     """
     assert slope(
         lambda eta: error(DPSGD(eta), HALVES, int(10 / eta)), (0.04, 0.02, 0.01)
@@ -475,8 +491,11 @@ def test_dpsgd_is_off_by_the_first_order_of_eta() -> None:
 
 
 @pytest.mark.slow
-def test_the_rate_of_gradient_tracking() -> None:
-    """Claimed: geometric, by 1 − O(η·μ) a round. Measured 1.01 in η, and 0.75·η beside μ = 0.72."""
+def test_rate_of_gradient_tracking() -> None:
+    """The theory gives a geometric rate, a factor of 1 − O(η·μ) per round.
+
+    Measured: an exponent of 1.01 in η and a rate of 0.75·η, with μ = 0.72.
+    """
 
     def rate(eta: float) -> float:
         n = int(10 / eta)
@@ -492,17 +511,19 @@ def test_the_rate_of_gradient_tracking() -> None:
 
 
 @pytest.mark.slow
-def test_the_rate_of_adom() -> None:
-    """Claimed (Theorem 1): the squared distance falls by 1 − √(μ/L)/(7χ) a round.
+def test_rate_of_adom() -> None:
+    """Theorem 1: the squared distance falls by a factor of 1 − √(μ/L)/(7χ) per round.
 
-    Measured: by 2.6 times as much.
+    Measured: a rate 2.6 times as large.
     """
-    network, (L, μ) = RandomRing(N), own_curvatures()
+    network = RandomRing(N)
+    L, μ = own_curvatures()
     spectra = [
         np.linalg.eigvalsh(np.eye(N) - metropolis(network.links(t)).dense()) for t in range(20)
     ]
     chi = 2 / min(spectrum[1] for spectrum in spectra)
-    run, left = simulator(ADOM(L, μ, chi), network, 2000), []
+    run = simulator(ADOM(L, μ, chi), network, 2000)
+    left = []
     for until in (1000, 2000):
         run.advance(until)
         left.append(((run.models().numpy() - OPTIMUM) ** 2).sum())
@@ -510,17 +531,15 @@ def test_the_rate_of_adom() -> None:
 
 
 @pytest.mark.slow
-def test_the_rate_of_wpm() -> None:
-    """Claimed (Theorem 1): regret/T = O(T^(−1/(p+1))) with η ~ T^(−p/(p+1)).
+def test_rate_of_wpm() -> None:
+    """Theorem 1: regret/T = O(T^(−1/(p+1))) with η ~ T^(−p/(p+1)).
 
-    An upper bound: measured −0.54 at p = 3.
+    This is an upper bound. Measured: an exponent of −0.54 at p = 3.
     """
 
     def regret(T: float) -> float:
-        run, total = (
-            simulator(WPM(3, 0.5 * T**-0.75, Constant(), anchor=False), HALVES, int(T)),
-            0.0,
-        )
+        run = simulator(WPM(3, 0.5 * T**-0.75, Constant(), anchor=False), HALVES, int(T))
+        total = 0.0
         for t in range(int(T)):
             off = run.models().numpy() - OPTIMUM
             total += float(np.einsum("ij,jk,ik->", off, CURVATURE, off)) / (2 * N * T)
@@ -530,20 +549,21 @@ def test_the_rate_of_wpm() -> None:
     assert slope(regret, ROUNDS) < -1 / 4
 
 
-# What is particular to a method
+# Single methods and weight rules
 
 
-def test_chocos_memory_when_links_change() -> None:
-    """All know the start.
+def test_choco_traffic_on_changing_links() -> None:
+    """CHOCO-SGD sends a compressed change to a neighbour of the previous round.
 
-    A change is enough for whom one sent to in the round before; any other is sent all of it.
+    A new neighbour receives the whole model. All devices know the initial model.
     """
     linked = {0: [(0, 1)], 1: [], 2: [(0, 1), (1, 2)], 3: [(0, 1)], 4: [(1, 2)]}
     network = Callback(3, lambda t: linked[t % 5])
     problem = LeastSquares(3, dimension=10, samples=8)
     task = Task(problem.load(), problem.split(), LinearRegression(), 3)
     run = Simulator(Plan(task, network, ChocoSGD(0.05, TopK(0.2)), 5))
-    change, whole = 2 * (4 + 4), 10 * 4  # two numbers and their places; ten numbers
+    change = 2 * (4 + 4)  # bytes: two values and their indices
+    whole = 10 * 4  # bytes: ten values
     sent = []
     for t in range(5):
         run.advance(t + 1)
@@ -551,23 +571,22 @@ def test_chocos_memory_when_links_change() -> None:
     assert np.diff(sent, prepend=0).tolist() == [2 * change, 0, 4 * whole, 2 * change, 2 * whole]
 
 
-def test_chocos_links_that_stay_cost_changes_alone() -> None:
+def test_choco_traffic_on_constant_links() -> None:
+    """On links that do not change, CHOCO-SGD sends compressed changes only."""
     problem = LeastSquares(N, dimension=10, samples=8)
     task = Task(problem.load(), problem.split(), LinearRegression(), 3)
-    for network in (
-        Ring(N),
-        Ring(N) & LinkFailure(0.0),
-    ):  # nothing fails, but the second no longer says that it is static
+    # No link of the second network fails, but the network is not marked as static.
+    for network in (Ring(N), Ring(N) & LinkFailure(0.0)):
         run = Simulator(Plan(task, network, ChocoSGD(0.05, TopK(0.2)), 6))
         run.advance(3)
-        run = Simulator(
-            run.plan, run.snapshot()
-        )  # going on from a snapshot meets no new neighbours either
+        # A run resumed from a snapshot has no new neighbours.
+        run = Simulator(run.plan, run.snapshot())
         run.advance(6)
         assert run.record().bytes == 6 * 2 * N * 2 * (4 + 4)
 
 
-def test_fedavg_of_all_by_one_step_is_all_reduce() -> None:
+def test_fedavg_with_all_clients_and_one_step_equals_all_reduce() -> None:
+    """FedAvg with all clients and one local step equals All-Reduce to 1e-12."""
     for network in (HALVES, ONE_WAY):
         server = simulator(FedAvg(0.05), network, 20, batch=3)
         server.advance(20)
@@ -580,7 +599,7 @@ def test_fedavg_of_all_by_one_step_is_all_reduce() -> None:
 
 @dataclass(frozen=True)
 class Linked(AllReduce):
-    """All-Reduce that is given links which it does not use."""
+    """All-Reduce with a weight rule, whose links it does not use."""
 
     @property
     def weights(self) -> WeightRule:
@@ -588,8 +607,8 @@ class Linked(AllReduce):
 
 
 @pytest.mark.parametrize("network", ["churn", "changing", "static"])
-def test_all_reduce_is_the_same_with_links_and_without(network: str) -> None:
-    """Bit for bit, with the same traffic and the same clock."""
+def test_all_reduce_is_independent_of_links(network: str) -> None:
+    """All-Reduce with links equals All-Reduce without, bit for bit, with the same traffic."""
     problem = LeastSquares(M, dimension=5, samples=8)
     task = Task(problem.load(), problem.split(), LinearRegression(), 3)
     plan = Plan(
@@ -610,13 +629,14 @@ def test_all_reduce_is_the_same_with_links_and_without(network: str) -> None:
     assert all(torch.equal(x, two.tensors[name]) for name, x in one.tensors.items())
 
 
-def test_clients_are_a_fraction_drawn_anew() -> None:
-    rule, links = Clients(0.25), Full(40).links(0)
+def test_clients_are_drawn_per_round() -> None:
+    """`Clients` draws the given fraction of the present devices per round, uniformly."""
+    rule = Clients(0.25)
+    links = Full(40).links(0)
     drawn = np.array([rule(links, t, 0).active for t in range(400)])
     assert (drawn.sum(1) == 10).all()
-    assert np.abs(drawn.mean(0) - 0.25).max() < 5 * np.sqrt(
-        0.25 * 0.75 / 400
-    )  # five standard deviations
+    # The bound is five standard deviations.
+    assert np.abs(drawn.mean(0) - 0.25).max() < 5 * np.sqrt(0.25 * 0.75 / 400)
     away = links.keep(np.zeros(len(links), dtype=bool), np.arange(40) < 4)
     assert rule(away, 0, 0).active.nonzero()[0].max() < 4
     nobody = links.keep(np.zeros(len(links), dtype=bool), np.zeros(40, dtype=bool))
@@ -624,8 +644,9 @@ def test_clients_are_a_fraction_drawn_anew() -> None:
 
 
 def test_fedavg_waits_for_its_clients() -> None:
-    """Compute, send, wait for the slowest, receive: all by the link to the server, numbered after
-    the devices.
+    """A round takes the local steps plus one upload and one download of the slowest client.
+
+    The server is the node numbered after the devices.
     """
     plan = simulator(FedAvg(0.05, local_steps=2), Star(N), 3).plan
     run = Simulator(replace(plan, timing=Timing(compute=0.5, rate=100.0, latency=0.25)))
@@ -633,7 +654,9 @@ def test_fedavg_waits_for_its_clients() -> None:
     assert run.record().seconds == pytest.approx(3 * (2 * 0.5 + 2 * (0.25 + 5 * 8 / 100)))
 
 
-def test_a_server_without_clients_keeps_its_model() -> None:
+def test_server_without_clients_keeps_its_model() -> None:
+    """In a round without clients, the model of the server stays the same."""
+
     def links(t: int) -> Any:
         every = Full(N).links(0)
         return (
@@ -651,7 +674,7 @@ def test_a_server_without_clients_keeps_its_model() -> None:
 
 
 def test_gossip_learning_merges_by_age() -> None:
-    """A model that has seen nothing has no say; who receives nothing does nothing."""
+    """Models merge weighted by their ages; a device that receives nothing is unchanged."""
     method = GossipLearning(0.0)
     network = Callback(3, lambda t: [(0, 1)], directed=True)
     problem = LeastSquares(3, dimension=2, samples=8)
@@ -672,8 +695,8 @@ def test_gossip_learning_merges_by_age() -> None:
         assert run.snapshot().tensors["age"][:, 0].tolist() == [ages[0], max(ages[:2]) + 1, ages[2]]
 
 
-def test_gossip_learning_moves_the_mean_even_where_all_have_as_many_neighbours() -> None:
-    """Two devices swap models: the older one has more of a say with both."""
+def test_gossip_learning_does_not_preserve_the_mean() -> None:
+    """Two devices exchange models; the older model has the larger weight on both."""
     problem = LeastSquares(2, dimension=2, samples=8)
     plan = Plan(
         Task(problem.load(), problem.split(), LinearRegression(), 3),
@@ -691,11 +714,10 @@ def test_gossip_learning_moves_the_mean_even_where_all_have_as_many_neighbours()
     assert run.models().tolist() == [[3.0, 1.0], [3.0, 1.0]]
 
 
-def test_a_random_peer_keeps_the_mean_in_expectation_only_among_equals() -> None:
-    """Rows sum to 1.
+def test_random_peer_preserves_the_mean_in_expectation_on_regular_graphs() -> None:
+    """Rows sum to 1; columns sum to 1 in expectation on a ring but not on a star.
 
-    Columns do on average on a ring; on a star the hub's is 1/m of itself and half of one leaf, m =
-    4.
+    On a star of 4 devices, the column of the hub sums to 1/4 + 1/2.
     """
     for network in (Ring(7), Star(4)):
         drawn = np.array([RandomPeer()(network.links(0), t, 0).dense() for t in range(2000)])
@@ -704,14 +726,14 @@ def test_a_random_peer_keeps_the_mean_in_expectation_only_among_equals() -> None
         if isinstance(network, Star):
             assert column[0] == pytest.approx(1 / 4 + 1 / 2)
         else:
-            assert np.abs(column - 1).max() < 5 * drawn.sum(1).std() / np.sqrt(
-                2000
-            )  # five standard deviations
+            # The bound is five standard deviations.
+            assert np.abs(column - 1).max() < 5 * drawn.sum(1).std() / np.sqrt(2000)
             assert drawn.sum(1).std() > 0.1
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_a_rule_says_what_its_weights_sum_to(rule: WeightRule) -> None:
+def test_weight_rule_declares_its_sums(rule: WeightRule) -> None:
+    """`sums` of a rule states correctly if its rows, its columns or both sum to 1."""
     drawn = np.array(
         [rule(RandomRing(9).links(t) if t else Star(9).links(0), t, 0).dense() for t in range(8)]
     )
@@ -728,9 +750,14 @@ def test_a_rule_says_what_its_weights_sum_to(rule: WeightRule) -> None:
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
-def test_quantised_is_unbiased_before_it_is_divided_and_within_its_bound(bits: int) -> None:
-    """Levels of the largest size; τ bounds the variance, and (1 + τ)·C(x) is x on average."""
-    n, rounds, levels = 12, 3000, 2 ** (bits - 1) - 1
+def test_quantised_is_unbiased_up_to_its_factor(bits: int) -> None:
+    """(1 + τ)·C(x) equals x in expectation, has a variance of at most τ·‖x‖², and is on levels.
+
+    The levels divide the range up to the largest absolute value.
+    """
+    n = 12
+    rounds = 3000
+    levels = 2 ** (bits - 1) - 1
     x = torch.from_numpy(np.cos(np.arange(1.0, n + 1)))
     tau = min(n / levels**2, np.sqrt(n) / levels)
     one = torch.tensor([0])
@@ -739,19 +766,20 @@ def test_quantised_is_unbiased_before_it_is_divided_and_within_its_bound(bits: i
     torch.testing.assert_close(level, level.round(), rtol=0, atol=1e-9)
     assert level.abs().max() < levels + 0.5
     off = drawn - x
-    assert (
-        off.mean(0).abs() <= 5 * off.std(0) / rounds**0.5 + 1e-12
-    ).all()  # five standard deviations
+    # The bound is five standard deviations.
+    assert (off.mean(0).abs() <= 5 * off.std(0) / rounds**0.5 + 1e-12).all()
     assert 0 < off.square().sum(1).mean() <= tau * x.square().sum()
 
 
-def test_quasi_global_momentum_outlives_a_rate_of_zero() -> None:
+def test_quasi_global_momentum_is_finite_at_eta_0() -> None:
+    """Quasi-global momentum gives finite models after the rate reaches 0."""
     run = simulator(QuasiGlobal(Cosine(0.05, 10)), HALVES, 30)
     run.advance(30)
     assert run.models().isfinite().all()
 
 
-def test_an_anchor_changes_nothing_at_p_1_even_compressed() -> None:
+def test_anchor_changes_nothing_at_p_1_with_compression() -> None:
+    """At p = 1 an anchor leaves the models unchanged bit for bit, also with compression."""
     runs = [
         simulator(Composition(eta=0.05, anchor=anchor, compress=TopK(0.4), pull=0.5), HALVES, 20)
         for anchor in (False, True)
@@ -761,7 +789,7 @@ def test_an_anchor_changes_nothing_at_p_1_even_compressed() -> None:
     assert torch.equal(runs[0].models(), runs[1].models())
 
 
-# Refusals
+# Invalid networks, tasks and arguments
 
 
 @pytest.mark.parametrize(
@@ -771,7 +799,7 @@ def test_an_anchor_changes_nothing_at_p_1_even_compressed() -> None:
         (D2(0.1), RandomRing(N), "never change, which D² needs"),
         (NIDS(0.1), RandomRing(N, every=5), "never change, which NIDS needs"),
         (NIDS(0.1), ONE_WAY, "push-sum takes one-way ones"),
-        (D2(0.1), Ring(N), "no eigenvalue of -1/3 or below"),  # a ring of an even number: just -1/3
+        (D2(0.1), Ring(N), "no eigenvalue of -1/3 or below"),  # an even ring has exactly -1/3
         (D2(0.1), Ring(5000), "at most 4000"),
         (ADOM(), ONE_WAY, "symmetric links"),
         (ADOM(), Graph(N, tuple(_RING[::2])), "connect all devices in every round"),
@@ -779,15 +807,15 @@ def test_an_anchor_changes_nothing_at_p_1_even_compressed() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_networks_outside_the_assumptions_are_refused(
-    algorithm: Algorithm, network: Network, words: str
-) -> None:
+def test_unsupported_networks_raise(algorithm: Algorithm, network: Network, words: str) -> None:
+    """A network outside the assumptions of a method raises InputError that states them."""
     with pytest.raises(InputError, match=words) as refusal:
         algorithm.check(network)
     assert refusal.value.field == "network"
 
 
-def test_static_methods_take_links_that_were_drawn_once() -> None:
+def test_static_methods_accept_links_drawn_once() -> None:
+    """Methods for static networks accept random links that are drawn only once."""
     for method in (EXTRA(0.1), NIDS(0.1)):
         method.check(RandomRing(N, every=0))
 
@@ -806,16 +834,17 @@ def test_static_methods_take_links_that_were_drawn_once() -> None:
     ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_dual_problem_that_is_not_at_hand_is_refused(
+def test_adom_without_a_dual_problem_raises(
     field: str, task: Callable[[], Task], dtype: Any
 ) -> None:
+    """ADOM raises InputError for a task whose dual problem is not available."""
     with pytest.raises(InputError) as refusal:
         Simulator(Plan(task(), Full(N), ADOM(), 1, dtype=dtype)).advance(1)
     assert refusal.value.field == field
 
 
-def test_what_adom_asks_for_does_not_lead_in_circles() -> None:
-    """The refusal of batches names all that must change, since each part alone is refused too."""
+def test_adom_error_names_all_requirements() -> None:
+    """The error about batches names every required change, since each one alone also raises."""
     with pytest.raises(
         InputError,
         match=r"batch = 32 .* give 0, with .*least-squares.* as many samples on every device",
@@ -823,7 +852,8 @@ def test_what_adom_asks_for_does_not_lead_in_circles() -> None:
         Simulator(Study(ADOM(), RandomRing(10)).plan()).advance(1)
 
 
-def test_l2_makes_the_dual_problem_whole() -> None:
+def test_l2_makes_the_dual_problem_available() -> None:
+    """With l2 regularisation, ADOM runs on local losses that are not strongly convex."""
     problem = LeastSquares(N, samples=8)
     run = Simulator(
         Plan(Task(problem.load(), problem.split(), LinearRegression(l2=0.1), 0), Full(N), ADOM(), 3)
@@ -832,7 +862,8 @@ def test_l2_makes_the_dual_problem_whole() -> None:
     assert run.models().isfinite().all()
 
 
-def test_the_conjugate_undoes_the_gradient() -> None:
+def test_conjugate_inverts_the_gradient() -> None:
+    """The gradient of the conjugate, applied to the gradient at w, returns w to 1e-12."""
     task = Task(PROBLEM.load(), PROBLEM.split(), LinearRegression(l2=0.01), 0)
     worker = task.worker(np.arange(N), 0, torch.float64, torch.device("cpu"))
     w = torch.from_numpy(np.cos(np.arange(5.0 * N).reshape(N, 5)))
@@ -867,17 +898,19 @@ def test_the_conjugate_undoes_the_gradient() -> None:
         (lambda: GossipLearning(-1), "eta"),
     ],
 )
-def test_refusals(make: Callable[[], Algorithm], field: str) -> None:
+def test_invalid_arguments_raise(make: Callable[[], Algorithm], field: str) -> None:
+    """An invalid argument raises InputError that names the field."""
     with pytest.raises(InputError) as refusal:
         make()
     assert refusal.value.field == field
 
 
-# The catalogue itself
+# Entries of the catalogue
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_an_entry_says_where_it_comes_from_and_goes_through_toml(name: str) -> None:
+def test_entry_has_sources_and_round_trips_through_toml(name: str) -> None:
+    """Every entry has a file, a paper and requirements, and survives a round trip to TOML."""
     entry = METHODS[name]
     assert (Path(algorithms.__file__).parent / entry.file).is_file()
     assert entry.paper
@@ -886,7 +919,8 @@ def test_an_entry_says_where_it_comes_from_and_goes_through_toml(name: str) -> N
     assert spec.studies(tomllib.loads(spec.dumps(study))) == [study]
 
 
-def test_every_method_that_a_spec_can_name_is_in_the_catalogue() -> None:
+def test_catalogue_contains_every_method_of_a_spec() -> None:
+    """The catalogue has every algorithm that a spec accepts, except wrappers and compositions."""
     made = {type(entry.make()) for entry in METHODS.values()}
     others = {algorithms.Guarded, algorithms.Broken, Composition}
     assert made == set(spec.KINDS["algorithm"].values()) - others

@@ -1,5 +1,7 @@
-"""Guards and broken devices: every rule against a plain loop over devices and coordinates, and what
-they are good for.
+"""Tests of guards and broken devices.
+
+Every rule is compared with a plain loop over devices and coordinates. Further tests measure the
+damage of one broken device with and without a guard.
 """
 
 from __future__ import annotations
@@ -23,16 +25,17 @@ from gossamer.errors import Diverged, InputError
 from gossamer.network.weights import PushSum, WeightRule
 from gossamer.testing import check
 
-# -- against plain loops ---------------------------------------------------------------------------
+# -- comparison with plain loops -------------------------------------------------------------------
 
-Received = dict[int, Any]  # vectors by sender, the own one included
+Received = dict[int, Any]  # vectors by sender, including the device's own
 
 
 def accepted(
     rule: MixRule, i: int, inbox: Received, a: dict[int, float]
 ) -> list[list[tuple[float, float]]]:
-    """What device i mixes, coordinate by coordinate: weights and values."""
-    own, senders = inbox[i], sorted(inbox)
+    """Return the weights and values that device i mixes, per coordinate."""
+    own = inbox[i]
+    senders = sorted(inbox)
     weights = {j: [a[j]] * len(own) for j in senders}
     values = {j: np.array(inbox[j], dtype=float) for j in senders}
     match rule:
@@ -76,8 +79,9 @@ rules = st.one_of(
 
 @st.composite
 def rounds(draw: st.DrawFn) -> tuple[StackedMix, torch.Tensor]:
-    """The links of a round with their weights, and what the devices have."""
-    m, n = draw(st.integers(1, 7)), draw(st.integers(1, 4))
+    """Draw the weighted links of a round and one vector per device."""
+    m = draw(st.integers(1, 7))
+    n = draw(st.integers(1, 4))
     pairs = [(i, j) for i in range(m) for j in range(i + 1, m)]
     links = gs.Links.of(m, draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else [])
     weights = draw(st.sampled_from([gs.Metropolis(), gs.RandomPeer(), gs.Laplacian()]))(links, 0, 1)
@@ -87,7 +91,7 @@ def rounds(draw: st.DrawFn) -> tuple[StackedMix, torch.Tensor]:
 
 
 class Only(gs.Algorithm):
-    """A method that a rule can be put around, to get at its mix."""
+    """A minimal method to wrap in a rule; its round only mixes."""
 
     def round(self, state: State, grad: Any, mix: Mix, t: int) -> State:
         return {"w": mix(state["w"])}
@@ -106,6 +110,7 @@ class Only(gs.Algorithm):
 def test_rules_equal_a_loop_over_devices(
     given: tuple[StackedMix, torch.Tensor], rule: MixRule, p: float, sends: Any
 ) -> None:
+    """Every rule matches a loop over devices and coordinates, with and without a broken device."""
     mix, x = given
     devices = () if sends is None else (0,)
     broken = gs.Broken(Only(), devices, sends or "large", 4.0)
@@ -123,20 +128,23 @@ def test_rules_equal_a_loop_over_devices(
         for c, parts in enumerate(accepted(rule, i, inbox, dict(enumerate(a[i])))):
             dual = sum(weight * power(np.array(value), p) for weight, value in parts)
             size = sum(abs(weight) * abs(value) ** p for weight, value in parts)
-            if math.isnan(dual):  # more of the values are broken than the rule can leave out
+            if math.isnan(dual):  # more values are NaN than the rule trims
                 assert math.isnan(found[i, c])
-            else:  # in the dual: with mixed signs the root is ill-conditioned
+            else:  # compared in the dual, since the root is ill-conditioned for mixed signs
                 assert abs(power(found[i, c], p) - dual) <= 1e-13 * p * size
 
 
 @settings(deadline=None, max_examples=100)
 @given(rounds(), rules)
-def test_a_guard_only_uses_what_came(given: tuple[StackedMix, torch.Tensor], rule: MixRule) -> None:
-    """Every coordinate lies within the neighbourhood's own; nothing is counted as sent besides."""
+def test_guard_stays_within_received_values(
+    given: tuple[StackedMix, torch.Tensor], rule: MixRule
+) -> None:
+    """Every coordinate lies within the range of the neighbourhood; a guard sends no messages."""
     mix, x = given
     if (mix.weights.own < 0).any():
         return
-    found, a = gs.Guarded(Only(), rule).through(mix, 0)(x), torch.from_numpy(mix.weights.dense())
+    found = gs.Guarded(Only(), rule).through(mix, 0)(x)
+    a = torch.from_numpy(mix.weights.dense())
     assert mix.traffic.messages == mix.weights.messages
     for i in range(len(x)):
         near = x[[j for j in range(len(x)) if j == i or a[i, j]]]
@@ -146,7 +154,8 @@ def test_a_guard_only_uses_what_came(given: tuple[StackedMix, torch.Tensor], rul
         )
 
 
-def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_is_independent_of_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every rule gives the same result bit for bit with smaller blocks."""
     torch.manual_seed(0)
     x = torch.randn(30, 700, dtype=torch.float64)
     mix = StackedMix(gs.metropolis(gs.Random(30, 0.3).links(0)), torch.arange(30), 8, Traffic())
@@ -159,12 +168,12 @@ def test_blocks_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.equal(
             gs.Guarded(Only(), rule).through(mix, 0).mean(x, gs.mirror.power_map(3)), expected
         )
-        assert not torch.allclose(
-            expected, mix.mean(x, gs.mirror.power_map(3))
-        )  # every rule had something to do
+        # Every rule changes the mean, so the comparison is not trivial.
+        assert not torch.allclose(expected, mix.mean(x, gs.mirror.power_map(3)))
 
 
-def test_trimming_keeps_the_rows_in_order() -> None:
+def test_trimming_keeps_the_order_of_rows() -> None:
+    """Trimmed rows stay sorted by receiver, with weights that sum to 1 per receiver."""
     near = Neighbours(
         torch.tensor([0, 0, 0, 1]),
         torch.tensor([0, 1, 2, 1]),
@@ -175,7 +184,7 @@ def test_trimming_keeps_the_rows_in_order() -> None:
     assert (receiver.tolist(), weight.tolist(), value.tolist()) == ([0, 1], [1, 1], [[2], [9]])
 
 
-# -- around whole methods --------------------------------------------------------------------------
+# -- wrapped methods -------------------------------------------------------------------------------
 
 
 def squares_plan(
@@ -198,7 +207,7 @@ METHODS: list[Algorithm] = [
     gs.DPSGD(0.05, order="adapt-then-combine"),
     gs.SwarmSGD(0.05, local_steps=2, pairs="matching"),
     GainControl(0.05, 1.1, 5),
-    gs.WPM(3, 0.02, gs.Constant(), anchor=False),  # which would keep its state in the dual
+    gs.WPM(3, 0.02, gs.Constant(), anchor=False),  # stores its state in the dual if not wrapped
     gs.WPM(3, 0.05),
     gs.Composition(eta=0.05, direction=gs.GradientTracking()),
     gs.Composition(
@@ -213,13 +222,15 @@ METHODS: list[Algorithm] = [
 @pytest.mark.parametrize(
     "rule", [gs.Clip(1e6), gs.Checked(1e6), None], ids=["clip", "checked", "none broken"]
 )
-def test_a_rule_that_never_binds_changes_nothing(method: Algorithm, rule: MixRule | None) -> None:
+def test_inactive_rule_changes_nothing(method: Algorithm, rule: MixRule | None) -> None:
+    """A rule whose bound is never reached gives the models and the traffic of the bare method."""
     wrapped = gs.Broken(method, devices=()) if rule is None else gs.Guarded(method, rule)
-    # Where all are here: who comes late to an anchored method is behind by more than any factor,
-    # and checks bind.
+    # `Checked` runs without churn: a device that joins an anchored method late has a vector that is
+    # too short for any factor, so the check takes effect.
     network = gs.Random(6, 0.5) & gs.LinkFailure(0.2) if isinstance(rule, gs.Checked) else None
-    bare, other = run(squares_plan(method, network)), run(squares_plan(wrapped, network))
-    # 1e-9: the sums are taken in another order, and a power mean amplifies that from round to round
+    bare = run(squares_plan(method, network))
+    other = run(squares_plan(wrapped, network))
+    # 1e-9: the order of summation differs, and the power mean amplifies the difference per round.
     assert torch.allclose(other.models(), bare.models(), rtol=1e-9, atol=1e-9)
     assert (other.record().messages, other.record().bytes) == (
         bare.record().messages,
@@ -244,7 +255,8 @@ RULES: list[MixRule] = [gs.Clip(0.3), gs.Checked(2.0), gs.TrimmedMean(0.34), gs.
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_what_is_wrapped_conforms_as_before(rule: MixRule) -> None:
+def test_wrapped_method_conforms(rule: MixRule) -> None:
+    """The conformance suite gives the same result for a wrapped method as for the bare one."""
     method = gs.WPM(3, 0.05)
     assert (
         check(gs.Guarded(method, rule))
@@ -253,7 +265,8 @@ def test_what_is_wrapped_conforms_as_before(rule: MixRule) -> None:
     )
 
 
-def test_nothing_trimmed_of_equal_weights_is_the_bare_method() -> None:
+def test_trimming_nothing_equals_the_bare_method() -> None:
+    """With equal weights and a trimmed share of 0, D-PSGD is unchanged."""
     bare, other = (
         run(squares_plan(method, gs.RandomRing(6)))
         for method in (gs.DPSGD(), gs.Guarded(gs.DPSGD(), gs.TrimmedMean(0)))
@@ -261,20 +274,23 @@ def test_nothing_trimmed_of_equal_weights_is_the_bare_method() -> None:
     assert torch.allclose(other.models(), bare.models(), rtol=1e-12)
 
 
-def test_models_are_sent_and_not_their_powers() -> None:
-    """A constant rate lets WPM keep its state in the dual, w^[3]; ten times the model is not ten
-    times that.
+def test_broken_device_scales_the_model_and_not_its_dual() -> None:
+    """A broken device sends ten times its model w, not ten times the dual w^[3].
+
+    With a constant rate WPM can store its state in the dual, where the two differ.
     """
     plan = squares_plan(
         gs.Broken(gs.WPM(3, 1e-30, gs.Constant(), anchor=False), sends="large", size=10.0),
         gs.Full(6),
         rounds=1,
     )
-    start, after = gs.Simulator(plan).models(), run(plan).models()
+    start = gs.Simulator(plan).models()
+    after = run(plan).models()
     assert torch.allclose(after[1:], start[1:] * ((10**3 + 5) / 6) ** (1 / 3), rtol=1e-12)
 
 
-def test_a_run_with_a_guard_goes_on_from_a_snapshot() -> None:
+def test_guarded_run_resumes_from_a_snapshot() -> None:
+    """A guarded run resumed from a snapshot equals the uninterrupted run bit for bit."""
     plan = squares_plan(
         gs.Broken(
             gs.Guarded(gs.WPM(15, 0.02, gs.Constant(), anchor=False), gs.Clip(0.5)),
@@ -289,34 +305,35 @@ def test_a_run_with_a_guard_goes_on_from_a_snapshot() -> None:
     assert torch.equal(again.models(), run(plan).models())
 
 
-def test_rules_stack_from_the_outside_in() -> None:
-    """What the outer rule has left is what the inner one sees."""
+def test_outer_rule_is_applied_first() -> None:
+    """Of two nested rules, the inner one receives the output of the outer one."""
     mix = StackedMix(gs.metropolis(gs.Full(5).links(0)), torch.arange(5), 8, Traffic())
     x = torch.tensor([[1.0], [2], [3], [4], [90]], dtype=torch.float64)
     inner = gs.Guarded(Only(), gs.TrimmedMean(0.2))
     outer = gs.Guarded(inner, gs.Checked(4.5))
     found = outer.algorithm.through(outer.through(mix, 0), 0)(x)  # type: ignore[attr-defined]
-    assert found[1].item() == pytest.approx(
-        (2 + 2 + 3) / 3
-    )  # 90 is replaced by its own 2; then 1 and 4 go
+    # Device 1 replaces 90 by its own value 2, then trims 1 and 4.
+    assert found[1].item() == pytest.approx((2 + 2 + 3) / 3)
 
 
-# -- what is refused -------------------------------------------------------------------------------
+# -- invalid arguments -----------------------------------------------------------------------------
 
 
 class Averaged(Only):
-    """Has weights, as any method, and an average of all: that is seen when it is asked for."""
+    """A method with weights that calls all_reduce; the error is raised at the call."""
 
     def round(self, state: State, grad: Any, mix: Mix, t: int) -> State:
         return {"w": mix.all_reduce(state["w"]).expand_as(state["w"])}
 
 
-def test_an_average_of_all_cannot_be_guarded() -> None:
+def test_guarding_all_reduce_raises() -> None:
+    """A guarded method that calls all_reduce raises InputError."""
     with pytest.raises(InputError, match=r"Averaged.*has none to guard"):
         run(squares_plan(gs.Guarded(Averaged(), gs.Clip(1.0))))
 
 
-def test_a_broken_device_spoils_an_average_of_all_too() -> None:
+def test_broken_device_affects_all_reduce() -> None:
+    """One broken device makes the models of All-Reduce over 100 times larger."""
     sound, broken = (
         run(squares_plan(method)).models().norm()
         for method in (gs.AllReduce(0.05), gs.Broken(gs.AllReduce(0.05)))
@@ -355,12 +372,13 @@ class Pushed(Only):
         (lambda: squares_plan(gs.Broken(gs.DPSGD(), (6,))), "devices below 6"),
     ],
 )
-def test_refusals(make: Any, sentence: str) -> None:
+def test_invalid_arguments_raise(make: Any, sentence: str) -> None:
+    """An invalid argument raises InputError with the expected message."""
     with pytest.raises(InputError, match=sentence):
         make()
 
 
-# -- the harm of one broken device, and what a guard restores --------------------------------------
+# -- effect of one broken device, with and without a guard -----------------------------------------
 
 ROUNDS = 60
 
@@ -371,20 +389,23 @@ def digits(algorithm: Algorithm, split: Any = None) -> gs.Simulator:
 
 
 def accuracy(simulator: gs.Simulator) -> float:
-    """Of the sound devices: all but the first."""
+    """Return the mean accuracy of all devices except the first."""
     return float(simulator.record().accuracy[1:].mean())
 
 
 def norm(simulator: gs.Simulator) -> float:
+    """Return the mean norm of the models of all devices except the first."""
     return float(simulator.models()[1:].double().norm(dim=1).mean())
 
 
-def test_a_large_power_follows_the_largest_value() -> None:
-    """One of three sends ten times the model of all: the mean is four times as large, the power
-    mean for 15 nine times.
+def test_large_p_approaches_the_largest_value() -> None:
+    """One of three equal devices sends ten times its model.
+
+    The mean is 4 times the model; the power mean at p = 15 is more than 9 times the model.
     """
     mix = StackedMix(gs.metropolis(gs.Full(3).links(0)), torch.arange(3), 8, Traffic())
-    x, broken = torch.ones(3, 1, dtype=torch.float64), gs.Broken(Only(), sends="large", size=10.0)
+    x = torch.ones(3, 1, dtype=torch.float64)
+    broken = gs.Broken(Only(), sends="large", size=10.0)
     for p, expected in ((1, 4.0), (15, ((10.0**15 + 2) / 3) ** (1 / 15))):
         assert broken.through(mix, 0).mean(x, gs.mirror.power_map(p))[
             :, 0
@@ -397,9 +418,11 @@ def test_a_large_power_follows_the_largest_value() -> None:
 
 
 @pytest.mark.parametrize("p", [1, 15])
-def test_clipping_restores_what_one_broken_device_destroys(p: int) -> None:
+def test_guards_restore_accuracy(p: int) -> None:
+    """One broken device reduces the accuracy below 0.7; every guard restores it above 0.88."""
     method = gs.WPM(p, 0.1)
-    sound, bare = digits(method), digits(gs.Broken(method, sends="large", size=10.0))
+    sound = digits(method)
+    bare = digits(gs.Broken(method, sends="large", size=10.0))
     assert accuracy(sound) > 0.88
     assert accuracy(bare) < 0.7
     for rule in (gs.Clip(0.3), gs.Checked(2.0), gs.Median()):
@@ -408,9 +431,10 @@ def test_clipping_restores_what_one_broken_device_destroys(p: int) -> None:
         assert norm(guarded) < 2 * norm(sound), rule
 
 
-def test_the_harm_grows_with_the_power() -> None:
-    """Half as large again, every round anew: in 60 rounds the models of p = 15 grow far more than
-    those of p = 1.
+def test_effect_of_a_broken_device_grows_with_p() -> None:
+    """One device sends 1.5 times its model per round, for 60 rounds.
+
+    The models at p = 15 grow over 5 times larger than at p = 1.
     """
     sizes = {p: norm(digits(gs.Broken(gs.WPM(p, 0.1), sends="large", size=1.5))) for p in (1, 15)}
     assert sizes[15] > 5 * sizes[1]
@@ -418,7 +442,8 @@ def test_the_harm_grows_with_the_power() -> None:
     assert norm(digits(clipped)) < sizes[1]
 
 
-def test_who_sends_nan_is_named_and_a_check_goes_on() -> None:
+def test_nan_raises_without_a_guard() -> None:
+    """`Diverged` names the device that sends NaN and the round; guarded runs reach 0.88."""
     method = gs.WPM(3, 0.1)
     with pytest.raises(Diverged, match='a guard such as "checked"') as diverged:
         digits(gs.Broken(method, devices=(4,), sends="nan"))
@@ -429,10 +454,10 @@ def test_who_sends_nan_is_named_and_a_check_goes_on() -> None:
         assert accuracy(simulator) > 0.88, rule
 
 
-def test_a_device_that_is_left_out_takes_its_label_with_it() -> None:
-    """One label a device: nobody else knows the first one's.
+def test_rejected_device_loses_its_label() -> None:
+    """With one label per device, `Clip` reaches a higher accuracy than `Checked`.
 
-    Clipped, it still has a say; checked, it has none.
+    Only the broken device has its label: `Clip` limits its model, `Checked` rejects it.
     """
     method = gs.WPM(3, 0.1)
     clipped, checked = (

@@ -1,4 +1,4 @@
-"""Every step rule against its formula, read element by element in mpmath."""
+"""Compare every step rule with its formula, evaluated per element in mpmath."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def no_loss() -> Tensor:
 
 
 def signed(lowest: float, highest: float) -> st.SearchStrategy[float]:
-    """Any sign, any order of magnitude from 10^lowest to 10^highest, or zero."""
+    """Draw zero or a value of either sign with a magnitude from 10^lowest to 10^highest."""
     size = st.floats(lowest, highest).map(lambda exponent: 10.0**exponent)
     return st.one_of(size, size.map(lambda x: -x), st.just(0.0))
 
@@ -48,8 +48,10 @@ def signed(lowest: float, highest: float) -> st.SearchStrategy[float]:
 def points(
     draw: st.DrawFn, lowest: float = -8, dtypes: st.SearchStrategy[torch.dtype] = DTYPES
 ) -> tuple[Tensor, Tensor]:
-    """Models w̄ and directions d [devices, parameters]."""
-    m, n, dtype = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(dtypes)
+    """Draw models w̄ and directions d, both of shape [devices, parameters]."""
+    m = draw(st.integers(1, 3))
+    n = draw(st.integers(1, 4))
+    dtype = draw(dtypes)
     w = draw(st.lists(signed(lowest, 4), min_size=m * n, max_size=m * n))
     d = draw(st.lists(signed(-8, 3), min_size=m * n, max_size=m * n))
     return torch.tensor(w, dtype=dtype).reshape(m, n), torch.tensor(d, dtype=dtype).reshape(m, n)
@@ -63,7 +65,7 @@ def power(x: mpf, c: float | mpf) -> mpf:
 
 
 def exact_rate(rule: StepRule, w: mpf, eta: mpf, p: mpf) -> mpf:
-    """What DESIGN.md calls the rate of a coordinate."""
+    """Return the rate of a coordinate as DESIGN.md defines it."""
     match rule:
         case Matched(floor):
             return eta * p * max(abs(w), mpf(floor)) ** (p - 1)
@@ -79,8 +81,9 @@ def eps(x: Tensor) -> float:
 
 
 def near(got: float, exact: mpf, size: mpf, p: float, eps: float) -> bool:
-    """The dual accuracy of the power mean: |got^[p] − exact| <= 8·p·eps·(the sizes that were
-    added).
+    """True if |got^[p] − exact| <= 8·p·eps·size, the accuracy of the power mean in the dual.
+
+    `size` is the sum of the absolute values of the terms.
     """
     return bool(abs(power(mpf(got), p) - exact) <= 8 * p * eps * size)
 
@@ -88,33 +91,34 @@ def near(got: float, exact: mpf, size: mpf, p: float, eps: float) -> bool:
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @given(points(), ETAS, POWERS)
 @settings(max_examples=120)
-@example(
-    (torch.tensor([[1e-8, 0.0]]), torch.tensor([[0.0, 0.0]])), 0.01, 101.0
-)  # no direction, no move
+# A zero direction leaves the model unchanged.
+@example((torch.tensor([[1e-8, 0.0]]), torch.tensor([[0.0, 0.0]])), 0.01, 101.0)
 @example((torch.tensor([[1e4, -1e4]]), torch.tensor([[1e3, 1e3]])), 1.0, 101.0)
 @example((torch.tensor([[1e-8, -1e-8]]).double(), torch.tensor([[1e3, 1e3]]).double()), 1.0, 101.0)
-def test_a_rule_is_its_formula(
+def test_step_rule_matches_formula(
     rule: StepRule, point: tuple[Tensor, Tensor], eta: float, p: float
 ) -> None:
-    """w⁺ = (w̄^[p] − rate·d)^[1/p]; `Safe` takes w̄ − η·d where that would change the sign."""
+    """w⁺ = (w̄^[p] − rate·d)^[1/p]; `Safe` uses w̄ − η·d where that changes the sign."""
     w, d = point
     check_step(rule, rule(w.clone(), d.clone(), eta, power_map(p), no_loss), w, d, eta, p)
 
 
 def check_step(rule: StepRule, result: Tensor, w: Tensor, d: Tensor, eta: float, p: float) -> None:
-    """Raise AssertionError unless the result is the rule's formula, to the accuracy of the dual."""
+    """Raise AssertionError unless the result matches the formula to the accuracy of the dual."""
     assert result.dtype == w.dtype
     assert result.isfinite().all()
     for got, w_i, d_i in zip(*(x.flatten().tolist() for x in (result, w, d)), strict=True):
-        x, g, step = mpf(w_i), mpf(d_i), mpf(eta) * mpf(d_i)
+        x = mpf(w_i)
+        g = mpf(d_i)
+        step = mpf(eta) * mpf(d_i)
         term = exact_rate(rule, x, mpf(eta), mpf(p)) * g
-        exact, size = power(x, p) - term, abs(power(x, p)) + abs(term)
+        exact = power(x, p) - term
+        size = abs(power(x, p)) + abs(term)
         by_the_mirror = near(got, exact, size, p, eps(w))
         if isinstance(rule, Safe) and p > 1:
             by_the_gradient = abs(mpf(got) - (x - step)) <= 2 * eps(w) * (abs(x) + abs(step))
-            if (
-                abs(exact) > 8 * p * eps(w) * size
-            ):  # otherwise rounding decides on which side of zero it is
+            # Below this bound, rounding decides the sign of the result.
+            if abs(exact) > 8 * p * eps(w) * size:
                 assert by_the_mirror if exact * x > 0 else by_the_gradient
             else:
                 assert by_the_mirror or by_the_gradient
@@ -125,8 +129,8 @@ def check_step(rule: StepRule, result: Tensor, w: Tensor, d: Tensor, eta: float,
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @given(points(), ETAS)
 @settings(max_examples=30)
-def test_an_eta_a_device(rule: StepRule, point: tuple[Tensor, Tensor], eta: float) -> None:
-    """η [devices, 1] is every device's own."""
+def test_eta_per_device(rule: StepRule, point: tuple[Tensor, Tensor], eta: float) -> None:
+    """An η of shape [devices, 1] sets the rate per device."""
     w, d = point
     etas = torch.tensor([[eta * (i + 1)] for i in range(len(w))], dtype=w.dtype)
     for p in (1.0, 3.0):
@@ -138,9 +142,10 @@ def test_an_eta_a_device(rule: StepRule, point: tuple[Tensor, Tensor], eta: floa
 @pytest.mark.parametrize("rule", [Constant(), Matched(), Safe()], ids=repr)
 @given(points(), ETAS)
 @settings(max_examples=50)
-def test_p_1_is_the_plain_step_bit_for_bit(
+def test_p_1_equals_plain_step_bitwise(
     rule: StepRule, point: tuple[Tensor, Tensor], eta: float
 ) -> None:
+    """At p = 1 the rules equal w̄ − η·d bit for bit, with a scalar η and with one per device."""
     w, d = point
     assert torch.equal(rule(w.clone(), d, eta, power_map(1.0), no_loss), torch.sub(w, d, alpha=eta))
     etas = torch.full((len(w), 1), eta, dtype=w.dtype)
@@ -149,8 +154,8 @@ def test_p_1_is_the_plain_step_bit_for_bit(
 
 @given(points(), ETAS)
 @settings(max_examples=30)
-def test_p_1_of_the_papers_rule(point: tuple[Tensor, Tensor], eta: float) -> None:
-    """η₀^1.5: 0.001 for the 0.01 that the paper also prints."""
+def test_power_rule_at_p_1(point: tuple[Tensor, Tensor], eta: float) -> None:
+    """At p = 1 the rate is η₀^1.5; η₀ = 0.01 gives 0.001, both as printed in the paper."""
     w, d = point
     assert torch.equal(
         Power()(w.clone(), d, eta, power_map(1.0), no_loss), torch.sub(w, d, alpha=eta**1.5)
@@ -160,9 +165,10 @@ def test_p_1_of_the_papers_rule(point: tuple[Tensor, Tensor], eta: float) -> Non
 
 @given(points(), ETAS, POWERS)
 @settings(max_examples=200)
-def test_safe_never_changes_a_sign_that_the_plain_step_keeps(
+def test_safe_keeps_signs_that_the_plain_step_keeps(
     point: tuple[Tensor, Tensor], eta: float, p: float
 ) -> None:
+    """`Safe` changes a sign only where the plain step w̄ − η·d changes it too."""
     w, d = point
     plain = torch.sub(w, d, alpha=eta) if p == 1 else w - eta * d
     result = Safe()(w.clone(), d, eta, power_map(p), no_loss)
@@ -172,15 +178,17 @@ def test_safe_never_changes_a_sign_that_the_plain_step_keeps(
 
 @given(st.floats(-2, 4), st.floats(-3, -0.5), st.booleans(), st.booleans(), POWERS)
 @settings(max_examples=200)
-def test_to_first_order_matched_is_the_plain_step(
+def test_matched_equals_plain_step_to_first_order(
     size: float, share: float, up: bool, positive: bool, p: float
 ) -> None:
-    """Above the floor and for η·p·|d| ≪ |w̄|, w⁺ is w̄ − η·d but for a second-order term (p −
-    1)/2·(η·d)²/|w̄|.
+    """Above the floor and for η·p·|d| ≪ |w̄|, w⁺ differs from w̄ − η·d by a second-order term.
+
+    The term is (p − 1)/2·(η·d)²/|w̄|.
     """
     w = torch.tensor([[10.0**size if positive else -(10.0**size)]], dtype=torch.float64)
     d = (w.abs() / p) * 10.0**share * (1 if up else -1)
-    result, plain = Matched(1e-2)(w.clone(), d, 1.0, power_map(p), no_loss), w - d
+    result = Matched(1e-2)(w.clone(), d, 1.0, power_map(p), no_loss)
+    plain = w - d
     second = (p - 1) / 2 * d.square() / w.abs()
     assert ((result - plain).abs() <= 2 * second + 20 * eps(w) * w.abs()).all()
     assert ((result - plain).abs() >= 0.5 * second - 20 * eps(w) * w.abs()).all()
@@ -188,13 +196,14 @@ def test_to_first_order_matched_is_the_plain_step(
 
 @given(points(), ETAS, st.sampled_from([1.0, 2.5, 3.0, 15.0]))
 @settings(max_examples=100)
-def test_ratio_of_norms(point: tuple[Tensor, Tensor], eta: float, p: float) -> None:
-    """rate = η·‖w̄^[p]‖/‖d‖, one number a device."""
+def test_ratio_norm_matches_formula(point: tuple[Tensor, Tensor], eta: float, p: float) -> None:
+    """rate = η·‖w̄^[p]‖/‖d‖, one value per device."""
     w, d = point
     result = Ratio("norm")(w.clone(), d.clone(), eta, power_map(p), no_loss)
     assert result.isfinite().all()
     for got, w_i, d_i in zip(*(x.tolist() for x in (result, w, d)), strict=True):
-        z, g = [power(mpf(x), p) for x in w_i], [mpf(x) for x in d_i]
+        z = [power(mpf(x), p) for x in w_i]
+        g = [mpf(x) for x in d_i]
         rate = mpf(eta) * mpmath.norm(z) / mpmath.norm(g) if any(g) else mpf(0)
         for got_j, z_j, g_j in zip(got, z, g, strict=True):
             assert near(got_j, z_j - rate * g_j, abs(z_j) + abs(rate * g_j), p, eps(w))
@@ -202,8 +211,10 @@ def test_ratio_of_norms(point: tuple[Tensor, Tensor], eta: float, p: float) -> N
 
 @given(points(), ETAS, POWERS, st.floats(-3, 1))
 @settings(max_examples=100)
-def test_ratio_as_printed(point: tuple[Tensor, Tensor], eta: float, p: float, size: float) -> None:
-    """rate = η·|w̄^[p]|/|f(w̄)|, with f the device's batch loss at the aggregate."""
+def test_ratio_printed_matches_formula(
+    point: tuple[Tensor, Tensor], eta: float, p: float, size: float
+) -> None:
+    """rate = η·|w̄^[p]|/|f(w̄)|, where f is the batch loss of the device at the aggregate."""
     w, d = point
     f = torch.tensor([10.0**size * (i + 1) for i in range(len(w))], dtype=w.dtype)
     result = Ratio("printed")(w.clone(), d.clone(), eta, power_map(p), lambda: f)
@@ -220,8 +231,10 @@ EXTREMES = [0.0, 1e-38, 1e-30, 1e-8, 1e-3, 1.0, 1e4, 1e8]
 @pytest.mark.parametrize("rule", [*RULES, Ratio("norm"), Ratio("printed")], ids=repr)
 @pytest.mark.parametrize("p", [1.0, 1.5, 3.0, 15.0, 101.0, 1001.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_extreme_magnitudes_stay_finite(rule: StepRule, p: float, dtype: torch.dtype) -> None:
-    """Every pair of a weight and a direction, both signs, side by side in one model."""
+def test_extreme_magnitudes_give_finite_results(
+    rule: StepRule, p: float, dtype: torch.dtype
+) -> None:
+    """One model holds every pair of extreme weight and direction, in both signs."""
     values = torch.tensor(EXTREMES, dtype=dtype)
     w = torch.cat([values, -values])
     grid = torch.cartesian_prod(w, w)
@@ -237,16 +250,19 @@ def test_extreme_magnitudes_stay_finite(rule: StepRule, p: float, dtype: torch.d
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @pytest.mark.parametrize("p", [1.0, 3.0, 101.0])
-def test_nan_is_never_a_silent_number(rule: StepRule, p: float) -> None:
-    w, d = torch.tensor([[math.nan, 1.0, 1.0]]), torch.tensor([[1.0, math.nan, 1.0]])
+def test_nan_propagates(rule: StepRule, p: float) -> None:
+    """NaN in a weight or a direction gives NaN in that coordinate and in no other."""
+    w = torch.tensor([[math.nan, 1.0, 1.0]])
+    d = torch.tensor([[1.0, math.nan, 1.0]])
     assert rule(w, d, 0.01, power_map(p), no_loss).isnan().tolist() == [[True, True, False]]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @pytest.mark.parametrize("p", [1.5, 2.0, 2.5, 3.0, 5.0, 9.0, 15.0])
-def test_float32_over_its_whole_range(rule: StepRule, p: float) -> None:
-    """A hundred thousand weights and directions against the same formula in float64, scaled: what a
-    few cannot find.
+def test_float32_matches_float64_formula(rule: StepRule, p: float) -> None:
+    """Compare 100,000 float32 steps with the formula in float64.
+
+    The large sample covers rounding errors that few examples miss.
     """
     n = np.arange(100_000)
     w = torch.from_numpy(
@@ -258,24 +274,27 @@ def test_float32_over_its_whole_range(rule: StepRule, p: float) -> None:
         * (draws.uniform(0, "some", n) < 0.7)
     ).float()
     result = rule(w[None].clone(), d[None].clone(), 0.01, power_map(p), no_loss)[0]
-    x, g = w.double(), d.double()
+    x = w.double()
+    g = d.double()
     if isinstance(rule, Matched):
         term = 0.01 * p * x.abs().clamp_min(rule.floor) ** (p - 1) * g
     else:
         term = (0.01 ** (1 + p / 2) if isinstance(rule, Power) else 0.01) * g
     z = x.abs() ** p * x.sign()
-    size, bound = z.abs() + term.abs(), 8 * p * eps(w)
+    size = z.abs() + term.abs()
+    bound = 8 * p * eps(w)
     good = (result.double().abs() ** p * result.sign() - (z - term)).abs() <= bound * size
     if isinstance(rule, Safe):
         plain = (result - (x - 0.01 * g)).abs() <= 2 * eps(w) * (x.abs() + 0.01 * g.abs())
-        kept, unsure = (z - term) * x > 0, (z - term).abs() <= bound * size
+        kept = (z - term) * x > 0
+        unsure = (z - term).abs() <= bound * size
         good = torch.where(unsure, good | plain, torch.where(kept, good, plain))
     assert good.all()
 
 
 @pytest.mark.parametrize("rule", RULES, ids=repr)
-def test_many_elements(rule: StepRule) -> None:
-    """Elements are worked on in blocks: in every block the step is its formula."""
+def test_step_across_blocks(rule: StepRule) -> None:
+    """Steps are computed in blocks of elements; the step matches its formula in every block."""
     w = torch.linspace(-2, 2, 150_001, dtype=torch.float64)[None]
     d = torch.linspace(3, -1, 150_001, dtype=torch.float64)[None]
     some = torch.tensor([0, 1, 65_535, 65_536, 75_000, 131_072, 150_000])
@@ -293,7 +312,8 @@ def test_many_elements(rule: StepRule) -> None:
         (lambda: Ratio("mean"), "form"),
     ],
 )
-def test_refusals(make: Callable[[], StepRule], field: str) -> None:
+def test_invalid_arguments_raise(make: Callable[[], StepRule], field: str) -> None:
+    """An invalid argument raises InputError that names the field."""
     with pytest.raises(InputError) as refusal:
         make()
     assert refusal.value.field == field
