@@ -5,6 +5,7 @@ Nothing heavy is imported until a command needs it.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import re
@@ -29,6 +30,8 @@ def main() -> NoReturn:
     gc.set_threshold(_GC_THRESHOLD)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
+        # A Ctrl-C while the interpreter shuts down must not change the code of a finished command.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     try:
         code = _run()
     except KeyboardInterrupt:
