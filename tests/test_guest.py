@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # Runs in a process of its own. `ctypes.CDLL` is watched because mallopt's settings cannot be read:
 # the only way to be sure that they are unchanged is that nothing asks the C library for mallopt.
 SCRIPT = """

@@ -130,6 +130,7 @@ def eta_for(rule: object, p: float) -> float:
     return 0.02 * 0.3 ** (p - 1) if type(rule) is Constant else 0.02
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [3, 15])
 @pytest.mark.parametrize("anchor", [False, True], ids=["", "anchor"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
@@ -144,6 +145,7 @@ def test_wpm_equals_the_reference(rule: Any, way: dict[str, Any], anchor: bool, 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [1, 1.5, 2, 2.5, 5, 9])
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_wpm_equals_the_reference_for_any_p(rule: Any, p: float) -> None:
@@ -205,6 +207,7 @@ def classes(model: Any, devices: int = M) -> Task:
     return Task(data, Iid().make(y, devices, 0), model, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "model",
     [Module(Unsteady), Softmax(1e-3), Svm(), Mlp((4,), 0.2)],
@@ -268,6 +271,7 @@ def test_random_links_equal_the_reference(
 # Single rounds from equal states: many rounds amplify rounding errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [15, 101])
 @pytest.mark.parametrize("anchor", [False, True], ids=["", "anchor"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))

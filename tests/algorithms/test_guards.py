@@ -254,6 +254,7 @@ def test_inactive_rule_changes_nothing(method: Algorithm, rule: MixRule | None) 
 RULES: list[MixRule] = [gs.Clip(0.3), gs.Checked(2.0), gs.TrimmedMean(0.34), gs.Median()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_wrapped_method_conforms(rule: MixRule) -> None:
     """The conformance suite gives the same result for a wrapped method as for the bare one."""

@@ -88,6 +88,7 @@ def near(got: float, exact: mpf, size: mpf, p: float, eps: float) -> bool:
     return bool(abs(power(mpf(got), p) - exact) <= 8 * p * eps * size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @given(points(), ETAS, POWERS)
 @settings(max_examples=120)
@@ -126,6 +127,7 @@ def check_step(rule: StepRule, result: Tensor, w: Tensor, d: Tensor, eta: float,
             assert by_the_mirror
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @given(points(), ETAS)
 @settings(max_examples=30)

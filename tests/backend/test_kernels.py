@@ -392,6 +392,7 @@ def test_runs_with_and_without_kernels_agree(p: int, monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(models(), with_them, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_run_without_built_kernels() -> None:
     """As after an installation without a compiler: there is no kernels.so."""
     code = """
@@ -409,6 +410,7 @@ print(gs.run(gs.Study(gs.WPM(15, eta=0.05), gs.Ring(4), rounds=3)).summary["loss
     assert 0 < float(done.stdout) < 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("value", "kernels"), [("torch", "none: GOSSAMER_BACKEND = torch"), ("auto", "compiled, AVX")]
 )
@@ -418,6 +420,7 @@ def test_the_environment_variable_chooses(value: str, kernels: str) -> None:
     assert done.stdout.startswith(kernels)
 
 
+@pytest.mark.slow
 def test_a_backend_that_does_not_exist_is_refused() -> None:
     done = in_environment("fast", "-m", "gossamer", "bench", "--seconds", "0.1")
     assert done.returncode == 2

@@ -34,6 +34,8 @@ from gossamer.study.bench import (
 from gossamer.study.bench.measure import _noise, _PartBlocks, _plan
 from gossamer.study.bench.parts import PartTimer, TimedSimulator
 
+pytestmark = pytest.mark.slow
+
 SMALL = (4, 6, 12)
 
 

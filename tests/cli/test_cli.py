@@ -259,6 +259,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network_show(name: str) -> None:
     Path("log.txt").write_text("0 0 1\n1 1 2\n2 2 0\n")

@@ -73,6 +73,7 @@ def in_toml(code: str) -> list[Study]:
 RUN: dict[str, Callable[[str], list[Study]]] = {"python": in_python, "toml": in_toml}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_the_code_of_a_page_runs_or_fails_with_its_message(name: str) -> None:
     """The study in TOML equals the one in Python above it."""

@@ -45,6 +45,7 @@ def test_mixing_preserves_the_mean(network: Network, rule: Any, p: float) -> Non
     assert not torch.equal(now, z)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", [CHANGING, PAIRS, Ring(M)], ids=["changing", "pairs", "ring"])
 @pytest.mark.parametrize("p", [1, 3])
 def test_mixing_over_b_connected_links_reaches_consensus(network: Network, p: float) -> None:

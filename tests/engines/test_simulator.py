@@ -82,6 +82,7 @@ def halfway(plan: Plan, w: Tensor, t: int, worker: Worker) -> Tensor:
     return torch.where(active[:, None], middle, w)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "network"),
     [(Softmax(), Ring(M)), (Cnn((2, 2), norm=True), CHANGING)],
@@ -200,6 +201,7 @@ def equal(a: Snapshot, b: Snapshot) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "dtype"),
     [

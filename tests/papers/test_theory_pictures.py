@@ -12,6 +12,8 @@ import pytest
 
 import gossamer as gs
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 from papers.wpm import lemma1, plain_step, slips, theorem1  # noqa: E402

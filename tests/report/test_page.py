@@ -24,6 +24,8 @@ from gossamer.results import palette
 from gossamer.results.folder import RunFolder
 from gossamer.results.statistics import interval
 
+pytestmark = pytest.mark.slow
+
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 SIZES = [(size, scheme) for size in ("desktop", "phone") for scheme in ("light", "dark")]
 

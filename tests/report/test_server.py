@@ -18,6 +18,8 @@ from support.serving import serving
 from gossamer.errors import DataError, InputError
 from gossamer.report.server import Server
 
+pytestmark = pytest.mark.slow
+
 
 def request(
     server: Server, path: str, method: str = "GET", **headers: str

@@ -30,6 +30,8 @@ from gossamer.results.folder import RunFolder
 from gossamer.results.live import LIVE_FILE
 from gossamer.results.statistics import interval
 
+pytestmark = pytest.mark.slow
+
 NETWORK = Random(6, density=0.4)
 
 
