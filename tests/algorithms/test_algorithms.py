@@ -94,6 +94,7 @@ def plan_of(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize(
     "algorithm",
@@ -162,6 +163,7 @@ def by_device(t: int) -> list[float]:
     return [0.05 / (1 + i + t % 5) for i in range(M)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -308,6 +310,7 @@ def states(reference: Reference, snapshot: Snapshot, p: float) -> dict[int, Any]
 # Identities
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "way",

@@ -99,6 +99,7 @@ RULES: list[WeightRule] = [
 # Conformance to `Algorithm`, and comparison with the naive loop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_conformance(name: str) -> None:
     """Every method passes the conformance suite on exactly the networks that it supports."""
@@ -112,6 +113,7 @@ POINTS = draws.normal(0, "points", np.arange(10 * M)[:, None], np.arange(4)) + L
 CLASSES = Task(from_arrays(POINTS, LABELS, POINTS, LABELS), Iid().make(LABELS, M, 0), Softmax(), 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "network"), [(name, network) for name in [*EVERY, *MORE] for network in takes(name)]
 )
@@ -350,6 +352,7 @@ def test_safe_step_at_constant_p_misses_the_optimum() -> None:
 # Invariants
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -749,6 +752,7 @@ def test_weight_rule_declares_its_sums(rule: WeightRule) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_quantised_is_unbiased_up_to_its_factor(bits: int) -> None:
     """(1 + τ)·C(x) equals x in expectation, has a variance of at most τ·‖x‖², and is on levels.

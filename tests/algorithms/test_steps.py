@@ -165,6 +165,7 @@ def test_power_rule_at_p_1(point: tuple[Tensor, Tensor], eta: float) -> None:
     assert Power().rate(0.01, 1) == pytest.approx(0.001, rel=1e-14)
 
 
+@pytest.mark.slow
 @given(points(), ETAS, POWERS)
 @settings(max_examples=200)
 def test_safe_keeps_signs_that_the_plain_step_keeps(

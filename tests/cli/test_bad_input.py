@@ -706,6 +706,7 @@ DAMAGE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "damage", "part"), DAMAGE)
 def test_resume_of_a_damaged_folder(stopped: Path, name: str, damage, part: str) -> None:
     content = damage(stopped / name) if (stopped / name).exists() else damage(stopped)
@@ -727,6 +728,7 @@ def test_a_folder_that_cannot_be_created() -> None:
     refused("--out", "/proc/gossamer/out", parts=("cannot make the folder /proc/gossamer/out",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -65,6 +65,7 @@ def test_shards_with_one_way_links(name: str) -> None:
     torch.testing.assert_close(shards.models(), whole.models(), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(
     "model",

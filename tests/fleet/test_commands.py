@@ -405,6 +405,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zenoh, "open", opened)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_network")
 @pytest.mark.parametrize("wrong", WRONG_DEVICES)
 def test_an_invalid_device_is_refused(wrong: str) -> None:

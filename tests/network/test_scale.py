@@ -23,6 +23,8 @@ from gossamer.network import (
     metropolis,
 )
 
+pytestmark = pytest.mark.slow
+
 M = 100_000
 
 

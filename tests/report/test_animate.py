@@ -14,6 +14,8 @@ from support.command import assert_refused, gossamer
 import gossamer as gs
 from gossamer.report import animate
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

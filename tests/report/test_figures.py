@@ -23,6 +23,8 @@ from gossamer.results import palette
 from gossamer.results.statistics import interval
 from gossamer.results.tables import Comparison
 
+pytestmark = pytest.mark.slow
+
 MM = 25.4 / 72  # a point of PDF and SVG
 
 
