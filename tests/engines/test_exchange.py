@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,10 +34,13 @@ def in_two_shards(
     folder: Path, machines: list[str], run: Callable[[int, GlooExchange], Any]
 ) -> list[Any]:
     """Run a function in two connected shards, each in a thread."""
+    connected = threading.Barrier(SHARDS, timeout=60.0)
 
     def shard(number: int) -> Any:
         store = dist.FileStore(str(folder / "store"), SHARDS)
-        group = GlooGroup(store, number, SHARDS, "127.0.0.1", timeout=20.0)
+        group = GlooGroup(store, number, SHARDS, "127.0.0.1", timeout=60.0)
+        # A shard that ended before the other one is connected would fail its connection.
+        connected.wait()
         return run(number, GlooExchange(group, machines, NAME))
 
     with ThreadPoolExecutor(SHARDS) as pool:
