@@ -1,4 +1,5 @@
-// Browsers start no workers on file://. There, the search runs in a hidden frame instead, so that it works from a folder.
+// Browsers start no workers on file://. There, the search runs in a hidden frame instead, so that
+// it works from a folder.
 if (location.protocol === "file:") {
   const SETUP = 0 // the type of the message that brings the index
 
@@ -20,12 +21,13 @@ if (location.protocol === "file:") {
       document.body.appendChild(this.frame)
       const inside = this.frame.contentWindow
       inside.document.open()
-      inside.document.write("<!doctype html><html lang='en'><title>search</title><body></body></html>")
+      inside.document.write("<!doctype html><html lang='en'><title>search</title><body></body>")
       inside.document.close()
       this.answered = new Promise(resolve => {
         inside.postMessage = data => {
           resolve()
-          setTimeout(() => this.dispatchEvent(new MessageEvent("message", { data }))) // later, as from a worker
+          // Later, as from a worker.
+          setTimeout(() => this.dispatchEvent(new MessageEvent("message", { data })))
         }
       })
       inside.importScripts = async (...urls) => {
@@ -34,7 +36,7 @@ if (location.protocol === "file:") {
       this.loaded = load(inside, url)
     }
 
-    // What is asked before the index is there waits for it: a quick typist's word would else be lost.
+    // A query that comes before the index is loaded waits for it.
     postMessage(data) {
       const inside = this.frame.contentWindow
       const ready = data.type === SETUP ? this.loaded : this.answered

@@ -368,7 +368,10 @@ class Pushed(Only):
         ),
         (lambda: gs.Broken(gs.DPSGD(), (0, 0)), "each once"),
         (lambda: gs.Broken(gs.DPSGD(), (-1,)), "from 0"),
-        (lambda: gs.Broken(gs.DPSGD(), sends="lies"), "one of 'large', 'opposite', 'noise', 'nan'"),  # type: ignore[arg-type]
+        (
+            lambda: gs.Broken(gs.DPSGD(), sends="lies"),  # type: ignore[arg-type]
+            "one of 'large', 'opposite', 'noise', 'nan'",
+        ),
         (lambda: gs.Broken(gs.DPSGD(), size=math.inf), "size"),
         (lambda: squares_plan(gs.Broken(gs.DPSGD(), (6,))), "devices below 6"),
     ],

@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.command import REAL
@@ -116,16 +117,17 @@ def test_unchanged_content_is_not_sent_again(server: Server) -> None:
 
 def test_the_number_of_connections_is_limited(server: Server) -> None:
     address = ("127.0.0.1", server.server_address[1])
+    free: Any = server._free
     waiting = [socket.create_connection(address) for _ in range(16)]
     try:
-        wait_until(lambda: server._free._value == 0, "all connections are in use")  # type: ignore[attr-defined]
+        wait_until(lambda: free._value == 0, "all connections are in use")
         with socket.create_connection(address) as more:
             more.settimeout(30)
             assert more.recv(10) == b""  # closed by the server
     finally:
         for connection in waiting:
             connection.close()
-    wait_until(lambda: server._free._value == 16, "all connections are free")  # type: ignore[attr-defined]
+    wait_until(lambda: free._value == 16, "all connections are free")
     assert request(server, "/content.json")[0] == 200
 
 

@@ -106,7 +106,8 @@ def test_what_is_in_a_run_folder() -> None:
     assert 0 <= summary["seconds_measuring"] <= summary["seconds"]
 
     with safe_open(folder / "models.safetensors", framework="pt") as models:
-        shapes = {name: models.get_slice(name).get_shape() for name in models.keys()}  # noqa: SIM118
+        names = models.keys()
+        shapes = {name: models.get_slice(name).get_shape() for name in names}
     assert shapes == {"weight": [10, 10, 64], "bias": [10, 10]}
 
 

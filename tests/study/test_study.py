@@ -240,13 +240,12 @@ def test_user_arrays_and_a_module_learn() -> None:
 
 def test_a_torch_dataset_and_a_module() -> None:
     data = blobs()
-    train, test = (
-        torch.utils.data.TensorDataset(data.x, data.y),
-        torch.utils.data.TensorDataset(data.x_test, data.y_test),
-    )
-    done = gs.run(own(data=gs.from_dataset(train, test), model=gs.Module(nn.Linear(4, 3))))
+    train = torch.utils.data.TensorDataset(data.x, data.y)
+    test = torch.utils.data.TensorDataset(data.x_test, data.y_test)
+    module = nn.Linear(4, 3)
+    done = gs.run(own(data=gs.from_dataset(train, test), model=gs.Module(module)))
     assert done.summary["accuracy"] > 0.9
-    assert same(done, gs.run(own(data=data, model=gs.Module(done.study.model.module))))  # type: ignore[attr-defined]
+    assert same(done, gs.run(own(data=data, model=gs.Module(module))))
 
 
 def test_a_user_regression() -> None:

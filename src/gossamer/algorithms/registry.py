@@ -116,7 +116,8 @@ def method(
 
     def add(algorithm: AnyMethod) -> AnyMethod:
         if "label" not in vars(algorithm):  # a label that names a setting too is the class's own
-            algorithm.label = property(lambda self: label)  # type: ignore[method-assign, assignment]
+            shown: Any = property(lambda self: label)
+            algorithm.label = shown  # type: ignore[method-assign]
         METHODS[name] = Method(name, algorithm, label, paper, needs, exact, tune or {})
         return register("algorithm", name)(algorithm)
 

@@ -12,11 +12,13 @@
 
 /* Every function is compiled for several instruction sets; the loader selects one of them. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
-#define FOR_ALL_PROCESSORS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define FOR_ALL_PROCESSORS                                                                         \
+    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #define AVX2 __builtin_cpu_supports("avx2")
-#define AVX512                                                                                                      \
-    (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") && \
-     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+#define AVX512                                                                                     \
+    (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&                    \
+     __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&                   \
+     __builtin_cpu_supports("avx512vl"))
 #else
 #define FOR_ALL_PROCESSORS
 #define AVX2 0
@@ -62,7 +64,9 @@ INLINE void prefetch(const void *from, size_t bytes) {
    exponent plus a minimax polynomial of the mantissa from sqrt(1/2) to sqrt(2); the power of two is
    a whole one times another polynomial. */
 INLINE double root(double x, double one_over_p) {
-    const uint64_t root_half = 0x3fe6a09e667f3bcd, one = 0x3ff0000000000000, fraction = 0x000fffffffffffff;
+    const uint64_t root_half = 0x3fe6a09e667f3bcd;
+    const uint64_t one = 0x3ff0000000000000;
+    const uint64_t fraction = 0x000fffffffffffff;
     uint64_t bits = as_bits(fabs(x)) + (one - root_half);
     double exponent = as_double((bits >> 52) | 0x4330000000000000) - (0x1p52 + 1023);
     double f = as_double((bits & fraction) + root_half) - 1;
@@ -110,8 +114,8 @@ INLINE double smallest_base(int64_t p) { return pow(1e-290, 1.0 / (double)p); }
 
 /* Return the power mean of one column of one receiver, scaled by its own largest element: for
    elements far below the largest of their column. */
-static double scaled_mean(int64_t entries, const int64_t *sender, const double *weight, const float *const *model, int64_t column,
-                          int64_t p) {
+static double scaled_mean(int64_t entries, const int64_t *sender, const double *weight,
+                          const float *const *model, int64_t column, int64_t p) {
     double largest = 0, sum = 0;
     for (int64_t e = 0; e < entries; e++) {
         double size = weight[e] != 0 ? fabs(model[sender[e]][column]) : 0;
@@ -125,13 +129,14 @@ static double scaled_mean(int64_t entries, const int64_t *sender, const double *
     return largest * copysign(pow(fabs(sum), 1.0 / (double)p), sum);
 }
 
-/* Compute columns `begin` to `end` of (sum_j a_ij·w_j^[p])^[1/p] for every receiver i. The weights of
-   receiver i are weight[first[i]] to weight[first[i + 1] − 1], for the models that `sender` names.
-   `scratch` has LENGTH elements per sender. For large p a column is divided by its
-   largest element, so that no power overflows; by a power of two, so that nothing is rounded. */
+/* Compute columns `begin` to `end` of (sum_j a_ij·w_j^[p])^[1/p] for every receiver i. The weights
+   of receiver i are weight[first[i]] to weight[first[i + 1] − 1], for the models that `sender`
+   names. `scratch` has LENGTH elements per sender. For large p a column is divided by its largest
+   element, so that no power overflows; by a power of two, so that nothing is rounded. */
 FOR_ALL_PROCESSORS
-void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, const double *weight, int64_t senders,
-                const float *const *model, int64_t p, int64_t begin, int64_t end, double *scratch, float *out, int64_t columns) {
+void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender,
+                const double *weight, int64_t senders, const float *const *model, int64_t p,
+                int64_t begin, int64_t end, double *scratch, float *out, int64_t columns) {
     const double base = smallest_base(p), one_over_p = 1.0 / (double)p;
     for (; begin < end; begin += LENGTH) {
         int64_t elements = end - begin < LENGTH ? end - begin : LENGTH;
@@ -140,10 +145,12 @@ void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, 
         for (int64_t j = 0; j < senders; j++) {
             prefetch(model[j + 2 < senders ? j + 2 : j] + begin, (size_t)elements * sizeof(float));
             const float *w = padded(model[j] + begin, elements, copy);
-            for (int k = 0; k < LENGTH; k++) largest[k] = fabsf(w[k]) > largest[k] ? fabsf(w[k]) : largest[k];
+            for (int k = 0; k < LENGTH; k++)
+                largest[k] = fabsf(w[k]) > largest[k] ? fabsf(w[k]) : largest[k];
         }
         for (int k = 0; k < LENGTH; k++) {
-            double whole = p > 16 && largest[k] > 0 ? as_double(as_bits(largest[k]) & 0x7ff0000000000000) : 1;
+            double whole =
+                p > 16 && largest[k] > 0 ? as_double(as_bits(largest[k]) & 0x7ff0000000000000) : 1;
             unit[k] = (float)whole;
             one_over_unit[k] = 1 / whole;
             least[k] = largest[k] > 0 ? 1e-270 : 0;
@@ -158,8 +165,8 @@ void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, 
             double sum[LENGTH];
             float mean[LENGTH];
             int any_lost = 0;
-            for (int part = 0; part < LENGTH; part += 4 * EIGHT) { /* these sums stay in registers */
-                Eight s[4] = {0};
+            for (int part = 0; part < LENGTH; part += 4 * EIGHT) {
+                Eight s[4] = {0}; /* these sums stay in registers */
                 for (int64_t e = first[i]; e < first[i + 1]; e++) {
                     const Eight *z = (const Eight *)(scratch + sender[e] * LENGTH + part);
                     for (int k = 0; k < 4; k++) s[k] += weight[e] * z[k];
@@ -172,8 +179,8 @@ void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, 
             }
             for (int64_t k = 0; any_lost && k < elements; k++)
                 if (fabs(sum[k]) < least[k])
-                    mean[k] = (float)scaled_mean(first[i + 1] - first[i], sender + first[i], weight + first[i], model,
-                                                 begin + k, p);
+                    mean[k] = (float)scaled_mean(first[i + 1] - first[i], sender + first[i],
+                                                 weight + first[i], model, begin + k, p);
             store(mean, out + i * columns + begin, elements);
         }
     }
@@ -182,8 +189,8 @@ void power_mean(int64_t receivers, const int64_t *first, const int64_t *sender, 
 /* Compute sum_j a_ij·x_j for receivers `begin` to `end`; add it to the output if `add`. Rows can be
    anywhere in memory: the next one is prefetched while this one is added. */
 FOR_ALL_PROCESSORS
-void weighted_sums(int64_t begin, int64_t end, const int64_t *first, const int64_t *sender, const float *weight, const float *x,
-                   int64_t columns, int add, float *out) {
+void weighted_sums(int64_t begin, int64_t end, const int64_t *first, const int64_t *sender,
+                   const float *weight, const float *x, int64_t columns, int add, float *out) {
     for (int64_t i = begin; i < end; i++)
         for (int64_t c = 0; c < columns; c += AT_ONCE) {
             int64_t elements = columns - c < AT_ONCE ? columns - c : AT_ONCE;
@@ -193,7 +200,8 @@ void weighted_sums(int64_t begin, int64_t end, const int64_t *first, const int64
             else
                 memset(sum, 0, (size_t)elements * sizeof(float));
             for (int64_t e = first[i]; e < first[i + 1]; e++) {
-                const float *from = x + sender[e] * columns + c, *next = x + sender[e + (e + 1 < first[end])] * columns + c;
+                const float *from = x + sender[e] * columns + c;
+                const float *next = x + sender[e + (e + 1 < first[end])] * columns + c;
                 float by = weight[e];
                 int64_t k = 0;
                 for (; k + LENGTH <= elements; k += LENGTH) {
@@ -214,7 +222,9 @@ void weighted_sums(int64_t begin, int64_t end, const int64_t *first, const int64
    that of the mantissa, so that the latter is not rounded to the size of the former. 1/p is
    part + rest. */
 INLINE float short_root(float z, float part, float rest) {
-    const uint32_t root_half = 0x3f3504f3, one = 0x3f800000, fraction = 0x007fffff;
+    const uint32_t root_half = 0x3f3504f3;
+    const uint32_t one = 0x3f800000;
+    const uint32_t fraction = 0x007fffff;
     uint32_t bits = as_word(fabsf(z)) + (one - root_half);
     float e = (float)(int32_t)(bits >> 23) - 127;
     float f = as_float((bits & fraction) + root_half) - 1;
@@ -242,8 +252,10 @@ INLINE float short_root(float z, float part, float rest) {
 /* Compute z^[1/p] of float32 duals. 0, infinity and NaN are kept. */
 FOR_ALL_PROCESSORS
 void roots(int64_t elements, const float *z, int64_t p, float *out) {
-    const float part = (float)(1.0 / (double)p), rest = (float)(1.0 / (double)p - part);
-    const float tiny = 0x1p-100f, back = (float)pow(2, -64.0 / (double)p); /* tiny values may be denormal */
+    const float part = (float)(1.0 / (double)p);
+    const float rest = (float)(1.0 / (double)p - part);
+    const float tiny = 0x1p-100f; /* smaller values may be denormal: they are multiplied by 2^64 */
+    const float back = (float)pow(2, -64.0 / (double)p);
     for (int64_t begin = 0; begin < elements; begin += LENGTH) {
         float copy[LENGTH], to[LENGTH];
         const float *from = padded(z + begin, elements - begin, copy);
@@ -253,7 +265,8 @@ void roots(int64_t elements, const float *z, int64_t p, float *out) {
             to[k] = short_root(from[k], part, rest);
         }
         for (int k = 0; any_special && k < LENGTH; k++) {
-            float size = fabsf(from[k]), again = short_root(from[k] * 0x1p64f, part, rest) * back;
+            float size = fabsf(from[k]);
+            float again = short_root(from[k] * 0x1p64f, part, rest) * back;
             to[k] = !(size > 0) || !(size < INFINITY) ? from[k] : size < tiny ? again : to[k];
         }
         store(to, out + begin, elements - begin);
@@ -261,7 +274,8 @@ void roots(int64_t elements, const float *z, int64_t p, float *out) {
 }
 
 /* Compute LENGTH elements of `matched_step` in float64. */
-static void matched_exactly(const float *w, const float *d, double rate, int64_t p, double floor, float *to) {
+static void matched_exactly(const float *w, const float *d, double rate, int64_t p, double floor,
+                            float *to) {
     double z[LENGTH];
     for (int k = 0; k < LENGTH; k++) { /* w/s is w/floor, limited to ±1 */
         double y = w[k] / floor;
@@ -276,15 +290,23 @@ static void matched_exactly(const float *w, const float *d, double rate, int64_t
 }
 
 /* Compute w+ = s·((w/s)^[p] − rate·p·d/s)^[1/p] with s = max(|w|, floor), and w itself where d = 0.
-   `safe`: w − rate·d where w+ would have another sign than w. In float32, since the root divides its
-   error by p; in float64 where float32 cannot hold the dual. */
+   `safe`: w − rate·d where w+ would have another sign than w. In float32, since the root divides
+   its error by p; in float64 where float32 cannot hold the dual. */
 FOR_ALL_PROCESSORS
-void matched_step(int64_t elements, const float *w, const float *d, double rate, int64_t p, double floor, int safe, float *out) {
-    const float part = (float)(1.0 / (double)p), rest = (float)(1.0 / (double)p - part), low = 1e-30f, high = 1e30f;
-    const float base = (float)pow(1e-36, 1.0 / (double)p), one_over_floor = (float)(1 / floor), by = (float)(rate * (double)p);
+void matched_step(int64_t elements, const float *w, const float *d, double rate, int64_t p,
+                  double floor, int safe, float *out) {
+    const float part = (float)(1.0 / (double)p);
+    const float rest = (float)(1.0 / (double)p - part);
+    const float low = 1e-30f;
+    const float high = 1e30f;
+    const float base = (float)pow(1e-36, 1.0 / (double)p);
+    const float one_over_floor = (float)(1 / floor);
+    const float by = (float)(rate * (double)p);
     for (int64_t begin = 0; begin < elements; begin += LENGTH) {
-        float copy[LENGTH], another[LENGTH], square[LENGTH], z[LENGTH], s[LENGTH], to[LENGTH], exact[LENGTH];
-        const float *from = padded(w + begin, elements - begin, copy), *along = padded(d + begin, elements - begin, another);
+        float copy[LENGTH], another[LENGTH], square[LENGTH];
+        float z[LENGTH], s[LENGTH], to[LENGTH], exact[LENGTH];
+        const float *from = padded(w + begin, elements - begin, copy);
+        const float *along = padded(d + begin, elements - begin, another);
         for (int k = 0; k < LENGTH; k++) { /* w/s is w/floor, limited to ±1 */
             float y = fabsf(from[k]) * one_over_floor;
             y = y > 1 ? 1 : y;
@@ -305,11 +327,16 @@ void matched_step(int64_t elements, const float *w, const float *d, double rate,
         }
         if (any_lost) {
             matched_exactly(from, along, rate, p, floor, exact);
-            for (int k = 0; k < LENGTH; k++) to[k] = fabsf(z[k]) > low && fabsf(z[k]) < high ? to[k] : exact[k];
+            for (int k = 0; k < LENGTH; k++)
+                to[k] = fabsf(z[k]) > low && fabsf(z[k]) < high ? to[k] : exact[k];
         }
-        for (int k = 0; k < LENGTH; k++) z[k] = to[k], to[k] = along[k] != 0 ? to[k] : from[k];
+        for (int k = 0; k < LENGTH; k++) {
+            z[k] = to[k];
+            to[k] = along[k] != 0 ? to[k] : from[k];
+        }
         if (safe)
-            for (int k = 0; k < LENGTH; k++) to[k] = z[k] * from[k] > 0 ? to[k] : (float)(from[k] - rate * along[k]);
+            for (int k = 0; k < LENGTH; k++)
+                to[k] = z[k] * from[k] > 0 ? to[k] : (float)(from[k] - rate * along[k]);
         store(to, out + begin, elements - begin);
     }
 }
@@ -323,13 +350,14 @@ void gather(int64_t rows, int64_t bytes, const char *from, const int64_t *index,
     }
 }
 
-/* Samples can be stored as levels: element k is zero + step·level[k], computed by one instruction that
-   rounds once. */
+/* Samples can be stored as levels: element k is zero + step·level[k], computed by one instruction
+   that rounds once. */
 INLINE void read_levels(int64_t elements, const uint8_t *level, float step, float zero, float *to) {
     for (int64_t k = 0; k < elements; k++) to[k] = step * (float)level[k] + zero;
 }
 
-/* Find the levels of x. Return how many elements differ from what is read back from their levels. */
+/* Find the levels of x. Return how many elements differ from what is read back from their
+   levels. */
 FOR_ALL_PROCESSORS
 int64_t find_levels(int64_t elements, const float *x, float step, float zero, uint8_t *level) {
     int64_t wrong = 0;
@@ -344,7 +372,8 @@ int64_t find_levels(int64_t elements, const float *x, float step, float zero, ui
 
 /* As `gather`, from samples that are stored as levels. */
 FOR_ALL_PROCESSORS
-void gather_levels(int64_t rows, int64_t elements, const uint8_t *level, float step, float zero, const int64_t *index, float *to) {
+void gather_levels(int64_t rows, int64_t elements, const uint8_t *level, float step, float zero,
+                   const int64_t *index, float *to) {
     for (int64_t i = 0; i < rows; i++) {
         prefetch(level + index[i + 2 < rows ? i + 2 : i] * elements, (size_t)elements);
         read_levels(elements, level + index[i] * elements, step, zero, to + i * elements);
@@ -386,25 +415,30 @@ INLINE float exponential(float x) {
    Elements beyond the row are unchanged. */
 INLINE void spread(int64_t elements, const float *from, float *to, int64_t apart) {
     int64_t k = 0;
-    for (; k + SIXTEEN <= elements; k += SIXTEEN) memcpy(to + k * apart, from + k, SIXTEEN * sizeof(float));
+    for (; k + SIXTEEN <= elements; k += SIXTEEN)
+        memcpy(to + k * apart, from + k, SIXTEEN * sizeof(float));
     memcpy(to + k * apart, from + k, (size_t)(elements - k) * sizeof(float));
 }
 
 INLINE void collect(int64_t elements, const float *from, float *to, int64_t apart) {
     int64_t k = 0;
-    for (; k + SIXTEEN <= elements; k += SIXTEEN) memcpy(to + k, from + k * apart, SIXTEEN * sizeof(float));
+    for (; k + SIXTEEN <= elements; k += SIXTEEN)
+        memcpy(to + k, from + k * apart, SIXTEEN * sizeof(float));
     memcpy(to + k, from + k * apart, (size_t)(elements - k) * sizeof(float));
 }
 
-INLINE void spread_levels(int64_t elements, const uint8_t *level, float step, float zero, float *to, int64_t apart) {
+INLINE void spread_levels(int64_t elements, const uint8_t *level, float step, float zero, float *to,
+                          int64_t apart) {
     int64_t k = 0;
-    for (; k + SIXTEEN <= elements; k += SIXTEEN) read_levels(SIXTEEN, level + k, step, zero, to + k * apart);
+    for (; k + SIXTEEN <= elements; k += SIXTEEN)
+        read_levels(SIXTEEN, level + k, step, zero, to + k * apart);
     read_levels(elements - k, level + k, step, zero, to + k * apart);
 }
 
 /* Compute the gradient of the mean cross-entropy of softmax regression for some devices.
 
-   index     sample numbers [devices, batch]: rows of x [samples, features], or of its levels if given
+   index     sample numbers [devices, batch]: rows of x [samples, features], or of its levels if
+             given
    y         the classes of all samples
    w, out    [devices, classes, features + 1], the bias last: a 1 is appended to each sample
    scratch   buffer of (2·(classes + 1) + SAMPLES)·width + SAMPLES·(classes + 1) elements, aligned
@@ -414,33 +448,50 @@ INLINE void spread_levels(int64_t elements, const uint8_t *level, float step, fl
    have used them, while the next ones are prefetched. SIXTEEN elements of each sample, and of both
    classes, are adjacent, so that the compiler knows all distances within the loops. */
 FOR_ALL_PROCESSORS
-void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t classes, const float *x, const uint8_t *level,
-                      float step, float zero, const int64_t *y, const int64_t *index, const float *w, float *out, float *scratch) {
-    const int64_t row = features + 1, width = (row + SIXTEEN - 1) / SIXTEEN * SIXTEEN, vectors = width / SIXTEEN;
+void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t classes,
+                      const float *x, const uint8_t *level, float step, float zero,
+                      const int64_t *y, const int64_t *index, const float *w, float *out,
+                      float *scratch) {
+    const int64_t row = features + 1;
+    const int64_t width = (row + SIXTEEN - 1) / SIXTEEN * SIXTEEN;
+    const int64_t vectors = width / SIXTEEN;
     const int64_t even = (classes + 1) / 2 * 2;
     const int64_t last = features / SIXTEEN * SIXTEEN; /* start of the vector with the 1 */
     const size_t size = (size_t)features * (level ? 1 : sizeof(float));
-    float *weight = scratch, *gradient = weight + even * width, *sample = gradient + even * width, *slope = sample + SAMPLES * width;
-    for (int64_t i = 0; i < devices; i++, index += batch, w += classes * row, out += classes * row) {
+    float *weight = scratch;
+    float *gradient = weight + even * width;
+    float *sample = gradient + even * width;
+    float *slope = sample + SAMPLES * width;
+    for (int64_t i = 0; i < devices;
+         i++, index += batch, w += classes * row, out += classes * row) {
         memset(scratch, 0, (size_t)(2 * even + SAMPLES) * (size_t)width * sizeof(float));
-        for (int64_t c = 0; c < classes; c++) spread(row, w + c * row, weight + c / 2 * 2 * width + c % 2 * SIXTEEN, 2);
+        for (int64_t c = 0; c < classes; c++)
+            spread(row, w + c * row, weight + c / 2 * 2 * width + c % 2 * SIXTEEN, 2);
         for (int64_t b = 0; b < batch; b += SAMPLES) {
             for (int64_t s = 0; s < SAMPLES; s++) {
                 float *to = sample + s * SIXTEEN;
                 int present = b + s < batch; /* padding samples are 0 and add nothing */
                 if (!present)
-                    for (int64_t v = 0; v < vectors; v++) memset(to + v * SAMPLES * SIXTEEN, 0, SIXTEEN * sizeof(float));
+                    for (int64_t v = 0; v < vectors; v++)
+                        memset(to + v * SAMPLES * SIXTEEN, 0, SIXTEEN * sizeof(float));
                 else if (level)
-                    spread_levels(features, level + index[b + s] * features, step, zero, to, SAMPLES);
+                    spread_levels(features, level + index[b + s] * features, step, zero, to,
+                                  SAMPLES);
                 else
                     spread(features, x + index[b + s] * features, to, SAMPLES);
                 to[last * SAMPLES + features - last] = (float)present;
             }
-            const int64_t *next = index + (b + SAMPLES < batch ? b + SAMPLES : batch), *end = index + batch * (devices - i);
+            const int64_t *next = index + (b + SAMPLES < batch ? b + SAMPLES : batch);
+            const int64_t *end = index + batch * (devices - i);
             for (int64_t c = 0; c < even; c += 2) {
-                for (int64_t s = c / 2; s < SAMPLES && next + s < end; s += even / 2) /* a few at a time, to stall nothing */
-                    prefetch(level ? (const void *)(level + next[s] * features) : x + next[s] * features, size);
-                const Sixteen *by = (const Sixteen *)(weight + c * width), *at = (const Sixteen *)sample;
+                /* Prefetch a few samples at a time, so that nothing stalls. */
+                for (int64_t s = c / 2; s < SAMPLES && next + s < end; s += even / 2) {
+                    const void *from =
+                        level ? (const void *)(level + next[s] * features) : x + next[s] * features;
+                    prefetch(from, size);
+                }
+                const Sixteen *by = (const Sixteen *)(weight + c * width);
+                const Sixteen *at = (const Sixteen *)sample;
                 Sixteen one[SAMPLES] = {0}, two[SAMPLES] = {0};
                 for (int64_t v = 0; v < vectors; v++, at += SAMPLES, by += 2)
                     for (int s = 0; s < SAMPLES; s++) {
@@ -456,17 +507,22 @@ void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t 
             memcpy(largest, slope, sizeof largest);
             for (int64_t c = 1; c < classes; c++)
                 for (int s = 0; s < SAMPLES; s++)
-                    largest[s] = slope[c * SAMPLES + s] > largest[s] ? slope[c * SAMPLES + s] : largest[s];
+                    largest[s] =
+                        slope[c * SAMPLES + s] > largest[s] ? slope[c * SAMPLES + s] : largest[s];
             for (int64_t c = 0; c < classes; c++)
-                for (int s = 0; s < SAMPLES; s++) { /* shares of at least e^-70: denormal ones are slow; NaN is kept */
-                    float below = slope[c * SAMPLES + s] - largest[s], share = exponential(below < -70 ? -70 : below);
+                for (int s = 0; s < SAMPLES; s++) {
+                    /* Shares of at least e^-70: denormal ones are slow. NaN is kept. */
+                    float below = slope[c * SAMPLES + s] - largest[s];
+                    float share = exponential(below < -70 ? -70 : below);
                     slope[c * SAMPLES + s] = share;
                     sum[s] += share;
                 }
             for (int s = 0; s < SAMPLES; s++) sum[s] = 1 / (sum[s] * (float)batch);
             for (int64_t c = 0; c < even; c++)
-                for (int s = 0; s < SAMPLES; s++) slope[c * SAMPLES + s] = c < classes ? slope[c * SAMPLES + s] * sum[s] : 0;
-            for (int64_t s = 0; s < SAMPLES && b + s < batch; s++) slope[y[index[b + s]] * SAMPLES + s] -= 1 / (float)batch;
+                for (int s = 0; s < SAMPLES; s++)
+                    slope[c * SAMPLES + s] = c < classes ? slope[c * SAMPLES + s] * sum[s] : 0;
+            for (int64_t s = 0; s < SAMPLES && b + s < batch; s++)
+                slope[y[index[b + s]] * SAMPLES + s] -= 1 / (float)batch;
             for (int64_t c = 0; c < even; c += 2) {
                 const Sixteen *at = (const Sixteen *)sample;
                 Sixteen *to = (Sixteen *)(gradient + c * width);
@@ -484,6 +540,7 @@ void softmax_gradient(int64_t devices, int64_t batch, int64_t features, int64_t 
                 }
             }
         }
-        for (int64_t c = 0; c < classes; c++) collect(row, gradient + c / 2 * 2 * width + c % 2 * SIXTEEN, out + c * row, 2);
+        for (int64_t c = 0; c < classes; c++)
+            collect(row, gradient + c / 2 * 2 * width + c % 2 * SIXTEEN, out + c * row, 2);
     }
 }

@@ -10,9 +10,10 @@ const HEIGHT = 52;
 const isMeasured = (value) => value != null && !Number.isNaN(value);
 
 /**
- * Create the pictures of all devices. `show({ rounds, devices, mean, range, quantity, colour, order, selected })` draws them:
- * `devices` is a list of { device, values }, and all pictures share their axes. `onSelect` is called with the device that the
- * reader selects.
+ * Create the pictures of all devices.
+ * `show({ rounds, devices, mean, range, quantity, colour, order, selected })` draws them: `devices`
+ * is a list of { device, values }, and all pictures share their axes. `onSelect` is called with the
+ * device that the reader selects.
  */
 export function smallMultiples(onSelect) {
   const about = el("p", { class: "facts" });
@@ -30,13 +31,20 @@ export function smallMultiples(onSelect) {
     );
     const drawn = sorted.slice(0, MAX_DEVICES);
     const average = linePath(rounds, mean, px, py, isMeasured);
+    const lowest = formatNumber(low * quantity.scale);
+    const highest = formatNumber(high * quantity.scale) + quantity.unit;
     about.textContent =
-      `${quantity.label}: every picture goes from ${formatNumber(low * quantity.scale)} to ${formatNumber(high * quantity.scale)}${quantity.unit} upwards and from round ` +
-      `${formatNumber(rounds[0])} to ${formatNumber(rounds.at(-1))} across; the grey line is the mean of all devices, the number the device's last value.` +
-      (drawn.length < sorted.length
-        ? ` ${drawn.length} of ${sorted.length} devices are drawn, the ${order === "number" ? "first" : "worst"} ones.`
-        : "");
-    const focused = grid.contains(document.activeElement) ? document.activeElement.dataset.device : null;
+      `${quantity.label}: every picture goes from ${lowest} to ${highest} upwards and from round ` +
+      `${formatNumber(rounds[0])} to ${formatNumber(rounds.at(-1))} across; ` +
+      "the grey line is the mean of all devices, the number the device's last value.";
+    if (drawn.length < sorted.length) {
+      const which = order === "number" ? "first" : "worst";
+      const count = `${drawn.length} of ${sorted.length}`;
+      about.textContent += ` ${count} devices are drawn, the ${which} ones.`;
+    }
+    const focused = grid.contains(document.activeElement)
+      ? document.activeElement.dataset.device
+      : null;
     grid.replaceChildren(
       ...drawn.map((entry) =>
         el(
@@ -48,17 +56,30 @@ export function smallMultiples(onSelect) {
             "aria-pressed": String(entry.device === selected),
             click: () => onSelect(entry.device),
           },
-          el("span", {}, `device ${entry.device}`, el("b", {}, `${formatNumber(last(entry) * quantity.scale, 3)}${quantity.unit}`)),
+          el(
+            "span",
+            {},
+            `device ${entry.device}`,
+            el("b", {}, `${formatNumber(last(entry) * quantity.scale, 3)}${quantity.unit}`),
+          ),
           svg(
             "svg",
-            { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
+            {
+              viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+              preserveAspectRatio: "none",
+              "aria-hidden": "true",
+            },
             svg("path", { d: average, class: "line mean" }),
-            svg("path", { d: linePath(rounds, entry.values, px, py, isMeasured), class: `line c${colour}` }),
+            svg("path", {
+              d: linePath(rounds, entry.values, px, py, isMeasured),
+              class: `line c${colour}`,
+            }),
           ),
         ),
       ),
     );
-    if (focused != null) grid.querySelector(`[data-device="${focused}"]`)?.focus({ preventScroll: true });
+    if (focused != null)
+      grid.querySelector(`[data-device="${focused}"]`)?.focus({ preventScroll: true });
   }
   return { node, show };
 }

@@ -1,4 +1,5 @@
-// Create elements of the page. Text is inserted as text, never as markup, so that a label cannot inject HTML.
+// Create elements of the page. Text is inserted as text, never as markup, so that a label cannot
+// inject HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 

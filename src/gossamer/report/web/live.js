@@ -2,7 +2,15 @@
 import { el } from "./elements.js";
 import { duration, formatNumber } from "./numbers.js";
 import { columns } from "./unpack.js";
-import { contents, curvesSection, networkSection, notes, resultsSection, section, descriptionSection } from "./sections.js";
+import {
+  contents,
+  curvesSection,
+  networkSection,
+  notes,
+  resultsSection,
+  section,
+  descriptionSection,
+} from "./sections.js";
 import { sortable } from "./table.js";
 
 let content = JSON.parse(document.getElementById("content").textContent);
@@ -40,7 +48,13 @@ const sections = [
   descriptionSection(content.description),
 ];
 document.body.append(
-  el("header", {}, el("p", { class: "brand" }, "gossamer watch"), el("h1", {}, content.title), contents(sections)),
+  el(
+    "header",
+    {},
+    el("p", { class: "brand" }, "gossamer watch"),
+    el("h1", {}, content.title),
+    contents(sections),
+  ),
   el("main", {}, notesPart, ...sections),
   el(
     "footer",
@@ -53,7 +67,13 @@ document.body.append(
 
 /** Create the line of a run: a progress bar, its newest values, and the time left. */
 function progressLine({ label, seed, state, finished, progress: p }) {
-  const parts = [finished ? `finished, ${p.of} rounds` : p.going ? `round ${formatNumber(p.done)} of ${formatNumber(p.of)}` : state];
+  const parts = [
+    finished
+      ? `finished, ${p.of} rounds`
+      : p.going
+        ? `round ${formatNumber(p.done)} of ${formatNumber(p.of)}`
+        : state,
+  ];
   if (p.accuracy != null) parts.push(`accuracy ${formatNumber(100 * p.accuracy, 3)} %`);
   else if (p.loss != null) parts.push(`loss ${formatNumber(p.loss, 3)}`);
   if (p.distance != null) parts.push(`distance ${formatNumber(p.distance, 3)}`);
@@ -65,7 +85,11 @@ function progressLine({ label, seed, state, finished, progress: p }) {
     {},
     el("b", {}, name),
     el("progress", { max: p.of || 1, value: p.done, "aria-label": name }),
-    el("span", {}, ...parts.flatMap((part, k) => [k ? " · " : "", el("span", { class: "whole" }, part)])),
+    el(
+      "span",
+      {},
+      ...parts.flatMap((part, k) => [k ? " · " : "", el("span", { class: "whole" }, part)]),
+    ),
   );
 }
 

@@ -3,9 +3,18 @@ import { el, svg } from "./elements.js";
 import { extent, formatNumber, ticks } from "./numbers.js";
 import { unpack } from "./unpack.js";
 
-const VIRIDIS = ["440154", "482878", "3e4989", "31688e", "26828e", "1f9e89", "35b779", "6ece58", "b5de2b", "fde725"].map(
-  (hex) => [0, 2, 4].map((k) => parseInt(hex.slice(k, k + 2), 16)),
-);
+const VIRIDIS = [
+  "440154",
+  "482878",
+  "3e4989",
+  "31688e",
+  "26828e",
+  "1f9e89",
+  "35b779",
+  "6ece58",
+  "b5de2b",
+  "fde725",
+].map((hex) => [0, 2, 4].map((k) => parseInt(hex.slice(k, k + 2), 16)));
 const AWAY = 65535;
 const SIZE = 1000; // width and height of the picture, in its own units
 const EDGE = 50;
@@ -14,11 +23,19 @@ const EDGE = 50;
 function colour(share) {
   const position = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
   const k = Math.min(Math.floor(position), VIRIDIS.length - 2);
-  const [r, g, b] = VIRIDIS[k].map((v, i) => Math.round(v + (position - k) * (VIRIDIS[k + 1][i] - v)));
-  return { fill: `rgb(${r} ${g} ${b})`, ink: 0.3 * r + 0.59 * g + 0.11 * b > 120 ? "#000" : "#fff" };
+  const [r, g, b] = VIRIDIS[k].map((v, i) =>
+    Math.round(v + (position - k) * (VIRIDIS[k + 1][i] - v)),
+  );
+  return {
+    fill: `rgb(${r} ${g} ${b})`,
+    ink: 0.3 * r + 0.59 * g + 0.11 * b > 120 ? "#000" : "#fff",
+  };
 }
 
-/** Unpack a network: `links(frame)` is a list of pairs, `place(frame, i)` the place of the i-th device that is shown. */
+/**
+ * Unpack a network: `links(frame)` is a list of pairs, `place(frame, i)` the place of the i-th
+ * device that is shown.
+ */
 export async function unpackNetwork(network) {
   const shown = network.shown ?? Array.from({ length: network.devices }, (_, i) => i);
   const n = shown.length;
@@ -27,7 +44,8 @@ export async function unpackNetwork(network) {
   );
   const xy = new Uint16Array(places.buffer);
   const pairs = [];
-  for (let a = 0; a < n; a++) for (let b = network.directed ? 0 : a + 1; b < n; b++) pairs.push([a, b]);
+  for (let a = 0; a < n; a++)
+    for (let b = network.directed ? 0 : a + 1; b < n; b++) pairs.push([a, b]);
   const pairBytes = Math.ceil(pairs.length / 8);
   const deviceBytes = Math.ceil(n / 8);
   const bit = (list, begin, k) => (list[begin + (k >> 3)] >> (k & 7)) & 1;
@@ -39,7 +57,10 @@ export async function unpackNetwork(network) {
       const k = 2 * ((network.moving ? frame : 0) * n + i);
       return xy[k] === AWAY
         ? null
-        : [EDGE + (xy[k] / 65534) * (SIZE - 2 * EDGE), SIZE - EDGE - (xy[k + 1] / 65534) * (SIZE - 2 * EDGE)];
+        : [
+            EDGE + (xy[k] / 65534) * (SIZE - 2 * EDGE),
+            SIZE - EDGE - (xy[k + 1] / 65534) * (SIZE - 2 * EDGE),
+          ];
     },
     isHere: (frame, i) => !here || bit(here, frame * deviceBytes, i) === 1,
   };
@@ -49,17 +70,22 @@ export async function unpackNetwork(network) {
 function colourBar({ label, scale }, [low, high]) {
   const id = "colours";
   const stops = VIRIDIS.map((_, k) =>
-    svg("stop", { offset: k / (VIRIDIS.length - 1), "stop-color": colour(k / (VIRIDIS.length - 1)).fill }),
+    svg("stop", {
+      offset: k / (VIRIDIS.length - 1),
+      "stop-color": colour(k / (VIRIDIS.length - 1)).fill,
+    }),
   );
   const marks = ticks(low * scale, high * scale, 4);
   const px = (v) => 18 + ((v / scale - low) / (high - low)) * 260;
+  const lowest = formatNumber(low * scale);
+  const highest = formatNumber(high * scale);
   return svg(
     "svg",
     {
       class: "bar",
       viewBox: "0 0 300 54",
       role: "img",
-      "aria-label": `colours: ${label} from ${formatNumber(low * scale)} to ${formatNumber(high * scale)}`,
+      "aria-label": `colours: ${label} from ${lowest} to ${highest}`,
     },
     svg("defs", {}, svg("linearGradient", { id }, ...stops)),
     svg("text", { x: 0, y: 13, class: "title" }, label),
@@ -76,10 +102,11 @@ function colourBar({ label, scale }, [low, high]) {
 }
 
 /**
- * Create the picture of a network. `show({ network, values, quantity, range })` takes an unpacked network, the value of a
- * device as `values(round, device)`, its quantity, and the smallest and largest value of the colours as `range(round)`.
- * `frame(k)` shows one of its rounds, `select(device)` highlights a device. `onSelect` is called with the device that the
- * reader clicks.
+ * Create the picture of a network. `show({ network, values, quantity, range })` takes an unpacked
+ * network, the value of a device as `values(round, device)`, its quantity, and the smallest and
+ * largest value of the colours as `range(round)`. `frame(k)` shows one of its rounds,
+ * `select(device)` highlights a device. `onSelect` is called with the device that the reader
+ * clicks.
  */
 export function networkPicture(onSelect) {
   let content = null;
@@ -89,7 +116,13 @@ export function networkPicture(onSelect) {
   const lines = svg("path", { class: "links" });
   const selectedLines = svg("path", { class: "links own" });
   const group = svg("g");
-  const picture = svg("svg", { class: "network", viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img" }, lines, selectedLines, group);
+  const picture = svg(
+    "svg",
+    { class: "network", viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img" },
+    lines,
+    selectedLines,
+    group,
+  );
   const bar = el("div");
   const facts = el("p", { class: "facts" });
   const node = el("div", { class: "network-view" }, picture, el("div", {}, bar, facts));
@@ -102,9 +135,22 @@ export function networkPicture(onSelect) {
       const radius = Math.max(7, Math.min(30, 260 / Math.sqrt(n) / 2.6));
       nodes = content.network.shown.map((device) => {
         const disc = svg("circle", { r: radius });
-        const text = n <= 60 ? svg("text", { "text-anchor": "middle", "dominant-baseline": "central" }, String(device)) : null;
+        const text =
+          n <= 60
+            ? svg(
+                "text",
+                { "text-anchor": "middle", "dominant-baseline": "central" },
+                String(device),
+              )
+            : null;
         if (text) text.style.fontSize = `${radius * (device > 99 ? 0.7 : 0.95)}px`;
-        return svg("g", { class: "device", click: () => onSelect(device) }, svg("title"), disc, text);
+        return svg(
+          "g",
+          { class: "device", click: () => onSelect(device) },
+          svg("title"),
+          disc,
+          text,
+        );
       });
       group.replaceChildren(...nodes);
     }
@@ -126,13 +172,19 @@ export function networkPicture(onSelect) {
       if (!network.directed) return line;
       const turn = Math.atan2(to[1] - from[1], to[0] - from[0]);
       const tip = [to[0] - 30 * Math.cos(turn), to[1] - 30 * Math.sin(turn)];
-      const barb = (side) =>
-        `M${tip.map(Math.round)}l${Math.round(-16 * Math.cos(turn + side))} ${Math.round(-16 * Math.sin(turn + side))}`;
+      const barb = (side) => {
+        const x = Math.round(-16 * Math.cos(turn + side));
+        const y = Math.round(-16 * Math.sin(turn + side));
+        return `M${tip.map(Math.round)}l${x} ${y}`;
+      };
       return line + barb(0.45) + barb(-0.45);
     };
-    const selectedPairs = pairs.filter(([a, b]) => network.shown[a] === selected || network.shown[b] === selected);
+    const selectedPairs = pairs.filter(
+      ([a, b]) => network.shown[a] === selected || network.shown[b] === selected,
+    );
     lines.setAttribute("d", pairs.map(linkPath).join(""));
-    lines.style.strokeWidth = Math.max(0.7, 2.5 - pairs.length / 400); // many links are drawn thinner
+    // Many links are drawn thinner.
+    lines.style.strokeWidth = Math.max(0.7, 2.5 - pairs.length / 400);
     selectedLines.setAttribute("d", selectedPairs.map(linkPath).join(""));
     const degree = new Array(places.length).fill(0);
     for (const [a, b] of pairs) {
@@ -144,14 +196,20 @@ export function networkPicture(onSelect) {
       const value = values(round, device);
       const away = !network.isHere(k, i) || !places[i];
       const shade = value == null ? null : colour((value - range[0]) / (range[1] - range[0] || 1));
-      shape.setAttribute("class", `device${away ? " away" : ""}${device === selected ? " selected" : ""}`);
-      shape.setAttribute("transform", `translate(${(places[i] ?? [EDGE, SIZE - EDGE]).map((v) => v.toFixed(1))})`);
+      shape.setAttribute(
+        "class",
+        `device${away ? " away" : ""}${device === selected ? " selected" : ""}`,
+      );
+      shape.setAttribute(
+        "transform",
+        `translate(${(places[i] ?? [EDGE, SIZE - EDGE]).map((v) => v.toFixed(1))})`,
+      );
       shape.setAttribute("visibility", places[i] ? "visible" : "hidden");
       const [title, disc, text] = shape.children;
       if (shade) disc.setAttribute("fill", shade.fill);
       else disc.removeAttribute("fill");
       text?.setAttribute("fill", shade ? shade.ink : "currentColor");
-      title.textContent = `device ${device}: ${value == null ? "not measured" : `${formatNumber(value * quantity.scale)}${quantity.unit}`}${away ? ", away" : ""}`;
+      title.textContent = `device ${device}: ${valueText(value, quantity)}${away ? ", away" : ""}`;
     });
     describeRound(round, pairs, degree, selectedPairs);
   }
@@ -162,18 +220,20 @@ export function networkPicture(onSelect) {
       .map((device) => [values(round, device), device])
       .filter(([v]) => v != null)
       .sort(([a], [b]) => a - b);
-    const text = ([v, device]) => `device ${device} (${formatNumber(v * quantity.scale)}${quantity.unit})`;
+    const text = ([v, device]) => `device ${device} (${valueText(v, quantity)})`;
     const alone = degree.filter((count) => count === 0).length;
-    const parts = [
-      `${pairs.length.toLocaleString("en-GB")} ${pairs.length === 1 ? "link" : "links"}, ${alone} of ${degree.length} devices alone.`,
-    ];
-    if (measured.length) parts.push(`Lowest: ${text(measured[0])}; highest: ${text(measured.at(-1))}.`);
+    const count = pairs.length.toLocaleString("en-GB");
+    const noun = pairs.length === 1 ? "link" : "links";
+    const parts = [`${count} ${noun}, ${alone} of ${degree.length} devices alone.`];
+    if (measured.length)
+      parts.push(`Lowest: ${text(measured[0])}; highest: ${text(measured.at(-1))}.`);
     if (selected != null && network.shown.includes(selected)) {
-      const others = selectedPairs.map(([a, b]) => network.shown[network.shown[a] === selected ? b : a]);
-      const value = values(round, selected);
-      parts.push(
-        `Device ${selected}: ${value == null ? "not measured" : formatNumber(value * quantity.scale) + quantity.unit}, linked to ${others.length ? [...new Set(others)].join(", ") : "nobody"}.`,
+      const others = selectedPairs.map(
+        ([a, b]) => network.shown[network.shown[a] === selected ? b : a],
       );
+      const value = valueText(values(round, selected), quantity);
+      const linked = [...new Set(others)].join(", ") || "nobody";
+      parts.push(`Device ${selected}: ${value}, linked to ${linked}.`);
     }
     facts.textContent = parts.join(" ");
     picture.setAttribute("aria-label", `the network after round ${round}: ${parts.join(" ")}`);
@@ -186,7 +246,16 @@ export function networkPicture(onSelect) {
   return { node, show, frame, select };
 }
 
-/** Return the smallest and the largest value of the colours, which all drawn rounds share so that they can be compared. */
+/** Return a device's value with its unit. */
+function valueText(value, quantity) {
+  if (value == null) return "not measured";
+  return formatNumber(value * quantity.scale) + quantity.unit;
+}
+
+/**
+ * Return the smallest and the largest value of the colours, which all drawn rounds share so that
+ * they can be compared.
+ */
 export function colourRange(lists, zero) {
   const found = extent(lists) ?? [0, 1];
   const low = zero ? 0 : found[0];

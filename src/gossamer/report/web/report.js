@@ -1,7 +1,16 @@
-// The report: all data is in the page; the exact measurements of a run are unpacked when they are first needed.
+// The report: all data is in the page; the exact measurements of a run are unpacked when they are
+// first needed.
 import { el } from "./elements.js";
 import { columns } from "./unpack.js";
-import { contents, curvesSection, networkSection, notes, resultsSection, runsSection, descriptionSection } from "./sections.js";
+import {
+  contents,
+  curvesSection,
+  networkSection,
+  notes,
+  resultsSection,
+  runsSection,
+  descriptionSection,
+} from "./sections.js";
 
 const content = JSON.parse(document.getElementById("content").textContent);
 const unpacked = new Map();
@@ -11,7 +20,9 @@ function table(k) {
     const run = content.runs[k];
     unpacked.set(
       k,
-      run.rows ? columns(run.columns, run.rows, document.getElementById(`data-${k}`).textContent) : Promise.resolve(new Map()),
+      run.rows
+        ? columns(run.columns, run.rows, document.getElementById(`data-${k}`).textContent)
+        : Promise.resolve(new Map()),
     );
   }
   return unpacked.get(k);
@@ -20,7 +31,14 @@ function table(k) {
 const results = resultsSection();
 const curves = curvesSection();
 const network = networkSection(table);
-const sections = [descriptionSection(content.description), results.node, curves.node, network.node, runsSection(content, table)];
+const sections = [
+  descriptionSection(content.description),
+  results.node,
+  curves.node,
+  network.node,
+  runsSection(content, table),
+];
+const counted = (list, noun) => `${list.length} ${noun}${list.length === 1 ? "" : "s"}`;
 document.body.append(
   el(
     "header",
@@ -30,12 +48,17 @@ document.body.append(
     el(
       "p",
       { class: "about" },
-      `${content.curves.length} ${content.curves.length === 1 ? "method" : "methods"}, ${content.runs.length} ${content.runs.length === 1 ? "run" : "runs"}`,
+      `${counted(content.curves, "method")}, ${counted(content.runs, "run")}`,
     ),
     contents(sections),
   ),
   el("main", {}, notes(content.notes), ...sections),
-  el("footer", {}, `Made by gossamer ${content.version}. Everything is in this file; it asks nothing of the network.`),
+  el(
+    "footer",
+    {},
+    `Made by gossamer ${content.version}. ` +
+      "Everything is in this file; it asks nothing of the network.",
+  ),
 );
 results.update(content);
 curves.update(content);

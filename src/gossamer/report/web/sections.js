@@ -1,4 +1,5 @@
-// The sections of a page. Each is built once and can be updated: a live page has new content every second.
+// The sections of a page. Each is built once and can be updated: a live page has new content every
+// second.
 import { choices, download, el, menu } from "./elements.js";
 import { duration } from "./numbers.js";
 import { csvLines } from "./unpack.js";
@@ -12,10 +13,21 @@ const QUANTITIES = {
   accuracy_worst: { label: "worst device’s test accuracy, %", scale: 100, most: 1 },
   loss: { label: "mean test loss", scale: 1, log: true },
   loss_worst: { label: "worst device’s test loss", scale: 1, log: true },
-  distance: { label: "consensus distance ‖w − mean of all w‖, mean of devices", scale: 1, log: true, zero: true },
+  distance: {
+    label: "consensus distance ‖w − mean of all w‖, mean of devices",
+    scale: 1,
+    log: true,
+    zero: true,
+  },
 };
 const DEVICE_QUANTITIES = {
-  device_accuracy: { label: "test accuracy, %", short: "accuracy", scale: 100, unit: " %", rising: true },
+  device_accuracy: {
+    label: "test accuracy, %",
+    short: "accuracy",
+    scale: 100,
+    unit: " %",
+    rising: true,
+  },
   device_distance: {
     label: "distance from the mean model",
     short: "distance from the mean",
@@ -26,32 +38,48 @@ const DEVICE_QUANTITIES = {
   },
   device_loss: { label: "test loss", short: "loss", scale: 1, unit: "", rising: false },
 };
-const AXES = { round: "round", bytes: "sent by all devices, MB", simulated_seconds: "simulated time, s" };
+const AXES = {
+  round: "round",
+  bytes: "sent by all devices, MB",
+  simulated_seconds: "simulated time, s",
+};
 
 /** Create a section with a heading that the list of contents links to. */
 export function section(id, title, ...children) {
-  return el("section", { id, "aria-labelledby": `${id}-title` }, el("h2", { id: `${id}-title` }, title), ...children);
+  return el(
+    "section",
+    { id, "aria-labelledby": `${id}-title` },
+    el("h2", { id: `${id}-title` }, title),
+    ...children,
+  );
 }
 
 /** Create the list of contents. */
 export function contents(sections) {
-  const links = sections.map((s) => el("li", {}, el("a", { href: `#${s.id}` }, s.querySelector("h2").textContent)));
+  const links = sections.map((s) =>
+    el("li", {}, el("a", { href: `#${s.id}` }, s.querySelector("h2").textContent)),
+  );
   return el("nav", { "aria-label": "contents" }, el("ul", {}, ...links));
 }
 
 /** Create the notes above the sections; null if there are none. */
 export function notes(list) {
-  return list.length ? el("ul", { class: "notes" }, ...list.map((text) => el("li", {}, text))) : null;
+  return list.length
+    ? el("ul", { class: "notes" }, ...list.map((text) => el("li", {}, text)))
+    : null;
 }
 
 /** Split a sentence into text and code, which is between backquotes. */
-const withCode = (sentence) => sentence.split("`").map((part, k) => (k % 2 ? el("code", {}, part) : part));
+const withCode = (sentence) =>
+  sentence.split("`").map((part, k) => (k % 2 ? el("code", {}, part) : part));
 
 /** Create the section that says what was run. */
 export function descriptionSection(description) {
   const entries = description.flatMap(({ term, lines }) => [
     el("dt", {}, term),
-    ...lines.map(([text, meaning]) => el("dd", {}, text, meaning ? el("small", {}, ...withCode(meaning)) : null)),
+    ...lines.map(([text, meaning]) =>
+      el("dd", {}, text, meaning ? el("small", {}, ...withCode(meaning)) : null),
+    ),
   ]);
   return section("run", "What was run", el("dl", {}, ...entries));
 }
@@ -64,7 +92,11 @@ export function resultsSection() {
     "div",
     {},
     el("h3", {}, "To reach a target"),
-    el("p", { class: "about" }, "Until the mean over the devices has reached it; every seed has to. A dash: not reached."),
+    el(
+      "p",
+      { class: "about" },
+      "Until the mean over the devices has reached it; every seed has to. A dash: not reached.",
+    ),
     targets.node,
   );
   const node = section(
@@ -73,7 +105,8 @@ export function resultsSection() {
     el(
       "p",
       { class: "about" },
-      "Means over the seeds ± the half-width of their 95 % interval (Student’s t); of a single seed there is none. A column’s heading sorts by it.",
+      "Means over the seeds ± the half-width of their 95 % interval (Student’s t); of a single " +
+        "seed there is none. A column’s heading sorts by it.",
     ),
     results.node,
     targetsPart,
@@ -90,7 +123,11 @@ export function resultsSection() {
 export function curvesSection() {
   const state = { across: "round", log: false, hidden: new Set() };
   let content = null;
-  const legend = el("div", { class: "legend", role: "group", "aria-label": "methods: show or hide" });
+  const legend = el("div", {
+    class: "legend",
+    role: "group",
+    "aria-label": "methods: show or hide",
+  });
   const controls = el("div", { class: "controls" });
   const grid = el("div", { class: "charts" });
   const charts = {};
@@ -112,9 +149,22 @@ export function curvesSection() {
     const shown = content.curves.filter((line) => !state.hidden.has(line.label));
     for (const [name, drawn] of Object.entries(charts)) {
       const quantity = QUANTITIES[name];
-      const lines = shown.map((line) => ({ ...lineOf(line, name), early: line.early.map((l) => lineOf(l, name)) }));
-      const targets = name === "accuracy" ? content.accuracy_targets : name === "loss" ? content.loss_targets : [];
-      drawn.update({ lines, x: { label: AXES[state.across] }, y: { ...quantity, log: quantity.log && state.log }, targets });
+      const lines = shown.map((line) => ({
+        ...lineOf(line, name),
+        early: line.early.map((l) => lineOf(l, name)),
+      }));
+      const targets =
+        name === "accuracy"
+          ? content.accuracy_targets
+          : name === "loss"
+            ? content.loss_targets
+            : [];
+      drawn.update({
+        lines,
+        x: { label: AXES[state.across] },
+        y: { ...quantity, log: quantity.log && state.log },
+        targets,
+      });
     }
   }
 
@@ -124,7 +174,9 @@ export function curvesSection() {
     const has = (part, name) => all.some((line) => name in line[part]);
     const axes = Object.keys(AXES).filter((name) => has("x", name));
     const classifies = has("y", "accuracy");
-    const panels = Object.keys(QUANTITIES).filter((name) => has("y", name) && !(classifies && name === "loss_worst"));
+    const panels = Object.keys(QUANTITIES).filter(
+      (name) => has("y", name) && !(classifies && name === "loss_worst"),
+    );
     const hasBands = content.curves.some((line) => Object.values(line.y).some((y) => y.half));
     const early = all.some((line) => line.ended);
     const hasTargets = content.accuracy_targets.length + content.loss_targets.length > 0;
@@ -138,14 +190,20 @@ export function curvesSection() {
     const key = JSON.stringify([axes, panels]);
     if (key !== shownParts) {
       shownParts = key;
-      const log = el("input", { type: "checkbox", change: () => ((state.log = log.checked), draw()) });
+      const log = el("input", {
+        type: "checkbox",
+        change: () => ((state.log = log.checked), draw()),
+      });
       log.checked = state.log;
       controls.replaceChildren(
         axes.length > 1
           ? choices(
               "Across",
               "across",
-              axes.map((name) => [name, { round: "rounds", bytes: "MB sent", simulated_seconds: "simulated seconds" }[name]]),
+              axes.map((name) => [
+                name,
+                { round: "rounds", bytes: "MB sent", simulated_seconds: "simulated seconds" }[name],
+              ]),
               state.across,
               (value) => ((state.across = value), draw()),
             )
@@ -181,7 +239,9 @@ export function curvesSection() {
   return { node, update };
 }
 
-/** Replace what is in an element if its source has changed; otherwise the focus stays where it is. */
+/**
+ * Replace what is in an element if its source has changed; otherwise the focus stays where it is.
+ */
 function replaceIfChanged(element, source, make) {
   const key = JSON.stringify(source);
   if (element.sourceKey === key) return;
@@ -190,11 +250,20 @@ function replaceIfChanged(element, source, make) {
 }
 
 /**
- * Create the section with the network over time and the curve of every device, for one run at a time. `table(k)` is a promise
- * of the columns of run k. With `follow` the newest round is shown until the reader moves to another one.
+ * Create the section with the network over time and the curve of every device, for one run at a
+ * time. `table(k)` is a promise of the columns of run k. With `follow` the newest round is shown
+ * until the reader moves to another one.
  */
 export function networkSection(table, follow = false) {
-  const state = { run: 0, quantity: null, frame: Infinity, device: null, order: "worst", scale: "all", playing: null };
+  const state = {
+    run: 0,
+    quantity: null,
+    frame: Infinity,
+    device: null,
+    order: "worst",
+    scale: "all",
+    playing: null,
+  };
   let content = null;
   let shown = null; // what is drawn: a column of the run, its frames and its range
   const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)");
@@ -209,9 +278,20 @@ export function networkSection(table, follow = false) {
     state.scale,
     (scale) => ((state.scale = scale), draw()),
   );
-  const slider = el("input", { type: "range", min: 0, step: 1, value: 0, input: () => (stop(), showFrame(Number(slider.value))) });
-  const roundText = el("output", { "aria-live": "off" }); // a screen reader reads the slider's own text
-  const play = el("button", { type: "button", class: "play", click: () => (state.playing ? stop() : start()) }, "Play");
+  const slider = el("input", {
+    type: "range",
+    min: 0,
+    step: 1,
+    value: 0,
+    input: () => (stop(), showFrame(Number(slider.value))),
+  });
+  // A screen reader reads the slider's own text.
+  const roundText = el("output", { "aria-live": "off" });
+  const play = el(
+    "button",
+    { type: "button", class: "play", click: () => (state.playing ? stop() : start()) },
+    "Play",
+  );
   const timeline = el(
     "div",
     { class: "timeline" },
@@ -248,13 +328,28 @@ export function networkSection(table, follow = false) {
     "worst",
     (value) => ((state.order = value), drawMultiples()),
   );
-  const devicesPart = el("div", {}, el("h3", {}, "Each device"), el("div", { class: "controls" }, order), multiples.node);
-  const node = section("network", "The network and its devices", about, controls, drawing, missing, devicesPart);
+  const devicesPart = el(
+    "div",
+    {},
+    el("h3", {}, "Each device"),
+    el("div", { class: "controls" }, order),
+    multiples.node,
+  );
+  const node = section(
+    "network",
+    "The network and its devices",
+    about,
+    controls,
+    drawing,
+    missing,
+    devicesPart,
+  );
 
   function start() {
     if (Number(slider.value) >= Number(slider.max)) showFrame(0);
     state.playing = setInterval(
-      () => (Number(slider.value) < Number(slider.max) ? showFrame(Number(slider.value) + 1) : stop()),
+      () =>
+        Number(slider.value) < Number(slider.max) ? showFrame(Number(slider.value) + 1) : stop(),
       reducedMotion.matches ? 1000 : 125,
     );
     play.textContent = "Pause";
@@ -299,8 +394,11 @@ export function networkSection(table, follow = false) {
       device,
       values: kept.map((r) => value(column, r, device)),
     }));
-    const mean = kept.map((_, k) => devices.reduce((sum, d) => sum + (d.values[k] ?? 0), 0) / devices.length);
-    const colour = content.curves.find((line) => line.label === content.runs[state.run].label)?.colour ?? 0;
+    const mean = kept.map(
+      (_, k) => devices.reduce((sum, d) => sum + (d.values[k] ?? 0), 0) / devices.length,
+    );
+    const colour =
+      content.curves.find((line) => line.label === content.runs[state.run].label)?.colour ?? 0;
     multiples.show({
       rounds: kept.map((r) => rounds[r]),
       devices,
@@ -317,19 +415,26 @@ export function networkSection(table, follow = false) {
     const run = content.runs[state.run];
     const runColumns = await table(state.run);
     const rows = run.rows;
-    const offered = Object.keys(DEVICE_QUANTITIES).filter((name) => runColumns.has(name) && runColumns.get(name).values.some(Number.isFinite));
+    const offered = Object.keys(DEVICE_QUANTITIES).filter(
+      (name) => runColumns.has(name) && runColumns.get(name).values.some(Number.isFinite),
+    );
     if (!offered.includes(state.quantity)) state.quantity = offered[0] ?? null;
     const network = run.network == null ? null : await unpackNetwork(content.networks[run.network]);
     if (run !== content.runs[state.run]) return; // the reader has selected another run meanwhile
     const column = runColumns.get(state.quantity);
     const quantity = DEVICE_QUANTITIES[state.quantity];
     const rounds = rows ? Array.from(runColumns.get("round").values, Number) : [];
-    const range = column ? colourRange([Array.from(column.values).filter(Number.isFinite)], quantity.zero) : [0, 1];
+    const range = column
+      ? colourRange([Array.from(column.values).filter(Number.isFinite)], quantity.zero)
+      : [0, 1];
     const rowOf = new Map(rounds.map((round, row) => [round, row]));
     const frames = network
       ? network.rounds
           .map((round, place) => ({ round, place }))
-          .filter(({ round }) => rowOf.has(round) && (!column || value(column, rowOf.get(round), 0) != null))
+          .filter(
+            ({ round }) =>
+              rowOf.has(round) && (!column || value(column, rowOf.get(round), 0) != null),
+          )
       : [];
     const atEnd = follow && (!shown || state.frame >= shown.frames.length - 1);
     shown = { column, quantity, rows, rounds, range, frames };
@@ -337,26 +442,42 @@ export function networkSection(table, follow = false) {
     drawing.hidden = !frames.length || !column;
     devicesPart.hidden = !column;
     missing.hidden = !drawing.hidden;
+    const why = run.why ?? "none of its rounds has been measured yet";
     missing.textContent = !column
-      ? "There are no measurements of single devices in this run: they are kept of up to 1,000 devices."
-      : `The network of this run is not shown: ${run.why ?? "none of its rounds has been measured yet"}.`;
+      ? "There are no measurements of single devices in this run: " +
+        "they are kept of up to 1,000 devices."
+      : `The network of this run is not shown: ${why}.`;
     about.textContent = network ? description(network, frames, rounds) : "";
-    const options = content.runs.map((r, k) => [
-      k,
-      `${r.label}, seed ${r.seed}${r.finished || r.state.startsWith("running") ? "" : ` (${r.state})`}`,
-    ]);
-    replaceIfChanged(runMenu, options, () => menu("Run", options, state.run, (k) => (stop(), (state.run = Number(k)), draw())));
+    const options = content.runs.map((r, k) => {
+      const state = r.finished || r.state.startsWith("running") ? "" : ` (${r.state})`;
+      return [k, `${r.label}, seed ${r.seed}${state}`];
+    });
+    replaceIfChanged(runMenu, options, () =>
+      menu("Run", options, state.run, (k) => (stop(), (state.run = Number(k)), draw())),
+    );
     replaceIfChanged(quantityMenu, offered, () => {
       const named = offered.map((name) => [name, DEVICE_QUANTITIES[name].short]);
       return named.length > 1
-        ? choices("Colour by", "quantity", named, state.quantity, (name) => ((state.quantity = name), draw()))
+        ? choices(
+            "Colour by",
+            "quantity",
+            named,
+            state.quantity,
+            (name) => ((state.quantity = name), draw()),
+          )
         : "";
     });
     deviceInput.max = (column?.devices ?? 1) - 1;
     if (!drawing.hidden) {
       const values = (round, device) => value(column, rowOf.get(round), device);
-      const ofRound = (round) => colourRange([network.shown.map((device) => values(round, device))], false);
-      picture.show({ network, values, quantity, range: state.scale === "one" ? ofRound : () => range });
+      const ofRound = (round) =>
+        colourRange([network.shown.map((device) => values(round, device))], false);
+      picture.show({
+        network,
+        values,
+        quantity,
+        range: state.scale === "one" ? ofRound : () => range,
+      });
       picture.select(state.device);
       slider.max = frames.length - 1;
       showFrame(atEnd ? frames.length - 1 : Math.min(state.frame, frames.length - 1));
@@ -365,13 +486,16 @@ export function networkSection(table, follow = false) {
   }
 
   function description(network, frames, rounds) {
-    const parts = ["Links are those of the last round before the measurement; at the start nobody has met."];
+    const parts = [
+      "Links are those of the last round before the measurement; at the start nobody has met.",
+    ];
     if (network.moving) parts.push("Devices are drawn where they are.");
     else parts.push("Where a device is drawn means nothing.");
     if (network.here) parts.push("Dashed: away.");
     if (network.shown.length < network.devices)
       parts.push(
-        `${network.shown.length} of ${network.devices.toLocaleString("en-GB")} devices are drawn, evenly chosen by number, with the links among them.`,
+        `${network.shown.length} of ${network.devices.toLocaleString("en-GB")} devices ` +
+          "are drawn, evenly chosen by number, with the links among them.",
       );
     if (frames.length && frames.length < rounds.length)
       parts.push(`${frames.length} of ${rounds.length} measured rounds are drawn.`);
@@ -400,12 +524,20 @@ export function runsSection(content, table) {
     for (const [position, k] of list.entries()) {
       const run = content.runs[k];
       const constants = list.length > 1 ? { run: run.name, method: run.label, seed: run.seed } : {};
-      parts.push(...csvLines(await table(k), run.rows, constants, position === 0 || !sameColumns(content.runs[list[0]], run)));
+      parts.push(
+        ...csvLines(
+          await table(k),
+          run.rows,
+          constants,
+          position === 0 || !sameColumns(content.runs[list[0]], run),
+        ),
+      );
     }
     download(name, "text/csv", parts);
   }
   const sameColumns = (a, b) =>
-    JSON.stringify(a.columns.map((c) => [c.name, c.devices])) === JSON.stringify(b.columns.map((c) => [c.name, c.devices]));
+    JSON.stringify(a.columns.map((c) => [c.name, c.devices])) ===
+    JSON.stringify(b.columns.map((c) => [c.name, c.devices]));
   const all = sortable("Runs");
   const text = (value) => ({ text: String(value), value });
   const number = (value, shown) => ({ text: shown, value });
@@ -429,7 +561,11 @@ export function runsSection(content, table) {
         node: run.rows
           ? el(
               "button",
-              { type: "button", click: () => save([k], `${file(run)}.csv`), "aria-label": `CSV of ${run.name}` },
+              {
+                type: "button",
+                click: () => save([k], `${file(run)}.csv`),
+                "aria-label": `CSV of ${run.name}`,
+              },
               "CSV",
             )
           : "none yet",
@@ -486,7 +622,8 @@ export function runsSection(content, table) {
     el(
       "p",
       { class: "about" },
-      `The CSV files hold every measurement to the last digit.${columnsDiffer ? " Runs with other columns begin with a heading line of their own." : ""}`,
+      "The CSV files hold every measurement to the last digit.",
+      columnsDiffer ? " Runs with other columns begin with a heading line of their own." : null,
     ),
     all.node,
     content.runs.length > 1 ? el("p", {}, everything) : null,

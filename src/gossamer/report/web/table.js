@@ -2,8 +2,8 @@
 import { el } from "./elements.js";
 
 /**
- * Create a table with a caption. `update({ columns, rows })` replaces the rows and keeps the reader's order. A cell has a
- * text or a node, a value to sort by, and perhaps a note.
+ * Create a table with a caption. `update({ columns, rows })` replaces the rows and keeps the
+ * reader's order. A cell has a text or a node, a value to sort by, and perhaps a note.
  */
 export function sortable(caption) {
   let content = { columns: [], rows: [] };
@@ -20,8 +20,10 @@ export function sortable(caption) {
   function compare(a, b) {
     const x = a[sortColumn].value;
     const y = b[sortColumn].value;
-    if (x == null || y == null) return (x == null) - (y == null); // cells without a value come last in both orders
-    return (typeof x === "string" ? x.localeCompare(y, "en", { numeric: true }) : x - y) * (ascending ? 1 : -1);
+    // Cells without a value come last in both orders.
+    if (x == null || y == null) return (x == null) - (y == null);
+    const order = typeof x === "string" ? x.localeCompare(y, "en", { numeric: true }) : x - y;
+    return ascending ? order : -order;
   }
 
   function sort(k) {
@@ -52,7 +54,9 @@ export function sortable(caption) {
   let shownHeading = "";
   function show() {
     const wanted = JSON.stringify([content.columns, sortColumn, ascending]);
-    if (wanted !== shownHeading) head.replaceChildren(el("tr", {}, ...content.columns.map(heading))); // otherwise keep the focus
+    // An unchanged heading is not replaced: it would lose the focus.
+    if (wanted !== shownHeading)
+      head.replaceChildren(el("tr", {}, ...content.columns.map(heading)));
     shownHeading = wanted;
     const rows = sortColumn < 0 ? content.rows : [...content.rows].sort(compare);
     body.replaceChildren(...rows.map((row) => el("tr", {}, ...row.map(cell))));

@@ -2,14 +2,19 @@
 
 /** Return the bytes of a packed text. */
 export async function unpack(text) {
-  const packed = Uint8Array.fromBase64 ? Uint8Array.fromBase64(text) : Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const packed = Uint8Array.fromBase64
+    ? Uint8Array.fromBase64(text)
+    : Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 const TYPES = { f8: Float64Array, f4: Float32Array, i8: BigInt64Array };
 
-/** Return the columns of a table by name. `values` holds the numbers of each device together; `at(row, device)` is one. */
+/**
+ * Return the columns of a table by name. `values` holds the values of each device together;
+ * `at(row, device)` is one of them.
+ */
 export async function columns(described, rows, text) {
   const bytes = await unpack(text);
   let offset = 0;
@@ -17,7 +22,8 @@ export async function columns(described, rows, text) {
     const values = new Typed(count);
     const raw = new Uint8Array(values.buffer);
     const size = Typed.BYTES_PER_ELEMENT;
-    for (let b = 0; b < size; b++) for (let i = 0; i < count; i++) raw[i * size + b] = bytes[offset++];
+    for (let b = 0; b < size; b++)
+      for (let i = 0; i < count; i++) raw[i * size + b] = bytes[offset++];
     return values;
   };
   const table = new Map();
@@ -29,7 +35,12 @@ export async function columns(described, rows, text) {
       values = new TYPES[type](count);
       readValues(Uint16Array, count).forEach((index, i) => (values[i] = distinct[index]));
     }
-    table.set(name, { name, devices, values, at: (row, device = 0) => values[device * rows + row] });
+    table.set(name, {
+      name,
+      devices,
+      values,
+      at: (row, device = 0) => values[device * rows + row],
+    });
   }
   return table;
 }
@@ -52,7 +63,9 @@ export function* csvLines(table, rows, constants = {}, withHeading = true) {
   if (withHeading) yield [...Object.keys(constants), ...names].map(quoted).join(",") + "\r\n";
   const fixed = Object.values(constants).map((text) => quoted(String(text)));
   for (let row = 0; row < rows; row++) {
-    const cells = all.flatMap((c) => Array.from({ length: c.devices || 1 }, (_, d) => exact(c.at(row, d))));
+    const cells = all.flatMap((c) =>
+      Array.from({ length: c.devices || 1 }, (_, d) => exact(c.at(row, d))),
+    );
     yield [...fixed, ...cells].join(",") + "\r\n";
   }
 }
