@@ -2,7 +2,8 @@
 
 The trained parameters are mixed. Buffers, such as BatchNorm's running statistics, stay with their
 device: it normalises by its own data and is evaluated with its own statistics. Frozen parameters
-(requires_grad = False) are constants, one copy for all devices.
+(requires_grad = False) are constants, one copy for all devices and threads; so are buffers that the
+module neither saves nor changes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import copy
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +29,7 @@ from gossamer.tasks.stacking import run_one_by_one, run_stacked
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Function of (outputs, targets) that returns one value per sample."""
 
+_Mode = tuple[torch.device, torch.dtype]
 _EVALUATION_ELEMENTS = 1 << 24  # elements that one evaluation pass may put through a module
 _LARGEST_LAYER = 4  # assumed size of a module's largest layer, in inputs
 
@@ -44,7 +47,7 @@ class ModuleLearner(Learner):
     """A module and its loss.
 
     Args:
-        module: The module. It is copied.
+        module: The module. It is copied, except for its frozen parameters, which are shared.
         loss: The loss per sample, or None for the default of the data's targets.
         data: The data, which the module is tried on.
         make: Function that makes the module of a seed; None: every seed starts from `module`.
@@ -70,7 +73,11 @@ class ModuleLearner(Learner):
                 self._name,
                 "a module whose lazy layers have run once, so that their shapes are known",
             )
-        self.module = copy.deepcopy(module)
+        self._constants = _frozen(module)
+        self._cast_constants: tuple[_Mode, dict[str, Tensor]] | None = None
+        self._constant_buffers: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+        self.module = _copy(module, self._constants)
         self._classes = data.classes
         self._make = make
         self._per_sample = loss or _default_loss(data)
@@ -124,8 +131,13 @@ class ModuleLearner(Learner):
         buffers = {name: _cast(b, w.dtype)[None] for name, b in self.buffers().items()}
         keys = torch.zeros(1, dtype=torch.int64)
         generator_before = torch.random.get_rng_state()
+        before = {name: b.clone() for name, b in buffers.items()}
         self.gradient(w, x[None], y[None], buffers, keys, torch.empty_like(w))
         self.scores(w, x, y, buffers)
+        # What the module neither saves nor changes, such as position numbers, is a constant.
+        saved = self.module.state_dict()
+        unchanged = [name for name in before if torch.equal(before[name], buffers[name])]
+        self._constant_buffers = frozenset(unchanged) - frozenset(saved)
         if not torch.equal(generator_before, torch.random.get_rng_state()):
             torch.random.set_rng_state(generator_before)
             accepted = (
@@ -154,7 +166,11 @@ class ModuleLearner(Learner):
         return torch.cat([start[name].detach().reshape(-1) for name in self.shapes])
 
     def buffers(self) -> Buffers:
-        return {name: b.detach().clone() for name, b in self.module.named_buffers()}
+        own = {}
+        for name, b in self.module.named_buffers():
+            if name not in self._constant_buffers:
+                own[name] = b.detach().clone()
+        return own
 
     def _forward(
         self, parameters: dict[str, Tensor], buffers: Buffers, x: Tensor, key: Tensor | None
@@ -176,13 +192,24 @@ class ModuleLearner(Learner):
     def _prepare_module(self, w: Tensor, training: bool) -> None:
         """Give this thread a module of its own, on the stack's torch device, in the right mode."""
         own = self._own
-        if not hasattr(own, "module"):
-            own.module = copy.deepcopy(self.module)
-            own.mode = None
-        mode = (w.device, w.dtype, training)
-        if own.mode != mode:
-            own.module.to(w.device, w.dtype).train(training)
+        mode = (w.device, w.dtype)
+        if getattr(own, "mode", None) != mode:
+            own.module = _copy(self.module, self._constants_in(mode)).to(*mode)
             own.mode = mode
+            own.training = None
+        if own.training != training:
+            own.module.train(training)
+            own.training = training
+
+    def _constants_in(self, mode: _Mode) -> dict[str, Tensor]:
+        """Return the frozen parameters in a mode: one copy for all threads, or the original."""
+        with self._lock:
+            if self._cast_constants is None or self._cast_constants[0] != mode:
+                cast = {}
+                for name, p in self._constants.items():
+                    cast[name] = _cast(p, mode[1]).to(mode[0])
+                self._cast_constants = (mode, cast)
+            return self._cast_constants[1]
 
     def _sample_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
         """Return the loss of each sample of one device."""
@@ -284,6 +311,24 @@ class ModuleLearner(Learner):
             return losses.sum(), correct.sum()
 
         return score
+
+
+def _frozen(module: nn.Module) -> dict[str, Tensor]:
+    """Return the frozen parameters of a module by name, not copied."""
+    frozen = {}
+    for name, p in module.named_parameters():
+        if not p.requires_grad:
+            frozen[name] = p.detach()
+    return frozen
+
+
+def _copy(module: nn.Module, constants: dict[str, Tensor]) -> nn.Module:
+    """Copy a module, except for its frozen parameters, which are those that are given."""
+    copied: dict[int, Any] = {}
+    for name, p in module.named_parameters():
+        if name in constants:
+            copied[id(p)] = nn.Parameter(constants[name], requires_grad=False)
+    return copy.deepcopy(module, copied)
 
 
 def _places(module: nn.Module) -> dict[str, str]:
