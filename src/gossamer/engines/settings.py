@@ -35,10 +35,17 @@ class EngineSpec(Protocol):
             MissingExtra: If a package is not installed.
         """
 
+    def cluster(self) -> Ray | None:
+        """Return the settings of the cluster that the engine runs on; None: it has none.
+
+        Several runs then take place on the cluster too, instead of in processes of this machine.
+        """
+        return None
+
 
 @register("engine", "simulator")
 @dataclass(frozen=True)
-class Simulation:
+class Simulation(EngineSpec):
     """The simulator, in this process.
 
     Example:
@@ -55,7 +62,7 @@ class Simulation:
 
 @register("engine", "ray")
 @dataclass(frozen=True)
-class Ray:
+class Ray(EngineSpec):
     """A Ray cluster, with the devices in shards that run in parallel.
 
     Args:
@@ -90,6 +97,9 @@ class Ray:
         from gossamer.engines.ray.engine import RayEngine
 
         return RayEngine(plan, self, snapshot, observer)
+
+    def cluster(self) -> Ray:
+        return self
 
 
 def check_ray() -> None:

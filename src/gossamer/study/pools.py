@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Any, Protocol, cast
 
 from gossamer._core import checks
 from gossamer._core.files import write_atomically
@@ -141,7 +141,7 @@ def pool_on(engine: EngineSpec, workers: int = 0) -> Iterator[Pool]:
     """Open the pool that goes with an engine.
 
     Args:
-        engine: The engine. Ray's pool is its cluster, any other engine's is this machine.
+        engine: The engine. If it runs on a cluster, that is the pool; otherwise this machine.
         workers: Runs at a time on this machine; 0 means one per core.
 
     Yields:
@@ -151,23 +151,15 @@ def pool_on(engine: EngineSpec, workers: int = 0) -> Iterator[Pool]:
         InputError: If `workers` is negative.
     """
     checks.whole("workers", workers, 0)
-    if on_cluster(engine):
-        from gossamer.engines.ray.cluster import connect
-
-        check_ray()
-        with connect(engine):
-            yield RayTasks(engine)
-    else:
+    cluster = engine.cluster()
+    if cluster is None:
         yield Processes(workers)
+        return
+    from gossamer.engines.ray.cluster import connect
 
-
-def on_cluster(engine: EngineSpec) -> TypeGuard[Ray]:
-    """Return True if an engine runs on a cluster, whose pool is the cluster too.
-
-    Args:
-        engine: The engine.
-    """
-    return isinstance(engine, Ray)
+    check_ray()
+    with connect(cluster):
+        yield RayTasks(cluster)
 
 
 def is_done(path: Path) -> bool:

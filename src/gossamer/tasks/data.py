@@ -20,6 +20,7 @@ from gossamer import draws
 from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import InputError
+from gossamer.tasks.splits import own_split
 
 MAX_CLASSES = 100_000
 """Most classes. A larger label is taken for a mistake, such as an identifier: the model gets an
@@ -110,7 +111,7 @@ class Validation:
 
     def __post_init__(self) -> None:
         checks.number("share", self.share, above=0, below=1)
-        if hasattr(self.data, "split"):
+        if own_split(self.data) is not None:
             raise InputError(
                 "data",
                 type(self.data).__name__,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -235,11 +236,25 @@ class _LogisticLearner(LinearLearner):
 @dataclass(frozen=True)
 class _Linear:
     l2: float = 0.0
+    _learner: ClassVar[type[LinearLearner]]
+    _bias: ClassVar[bool]
 
     def __post_init__(self) -> None:
         checks.not_negative("l2", self.l2)
 
-    def _classes(self, data: Data) -> int:
+    @abstractmethod
+    def _outputs(self, data: Data) -> int:
+        """Return the number of outputs; raise InputError if the data do not fit the model."""
+
+    def learner(self, data: Data) -> Learner:
+        return self._learner(self._outputs(data), math.prod(data.shape), self._bias, self.l2)
+
+
+@dataclass(frozen=True)
+class _Classifier(_Linear):
+    _bias: ClassVar[bool] = True
+
+    def _outputs(self, data: Data) -> int:
         if data.classes is None:
             raise InputError(
                 "model",
@@ -251,7 +266,7 @@ class _Linear:
 
 @register("model", "softmax")
 @dataclass(frozen=True)
-class Softmax(_Linear):
+class Softmax(_Classifier):
     """Softmax regression with a bias (logistic regression for several classes).
 
     Args:
@@ -266,13 +281,12 @@ class Softmax(_Linear):
         650
     """
 
-    def learner(self, data: Data) -> Learner:
-        return _SoftmaxLearner(self._classes(data), math.prod(data.shape), True, self.l2)
+    _learner: ClassVar[type[LinearLearner]] = _SoftmaxLearner
 
 
 @register("model", "svm")
 @dataclass(frozen=True)
-class Svm(_Linear):
+class Svm(_Classifier):
     """The linear support vector machine, with a bias.
 
     Its loss is the multi-class hinge of Crammer and Singer: max(0, 1 + max_{j≠y} s_j − s_y).
@@ -289,8 +303,7 @@ class Svm(_Linear):
         650
     """
 
-    def learner(self, data: Data) -> Learner:
-        return _SvmLearner(self._classes(data), math.prod(data.shape), True, self.l2)
+    _learner: ClassVar[type[LinearLearner]] = _SvmLearner
 
 
 @register("model", "least-squares")
@@ -310,12 +323,15 @@ class LinearRegression(_Linear):
         7
     """
 
-    def learner(self, data: Data) -> Learner:
+    _learner: ClassVar[type[LinearLearner]] = _LeastSquaresLearner
+    _bias: ClassVar[bool] = False
+
+    def _outputs(self, data: Data) -> int:
         if data.y.dim() != 1:
             shape = list(data.y.shape[1:])
             accepted = f"a module: each target has shape {shape}, not one value"
             raise InputError("model", "least-squares", accepted)
-        return _LeastSquaresLearner(1, math.prod(data.shape), False, self.l2)
+        return 1
 
 
 @register("model", "logistic")
@@ -335,9 +351,12 @@ class LogisticRegression(_Linear):
         7
     """
 
-    def learner(self, data: Data) -> Learner:
+    _learner: ClassVar[type[LinearLearner]] = _LogisticLearner
+    _bias: ClassVar[bool] = False
+
+    def _outputs(self, data: Data) -> int:
         if data.classes != 2:
             raise InputError(
                 "model", "logistic", '"softmax", since there are not exactly two classes'
             )
-        return _LogisticLearner(1, math.prod(data.shape), False, self.l2)
+        return 1

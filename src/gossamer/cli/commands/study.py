@@ -75,7 +75,7 @@ def compare(
     from gossamer.errors import InputError
     from gossamer.study import compare as compare_studies
     from gossamer.study.compare import labels
-    from gossamer.study.pools import on_cluster, pool_on
+    from gossamer.study.pools import pool_on
     from gossamer.study.track import trackers
 
     studies = []
@@ -88,7 +88,7 @@ def compare(
         studies += found
         engines.append(on_engine)
     folder = out or Path("runs") / studies[0].name
-    if on_cluster(engines[0]):
+    if engines[0].cluster() is not None:
         if track:
             raise InputError(
                 "track", track, "nothing: on ray the runs of a comparison are in other processes"
