@@ -36,14 +36,15 @@ _EXPORTS = {
     "tasks": """
         Task Data Digits Mnist FashionMnist Cifar10 Arrays from_arrays from_dataset Iid OneLabel
         Labels Dirichlet Uneven Drawn Lists from_lists Validation Softmax Svm Mlp Cnn Module
-        LinearRegression LogisticRegression
+        LinearRegression LogisticRegression Loss CrossEntropy BinaryCrossEntropy SquaredError
+        AbsoluteError Huber
     """,
     "tasks.synthetic": "LeastSquares Logistic",
     "engines": "Measure Observer Plan Ray Simulator",
     "results.run": "Run",
     "study": "Study run compare",
     "mirror": "IdentityMap MirrorMap PowerMap bregman power_mean signed_power",
-    "errors": "GossamerError InputError DataError Diverged",
+    "errors": "GossamerError InputError DataError Diverged DataWarning SpeedWarning",
 }
 _METHOD_CLASS = re.compile(r"^@method\(.*?^class (\w+)", re.MULTILINE | re.DOTALL)
 

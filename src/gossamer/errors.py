@@ -6,6 +6,9 @@ GossamerError            any error of gossamer; the command exits with 2
 ├── Diverged             a model has a value that is not finite; exit code 3
 ├── MissingExtra         a package that is not installed
 └── Lost                 a cluster or a link that a run needs is gone; exit code 4
+
+DataWarning              data that are accepted, but look like a mistake (a UserWarning)
+SpeedWarning             a model that runs, but slowly (a UserWarning)
 """
 
 from __future__ import annotations
@@ -117,6 +120,14 @@ class Lost(GossamerError):
     """A cluster or a link that a run needs is gone. Its results so far are kept; exit code 4."""
 
     exit_code = 4
+
+
+class DataWarning(UserWarning):
+    """Data that are accepted, but look like a mistake, such as labels that skip a number."""
+
+
+class SpeedWarning(UserWarning):
+    """A model that runs, but slower than it could, such as a recurrent layer."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -591,6 +591,7 @@ def test_sizes_over_the_limit_are_refused_before_reading(tmp_path: Path, monkeyp
         Arrays(tmp_path / "bomb.npz").load()
 
 
+@pytest.mark.filterwarnings("ignore::gossamer.DataWarning")
 @KINDS
 @settings(max_examples=60)
 @given(share=st.floats(0, 0.999), flip=st.integers(0, 7))

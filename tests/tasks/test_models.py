@@ -34,6 +34,7 @@ from gossamer.tasks import (
     linear,
     modules,
 )
+from gossamer.tasks.losses import LossFunction
 from gossamer.tasks.perceptron import Perceptron
 
 NO_KEYS = torch.zeros(0, dtype=torch.int64)
@@ -752,7 +753,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "too few outputs": (lambda: nn.Linear(5, 2), r"\[batch, 3\]"),
     "outputs of another shape": (lambda: Calls(lambda own, x: x[:, :, None]), r"\[batch, 3\]"),
-    "not a tensor": (lambda: Calls(lambda own, x: (x, x)), "torch says"),
+    "not a tensor": (lambda: Calls(lambda own, x: {"scores": x}), "or `logits`"),
     "its own mistake": (
         lambda: Calls(lambda own, x: own.missing(x)),
         "torch says: 'Calls' object has no attribute 'missing'",
@@ -811,7 +812,7 @@ PERCEPTRONS: dict[str, Callable[[], nn.Module]] = {
 @pytest.mark.parametrize("loss", [None, nn.CrossEntropyLoss(reduction="none")])
 @pytest.mark.parametrize("kind", PERCEPTRONS)
 def test_a_perceptron_equals_the_same_module_under_torch_func(
-    kind: str, loss: modules.Loss | None
+    kind: str, loss: LossFunction | None
 ) -> None:
     source = data(3, (2, 3))
     module = PERCEPTRONS[kind]()
@@ -934,7 +935,7 @@ def test_a_loss_of_the_users_own() -> None:
         expected = torch.cat([p.grad.reshape(-1) for p in own.parameters()])
         torch.testing.assert_close(gradient[i], expected, rtol=1e-10, atol=1e-12)
     with pytest.raises(InputError) as refusal:
-        Module(nn.Linear(5, 3), loss=nn.CrossEntropyLoss()).learner(source)
+        Module(nn.Linear(5, 3), loss=lambda outputs, y: outputs).learner(source)
     assert refusal.value.field == "loss"
 
 

@@ -153,6 +153,7 @@ def _devices(plan: Plan, fleet: Fleet, start: datetime, addresses: list[str]) ->
                 begins,
                 Path(name),
                 classes=plan.task.data.classes,
+                targets=plan.task.data.targets,
                 shape=plan.task.data.shape,
                 listen=(listen,),
                 connect=tuple(addresses[:i]),  # one of two devices dials the other

@@ -22,7 +22,8 @@ from gossamer.fleet.transport.configuration import STATUS_BYTES, LinkSettings
 from gossamer.network import Full
 from gossamer.study import spec
 from gossamer.study.study import Study
-from gossamer.tasks import Arrays, Task
+from gossamer.tasks import Task
+from gossamer.tasks.array_files import load_part
 from gossamer.tasks.splits import Split
 
 if TYPE_CHECKING:
@@ -147,17 +148,22 @@ def read_study(device: Device) -> Study:
 def _own_data(device: Device) -> Data:
     """Return the samples of a device, if they fit those of the fleet."""
     path = _samples_file(device.folder)
-    data = Arrays(path).load()
+    data = load_part(path)
+    if device.targets == "values" and data.targets == "multi-label":
+        # The values of this device happen to be 0 and 1.
+        data = replace(data, y=data.y.float(), y_test=data.y_test.float())
     if device.shape and data.shape != device.shape:
         raise DataError(
             f"{path} has samples of shape {data.shape}; those of the fleet have {device.shape}"
         )
     if device.classes is None:
         if data.classes is not None:
-            raise DataError(f"{path} has labels as y; the fleet has floating targets")
+            raise DataError(f"{path} has labels as y; the fleet has other targets")
+        if device.targets and data.targets != device.targets:
+            raise DataError(f"{path} has {data.targets} as y; the fleet has {device.targets}")
         return data
     if data.classes is None:
-        raise DataError(f"{path} has floating targets as y; the fleet has labels")
+        raise DataError(f"{path} has {data.targets} as y; the fleet has labels")
     if data.classes > device.classes:
         raise DataError(
             f"{path} has labels up to {data.classes - 1};"

@@ -76,7 +76,8 @@ class Device:
         start: When round 0 begins, such as "2030-01-31T12:00:00Z".
         folder: The device's folder, beside its file: certificate, samples and results.
         study: The spec, beside the device's file.
-        classes: Number of classes of the fleet's data; None for floating targets.
+        classes: Number of classes of the fleet's data; None if the targets are not labels.
+        targets: What the targets of the fleet's data are, as `Data.targets`; "": not known.
         shape: Shape of a sample of the fleet's data.
         listen: Endpoints host:port on which to listen.
         connect: Endpoints to dial.
@@ -95,6 +96,7 @@ class Device:
     folder: Path
     study: Path = Path(STUDY)
     classes: int | None = None
+    targets: str = ""
     shape: tuple[int, ...] = ()
     listen: tuple[str, ...] = ("0.0.0.0:7447",)
     connect: tuple[str, ...] = ()

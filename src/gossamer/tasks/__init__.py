@@ -5,6 +5,15 @@ from gossamer.tasks.data import Data, Validation, from_arrays, from_dataset
 from gossamer.tasks.image_sets import Cifar10, Digits, FashionMnist, Mnist
 from gossamer.tasks.learner import Learner, Scores
 from gossamer.tasks.linear import LinearRegression, LogisticRegression, Softmax, Svm
+from gossamer.tasks.losses import (
+    AbsoluteError,
+    BinaryCrossEntropy,
+    CrossEntropy,
+    FunctionLoss,
+    Huber,
+    Loss,
+    SquaredError,
+)
 from gossamer.tasks.models import Cnn, Mlp, Module
 from gossamer.tasks.split_rules import Dirichlet, Drawn, Iid, Labels, Lists, OneLabel, Uneven
 from gossamer.tasks.splits import Split, from_lists
@@ -12,20 +21,26 @@ from gossamer.tasks.task import Model, Task
 from gossamer.tasks.worker import Worker
 
 __all__ = [
+    "AbsoluteError",
     "Arrays",
+    "BinaryCrossEntropy",
     "Cifar10",
     "Cnn",
+    "CrossEntropy",
     "Data",
     "Digits",
     "Dirichlet",
     "Drawn",
     "FashionMnist",
+    "FunctionLoss",
+    "Huber",
     "Iid",
     "Labels",
     "Learner",
     "LinearRegression",
     "Lists",
     "LogisticRegression",
+    "Loss",
     "Mlp",
     "Mnist",
     "Model",
@@ -34,6 +49,7 @@ __all__ = [
     "Scores",
     "Softmax",
     "Split",
+    "SquaredError",
     "Svm",
     "Task",
     "Uneven",

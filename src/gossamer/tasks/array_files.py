@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
-from gossamer.tasks.data import Data, from_arrays
+from gossamer.tasks.data import Data, checked_arrays, from_arrays
 
 MAX_BYTES = 64 << 30
 """Largest file of arrays that is read."""
@@ -28,7 +29,7 @@ _NAMES = ("x", "y", "x_test", "y_test")
 class Arrays:
     """Data from an .npz or .safetensors file with the arrays x, y, x_test and y_test.
 
-    Whole-numbered y are labels from 0; floating y are regression targets.
+    Their types and shapes say what they are, as in `from_arrays`.
 
     Args:
         path: The file.
@@ -45,18 +46,33 @@ class Arrays:
     path: Path
 
     def load(self) -> Data:
-        path = Path(self.path).expanduser()
-        arrays: dict[str, Any]
-        if path.suffix == ".npz":
-            arrays = dict(read_npz(path, _NAMES))
-        elif path.suffix == ".safetensors":
-            arrays = dict(_read_safetensors(path, _NAMES))
-        else:
-            raise InputError("path", str(path), "a file that ends in .npz or .safetensors")
-        try:
-            return from_arrays(**arrays, name=path.stem)
-        except InputError as error:
-            raise DataError(f"{path}: {error}") from error
+        return _load(Path(self.path).expanduser(), from_arrays)
+
+
+def load_part(path: Path) -> Data:
+    """Load the samples of one device from a file as in `Arrays`, which may lack some labels.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DataError: If the file is missing or damaged, or its arrays cannot be used.
+    """
+    return _load(path, checked_arrays)
+
+
+def _load(path: Path, make: Callable[..., Data]) -> Data:
+    arrays: dict[str, Any]
+    if path.suffix == ".npz":
+        arrays = dict(read_npz(path, _NAMES))
+    elif path.suffix == ".safetensors":
+        arrays = dict(_read_safetensors(path, _NAMES))
+    else:
+        raise InputError("path", str(path), "a file that ends in .npz or .safetensors")
+    try:
+        return make(**arrays, name=path.stem)
+    except InputError as error:
+        raise DataError(f"{path}: {error}") from error
 
 
 def read_npz(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:

@@ -6,6 +6,7 @@ A source is a frozen dataclass; `load()` reads it.
 from __future__ import annotations
 
 import math
+import warnings
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,26 +20,43 @@ from torch import Tensor
 from gossamer import draws
 from gossamer._core import checks
 from gossamer._core.registry import register
-from gossamer.errors import InputError
+from gossamer.errors import DataWarning, InputError
 from gossamer.tasks.splits import own_split
 
 MAX_CLASSES = 100_000
 """Most classes. A larger label is taken for a mistake, such as an identifier: the model gets an
 output for every class."""
 
+MAX_TOKENS = 1 << 24
+"""Most classes of a position, such as the words of a vocabulary."""
+
+IGNORED = -100
+"""Target of a position that does not count, as in torch."""
+
+_MOST_NAMED = 5  # labels that a warning lists
+
 
 @dataclass(frozen=True, eq=False)
 class Data:
     """Samples to train on and to test on.
 
+    The type of y says what the targets are:
+
+    | y | targets | default loss |
+    |---|---|---|
+    | int64 [samples] | labels | cross-entropy |
+    | int64 [samples, …] | a class per position: tokens, masks | cross-entropy |
+    | bool [samples, …] | yes or no per output: multi-label | binary cross-entropy |
+    | float32 [samples, …] | values: regression | half the squared error |
+
     Args:
-        x: Training samples, float32 [samples, …features].
-        y: Labels, int64 from 0 to classes − 1 [samples]; or regression targets, float32
-            [samples, …].
+        x: Training samples [samples, …features]: float32, or int64 for tokens.
+        y: Their targets.
         x_test: Test samples, like x.
-        y_test: Their labels or targets, like y.
+        y_test: Their targets, like y.
         name: Name of the data, for tables.
-        classes: Number of classes, or None for regression.
+        classes: Number of classes of labels, which are from 0 to classes − 1; None for other
+            targets.
 
     Example:
         >>> from gossamer import Digits
@@ -63,6 +81,17 @@ class Data:
     def shape(self) -> tuple[int, ...]:
         """Shape of one sample."""
         return tuple(self.x.shape[1:])
+
+    @property
+    def targets(self) -> str:
+        """What the targets are: "labels", "tokens", "multi-label" or "values"."""
+        if self.classes is not None:
+            return "labels"
+        if self.y.dtype == torch.bool:
+            return "multi-label"
+        if self.y.is_floating_point():
+            return "values"
+        return "tokens"
 
     def __repr__(self) -> str:
         """Return one line with a checksum; in the spec of a run it identifies the samples."""
@@ -143,10 +172,14 @@ def from_arrays(
     """Make data from NumPy arrays or tensors. They are checked and copied.
 
     Args:
-        x: Training samples [samples, …features].
-        y: Whole numbers from 0 are labels [samples]; other numbers are regression targets.
+        x: Training samples [samples, …features]. Whole numbers stay whole numbers (int64), such as
+            tokens for an embedding; all others become float32.
+        y: Their targets. Whole numbers [samples] are labels from 0; whole numbers [samples, …] are
+            a class per position, −100 where a position does not count; bools [samples, …], or
+            floating-point numbers that are all 0 or 1, are yes or no per output; other
+            floating-point numbers are values of a regression.
         x_test: Test samples, like x.
-        y_test: Their labels or targets, like y.
+        y_test: Their targets, like y.
         name: Name of the data, for tables.
 
     Returns:
@@ -155,31 +188,95 @@ def from_arrays(
     Raises:
         InputError: If an array is empty, has values that are not finite, or does not fit another.
 
+    Warns:
+        DataWarning: If the labels skip a number.
+
     Example:
         >>> from_arrays(np.eye(3), [0, 1, 2], np.eye(3), [0, 1, 2]).classes
         3
     """
-    tensors = {
-        "x": _samples("x", x),
-        "y": _targets("y", y),
-        "x_test": _samples("x_test", x_test),
-        "y_test": _targets("y_test", y_test),
-    }
-    for inputs, targets in (("x", "y"), ("x_test", "y_test")):
-        if len(tensors[inputs]) != len(tensors[targets]):
-            accepted = f"as many as {inputs} has samples, {len(tensors[inputs])}"
-            raise InputError(targets, f"{len(tensors[targets])} targets", accepted)
-    for train, test in (("x", "x_test"), ("y", "y_test")):
-        if tensors[train].shape[1:] != tensors[test].shape[1:]:
-            shape = list(tensors[train].shape[1:])
-            accepted = f"the shape that {train} has, {shape}, for each sample"
-            raise InputError(test, list(tensors[test].shape[1:]), accepted)
-        if tensors[train].dtype != tensors[test].dtype:
-            raise InputError(test, str(tensors[test].dtype), f"the same kind of targets as {train}")
+    data = checked_arrays(x, y, x_test, y_test, name)
+    if data.classes is not None:
+        _warn_of_gaps(data)
+    return data
+
+
+def checked_arrays(
+    x: ArrayLike | Tensor,
+    y: ArrayLike | Tensor,
+    x_test: ArrayLike | Tensor,
+    y_test: ArrayLike | Tensor,
+    name: str = "arrays",
+) -> Data:
+    """Do the same without a warning, for the samples of one device.
+
+    Args:
+        x: As in `from_arrays`, like the others.
+        y: Their targets.
+        x_test: Test samples.
+        y_test: Their targets.
+        name: Name of the data.
+    """
+    samples, test_samples = _alike(_samples("x", x), _samples("x_test", x_test))
+    targets = _targets("y", y)
+    test_targets = _targets("y_test", y_test)
+    if _is_binary(targets) and _is_binary(test_targets):
+        targets = targets.bool()
+        test_targets = test_targets.bool()
+    _check_lengths("x", samples, "y", targets)
+    _check_lengths("x_test", test_samples, "y_test", test_targets)
+    _check_alike("x", samples, "x_test", test_samples)
+    _check_alike("y", targets, "y_test", test_targets)
     classes = None
-    if tensors["y"].dtype == torch.int64:
-        classes = int(max(tensors["y"].max(), tensors["y_test"].max())) + 1
-    return Data(**tensors, name=name, classes=classes)
+    if targets.dtype == torch.int64 and targets.dim() == 1:
+        classes = int(max(targets.max(), test_targets.max())) + 1
+    return Data(samples, targets, test_samples, test_targets, name=name, classes=classes)
+
+
+def _alike(x: Tensor, x_test: Tensor) -> tuple[Tensor, Tensor]:
+    """Return samples of one type: float32, unless all are whole numbers."""
+    if x.dtype == x_test.dtype:
+        return x, x_test
+    return x.float(), x_test.float()
+
+
+def _check_lengths(inputs: str, x: Tensor, targets: str, y: Tensor) -> None:
+    if len(x) != len(y):
+        accepted = f"as many as {inputs} has samples, {len(x)}"
+        raise InputError(targets, f"{len(y)} targets", accepted)
+
+
+def _check_alike(train: str, first: Tensor, test: str, second: Tensor) -> None:
+    if first.shape[1:] != second.shape[1:]:
+        accepted = f"the shape that {train} has, {list(first.shape[1:])}, for each sample"
+        raise InputError(test, list(second.shape[1:]), accepted)
+    if first.dtype != second.dtype:
+        raise InputError(test, str(second.dtype), f"the same kind of targets as {train}")
+
+
+def _is_binary(y: Tensor) -> bool:
+    """True if targets are yes or no per output."""
+    if y.dtype == torch.bool:
+        return True
+    return y.dim() > 1 and y.is_floating_point() and bool(((y == 0) | (y == 1)).all())
+
+
+def _warn_of_gaps(data: Data) -> None:
+    """Warn of labels that no sample has."""
+    assert data.classes is not None
+    counts = torch.bincount(torch.cat([data.y, data.y_test]), minlength=data.classes)
+    missing = torch.nonzero(counts == 0).flatten().tolist()
+    if not missing:
+        return
+    named = ", ".join(map(str, missing[:_MOST_NAMED]))
+    if len(missing) > _MOST_NAMED:
+        named += ", …"
+    warnings.warn(
+        f"no sample of {data.name} has the label {named}: labels count from 0 to "
+        f"{data.classes - 1}, and the model has an output for each; number them without gaps",
+        DataWarning,
+        stacklevel=3,
+    )
 
 
 def from_dataset(train: Iterable[Any], test: Iterable[Any], name: str = "dataset") -> Data:
@@ -225,6 +322,8 @@ def _samples(field: str, value: ArrayLike | Tensor) -> Tensor:
     array = _array(field, value)
     if array.ndim < 2:
         raise InputError(field, list(array.shape), "an array [samples, …features]")
+    if array.dtype.kind in "iu":
+        return _to_int64(field, array)
     return _to_float32(field, array)
 
 
@@ -232,13 +331,33 @@ def _targets(field: str, value: ArrayLike | Tensor) -> Tensor:
     array = _array(field, value)
     if array.dtype.kind == "f":
         return _to_float32(field, array)
-    if array.ndim != 1:
-        raise InputError(field, list(array.shape), "labels as an array [samples]")
-    for label in (array.min(), array.max()):
-        if not 0 <= label < MAX_CLASSES:
-            accepted = f"labels from 0 to C-1, C at most {MAX_CLASSES}"
-            raise InputError(field, int(label), accepted)
+    if array.ndim > 1:
+        if array.dtype.kind == "b":
+            return torch.from_numpy(array.copy())
+        if array.shape[1:] == (1,):  # a column of labels, not sequences of one token
+            raise InputError(field, list(array.shape), "labels as an array [samples]")
+        _check_range(field, array[array != IGNORED], "classes", MAX_TOKENS)
+    else:
+        _check_range(field, array, "labels", MAX_CLASSES)
     return torch.from_numpy(array.astype(np.int64))
+
+
+def _check_range(field: str, array: NDArray[Any], noun: str, most: int) -> None:
+    if not array.size:
+        return
+    for label in (array.min(), array.max()):
+        if not 0 <= label < most:
+            accepted = f"{noun} from 0 to C-1, C at most {most}"
+            if noun == "classes":
+                accepted += f", and {IGNORED} where a position does not count"
+            raise InputError(field, int(label), accepted)
+
+
+def _to_int64(field: str, array: NDArray[Any]) -> Tensor:
+    largest = np.iinfo(np.int64).max
+    if array.max() > largest:
+        raise InputError(field, int(array.max()), f"whole numbers of at most {largest}")
+    return torch.from_numpy(np.array(array, dtype=np.int64, order="C"))
 
 
 def _to_float32(field: str, array: NDArray[Any]) -> Tensor:

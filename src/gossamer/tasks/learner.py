@@ -41,6 +41,9 @@ class Learner(ABC):
     concurrent: bool = False
     """True if several threads may train at once."""
 
+    integers: bool = False
+    """True if samples of whole numbers reach the model as int64, as an embedding needs them."""
+
     at_once: int = 3_200_000
     """Elements of batches that are worked on together.
 

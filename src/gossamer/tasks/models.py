@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
@@ -14,7 +14,8 @@ from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Learner
-from gossamer.tasks.modules import Loss, ModuleLearner
+from gossamer.tasks.losses import Loss, LossFunction
+from gossamer.tasks.modules import ModuleLearner
 
 _SMALLEST_IMAGE = 4  # pixels: two poolings halve an image twice
 
@@ -23,16 +24,19 @@ _SMALLEST_IMAGE = 4  # pixels: two poolings halve an image twice
 class Module:
     """A model that is any `torch.nn.Module`.
 
-    The module gets a batch [batch, …] and returns outputs [batch, classes], or as many values as a
-    target has. Its trained parameters are mixed; its buffers stay with their device; frozen
-    parameters are constants. Buffers and frozen parameters start as in the module that is given, or
-    made first, whatever the seed.
+    The module gets a batch [batch, …] and returns outputs: [batch, classes] for labels,
+    [batch, classes, …] or [batch, …, classes] for a class per position, else as many values as a
+    target has. Of a tuple the first is taken, of a dict or an object its `logits`. Its trained
+    parameters are mixed; its buffers stay with their device; frozen parameters are constants.
+    Buffers and frozen parameters start as in the module that is given, or made first, whatever the
+    seed.
 
     Args:
         module: A module, whose present parameters are the start of every seed; or a function
             without arguments that makes one, which is called once per seed.
-        loss: Function of (outputs, targets) that returns one value per sample. Default: the
-            cross-entropy for classes, else half the squared error.
+        loss: A loss such as `Huber()`, or a function of (outputs, targets) that returns one value
+            per sample or their mean. Default: the cross-entropy for classes, the binary
+            cross-entropy for yes or no, else half the squared error.
 
     Raises:
         InputError: If it is neither a module nor a function.
@@ -43,7 +47,7 @@ class Module:
     """
 
     module: nn.Module | Callable[[], nn.Module]
-    loss: Loss | None = None
+    loss: Loss | LossFunction | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.module):
@@ -78,6 +82,7 @@ class Mlp:
     Args:
         hidden: Units of each hidden layer.
         dropout: Probability of dropout after each hidden layer.
+        loss: The loss. Default: as in `Module`.
 
     Raises:
         InputError: If a layer has no units, or dropout is not from 0 to below 1.
@@ -90,6 +95,7 @@ class Mlp:
 
     hidden: tuple[int, ...] = (64,)
     dropout: float = 0.0
+    loss: Loss | None = None
 
     def __post_init__(self) -> None:
         if not self.hidden or min(self.hidden) < 1:
@@ -97,6 +103,8 @@ class Mlp:
         checks.number("dropout", self.dropout, least=0, below=1)
 
     def learner(self, data: Data) -> Learner:
+        outputs = _outputs("mlp", data)
+
         def make() -> nn.Module:
             layers: list[nn.Module] = [nn.Flatten()]
             width = torch.Size(data.shape).numel()
@@ -105,9 +113,9 @@ class Mlp:
                 if self.dropout:
                     layers.append(nn.Dropout(self.dropout))
                 width = units
-            return nn.Sequential(*layers, nn.Linear(width, data.classes or 1))
+            return nn.Sequential(*layers, nn.Linear(width, outputs))
 
-        return Module(make).learner(data)
+        return Module(make, self.loss).learner(_with_floats(data))
 
 
 @register("model", "cnn")
@@ -121,6 +129,7 @@ class Cnn:
         channels: Channels of the two convolutions.
         norm: Batch normalisation after each convolution. Its running statistics stay with their
             device.
+        loss: The loss. Default: as in `Module`.
 
     Raises:
         InputError: If there are not two numbers of channels.
@@ -133,6 +142,7 @@ class Cnn:
 
     channels: tuple[int, int] = (16, 32)
     norm: bool = False
+    loss: Loss | None = None
 
     def __post_init__(self) -> None:
         if len(self.channels) != 2 or min(self.channels) < 1:
@@ -145,6 +155,7 @@ class Cnn:
                 f"these samples have shape {list(data.shape)}"
             )
             raise InputError("model", "cnn", accepted)
+        outputs = _outputs("cnn", data)
 
         def make() -> nn.Module:
             layers: list[nn.Module] = []
@@ -156,7 +167,20 @@ class Cnn:
                 layers += [nn.ReLU(), nn.MaxPool2d(2)]
                 width = channels
             pixels = (data.shape[1] // 4) * (data.shape[2] // 4)
-            outputs = nn.Linear(width * pixels, data.classes or 1)
-            return nn.Sequential(*layers, nn.Flatten(), outputs)
+            return nn.Sequential(*layers, nn.Flatten(), nn.Linear(width * pixels, outputs))
 
-        return Module(make).learner(data)
+        return Module(make, self.loss).learner(_with_floats(data))
+
+
+def _outputs(kind: str, data: Data) -> int:
+    """Return the number of outputs: one per class, or one per value of a target."""
+    if data.targets == "tokens":
+        raise InputError("model", kind, "a module: the targets are a class for each position")
+    return data.classes or data.y[0].numel()
+
+
+def _with_floats(data: Data) -> Data:
+    """Return data whose samples are floating-point numbers."""
+    if data.x.is_floating_point():
+        return data
+    return replace(data, x=data.x.float(), x_test=data.x_test.float())

@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional as F
 
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.forward_pass import ForwardPass
 from gossamer.tasks.learner import Buffers, Learner, Scores
+from gossamer.tasks.losses import Loss, LossFunction, Terms, loss_of
 from gossamer.tasks.perceptron import Perceptron
 from gossamer.tasks.stacking import run_one_by_one, run_stacked
-
-Loss = Callable[[Tensor, Tensor], Tensor]
-"""Function of (outputs, targets) that returns one value per sample."""
 
 _Mode = tuple[torch.device, torch.dtype]
 _EVALUATION_ELEMENTS = 1 << 24  # elements that one evaluation pass may put through a module
@@ -48,7 +45,7 @@ class ModuleLearner(Learner):
 
     Args:
         module: The module. It is copied, except for its frozen parameters, which are shared.
-        loss: The loss per sample, or None for the default of the data's targets.
+        loss: The loss, or None for the default of the data's targets.
         data: The data, which the module is tried on.
         make: Function that makes the module of a seed; None: every seed starts from `module`.
 
@@ -62,7 +59,7 @@ class ModuleLearner(Learner):
     def __init__(
         self,
         module: nn.Module,
-        loss: Loss | None,
+        loss: Loss | LossFunction | None,
         data: Data,
         make: Callable[[int], nn.Module] | None = None,
     ) -> None:
@@ -78,9 +75,10 @@ class ModuleLearner(Learner):
         self._constant_buffers: frozenset[str] = frozenset()
         self._lock = threading.Lock()
         self.module = _copy(module, self._constants)
+        self.integers = not data.x.is_floating_point()
         self._classes = data.classes
         self._make = make
-        self._per_sample = loss or _default_loss(data)
+        self._loss = loss_of(loss, data)
         self._start: dict[str, Tensor] = {}
         for name, p in self.module.named_parameters():
             if p.requires_grad:
@@ -126,25 +124,39 @@ class ModuleLearner(Learner):
         # Not less precise than the module: its constants are cast with it.
         w = w.to(torch.promote_types(w.dtype, torch.float32))
         two = [0, -1]  # samples, since BatchNorm takes no single one
-        x = data.x[two].to(w.dtype)
-        y = _cast(data.y[two], w.dtype)
+        x = _cast(data.x[two], w.dtype)
+        y = data.y[two]
+        if y.dtype != torch.int64:
+            y = y.to(w.dtype)
         buffers = {name: _cast(b, w.dtype)[None] for name, b in self.buffers().items()}
         keys = torch.zeros(1, dtype=torch.int64)
-        generator_before = torch.random.get_rng_state()
         before = {name: b.clone() for name, b in buffers.items()}
-        self.gradient(w, x[None], y[None], buffers, keys, torch.empty_like(w))
-        self.scores(w, x, y, buffers)
+        with torch.random.fork_rng(devices=[]):
+            generator_before = torch.random.get_rng_state()
+            self._check_targets(w, x, y, buffers, data)
+            self.gradient(w, x[None], y[None], buffers, keys, torch.empty_like(w))
+            self.scores(w, x, y, buffers)
+            drawn = not torch.equal(generator_before, torch.random.get_rng_state())
         # What the module neither saves nor changes, such as position numbers, is a constant.
         saved = self.module.state_dict()
         unchanged = [name for name in before if torch.equal(before[name], buffers[name])]
         self._constant_buffers = frozenset(unchanged) - frozenset(saved)
-        if not torch.equal(generator_before, torch.random.get_rng_state()):
-            torch.random.set_rng_state(generator_before)
+        if drawn:
             accepted = (
                 "a module whose only randomness is Dropout (layers or F.dropout): "
                 "other draws cannot be made by name"
             )
             raise InputError("module", self._name, accepted)
+
+    def _check_targets(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, data: Data) -> None:
+        """Refuse targets for which the module has no output."""
+        self._prepare_module(w, training=False)
+        own = {name: b[0] for name, b in buffers.items()}
+        with self._refusing(x.shape), torch.no_grad():
+            outputs, _ = self._forward(self.unstack(w[0]), own, x, None)
+            self._check_outputs(outputs, y)
+        self._loss.check_targets("y", data.y, outputs.shape)
+        self._loss.check_targets("y_test", data.y_test, outputs.shape)
 
     @contextmanager
     def _refusing(self, shape: torch.Size) -> Iterator[None]:
@@ -187,7 +199,7 @@ class ModuleLearner(Learner):
             x = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
         with ForwardPass(key, stacked=self._stacked):
             outputs = functional_call(self._own.module, state, (x,), tie_weights=False)
-        return outputs, {name: state[name].detach() for name in buffers}
+        return self._tensor_of(outputs), {name: state[name].detach() for name in buffers}
 
     def _prepare_module(self, w: Tensor, training: bool) -> None:
         """Give this thread a module of its own, on the stack's torch device, in the right mode."""
@@ -211,27 +223,23 @@ class ModuleLearner(Learner):
                 self._cast_constants = (mode, cast)
             return self._cast_constants[1]
 
-    def _sample_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of each sample of one device."""
-        if self._classes is not None and (outputs.dim() != 2 or outputs.shape[1] < self._classes):
-            accepted = f"outputs of shape [batch, {self._classes}], one for each class"
-            raise InputError("module", f"{self._name} with outputs {list(outputs.shape)}", accepted)
-        losses = self._per_sample(outputs, y)
-        if losses.shape != y.shape[:1]:
-            accepted = 'one value per sample, shape [batch] (reduction="none")'
-            raise InputError("loss", f"shape {list(losses.shape)}", accepted)
-        return losses
+    def _tensor_of(self, outputs: Any) -> Tensor:
+        """Return the tensor that the loss is computed from: the logits, or the first of several."""
+        while isinstance(outputs, tuple | list) and outputs:
+            outputs = outputs[0]
+        if isinstance(outputs, Mapping):
+            outputs = outputs.get("logits")
+        outputs = getattr(outputs, "logits", outputs)
+        if not isinstance(outputs, Tensor):
+            accepted = "a module that returns a tensor, a tuple that begins with one, or `logits`"
+            raise InputError("module", f"{self._name} with outputs {type(outputs)}", accepted)
+        return outputs
 
-    def _stacked_losses(self, outputs: Tensor, y: Tensor) -> Tensor:
-        """Return the losses of the samples of all devices: [devices, batch]."""
-        # The cross-entropy needs no torch.func, whose overhead is larger than its arithmetic.
-        fits = outputs.dim() == 3 and outputs.shape[2] >= (self._classes or 0)
-        if self._per_sample is _cross_entropy and fits:
-            return F.cross_entropy(outputs.transpose(1, 2), y, reduction="none")
-        losses: tuple[Tensor] = run_stacked(
-            lambda outputs, y: (self._sample_losses(outputs, y),), outputs.contiguous(), y
-        )
-        return losses[0]
+    def _check_outputs(self, outputs: Tensor, y: Tensor) -> None:
+        """Refuse outputs of one device that do not fit the targets."""
+        accepted = self._loss.misfit(outputs.shape, y.shape, self._classes)
+        if accepted:
+            raise InputError("module", f"{self._name} with outputs {list(outputs.shape)}", accepted)
 
     def _losses(
         self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor
@@ -239,18 +247,18 @@ class ModuleLearner(Learner):
         """Return each device's mean batch loss; update the running statistics in `buffers`."""
         if self._perceptron is not None:
             outputs = self._perceptron.outputs(parameters, x, keys)
-            return self._stacked_losses(outputs, y).mean(1)
+            return _mean(self._loss.stacked_terms(outputs, y))
 
         def one_device(
             parameters: dict[str, Tensor], own: Buffers, x: Tensor, y: Tensor, key: Tensor
         ) -> tuple[Tensor, Buffers]:
             outputs, own = self._forward(parameters, own, x, key)
-            return self._sample_losses(outputs, y).mean(), own
+            return self._loss(outputs, y), own
 
         self._prepare_module(x, training=True)
         if self._stacked:
             outputs, after = run_stacked(self._forward, parameters, buffers, x, keys)
-            losses: Tensor = self._stacked_losses(outputs, y).mean(1)
+            losses: Tensor = _mean(self._loss.stacked_terms(outputs, y))
         else:
             losses, after = run_one_by_one(one_device, parameters, buffers, x, y, keys)
         for name, b in after.items():
@@ -284,31 +292,33 @@ class ModuleLearner(Learner):
         elements = len(w) * max(1, x[0].numel() * _LARGEST_LAYER)
         samples_at_once = max(1, _EVALUATION_ELEMENTS // elements)
         loss = w.new_zeros(len(w))
+        terms = w.new_zeros(len(w))
         correct = w.new_zeros(len(w))
         with self._refusing(x.shape), torch.no_grad():
             for part_x, part_y in zip(
                 x.split(samples_at_once), y.split(samples_at_once), strict=True
             ):
-                part_loss, part_correct = run(
+                part_loss, part_terms, part_correct = run(
                     self._scorer(part_x, part_y), self.unstack(w), buffers
                 )
                 loss += part_loss
+                terms += part_terms
                 correct += part_correct
-        return Scores(loss / len(x), correct / len(x))
+        return Scores(_mean((loss, terms)), correct / len(x))
 
     def _scorer(
         self, x: Tensor, y: Tensor
-    ) -> Callable[[dict[str, Tensor], Buffers], tuple[Tensor, Tensor]]:
-        """Return a function that scores one device: its summed loss, and the correct samples."""
+    ) -> Callable[[dict[str, Tensor], Buffers], tuple[Tensor, Tensor, Tensor]]:
+        """Return a function that scores one device: terms of its loss, and correct samples."""
 
-        def score(parameters: dict[str, Tensor], own: Buffers) -> tuple[Tensor, Tensor]:
+        def score(parameters: dict[str, Tensor], own: Buffers) -> tuple[Tensor, Tensor, Tensor]:
             outputs, _ = self._forward(parameters, own, x, None)
-            losses = self._sample_losses(outputs, y)
+            total, count = self._loss.terms(outputs, y)
             if self._classes is None:
-                correct = torch.full_like(losses, torch.nan)
+                correct = torch.full_like(outputs, torch.nan)
             else:
                 correct = outputs.argmax(-1) == y
-            return losses.sum(), correct.sum()
+            return total, count, correct.sum()
 
         return score
 
@@ -354,14 +364,6 @@ def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.to(dtype) if x.is_floating_point() else x
 
 
-def _default_loss(data: Data) -> Loss:
-    return _squared_error if data.classes is None else _cross_entropy
-
-
-def _cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
-    # F.cross_entropy has no rule of its own under vmap, and is decomposed again in every call.
-    return outputs.logsumexp(1) - outputs.gather(1, y[:, None]).squeeze(1)
-
-
-def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:
-    return (outputs.reshape(y.shape) - y).square().reshape(len(y), -1).sum(1) / 2
+def _mean(terms: Terms) -> Tensor:
+    total, count = terms
+    return total / count.clamp_min(1)

@@ -37,7 +37,7 @@ class SplitRule(ABC):
         """Split samples over the devices.
 
         Args:
-            y: Targets of the samples: integers are labels, floating values regression targets.
+            y: Targets of the samples: integers [samples] are labels, all others are not.
             devices: Number of devices.
             seed: The seed of the run.
 
@@ -333,9 +333,9 @@ def _check_devices(devices: int, samples: int) -> None:
 
 def _labels(rule: SplitRule, y: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Return each sample's label, numbered 0 … C-1 among those that occur, and their counts."""
-    if y.dtype.kind not in "iu":
+    if y.dtype.kind not in "iu" or y.ndim != 1:
         kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(rule).__name__).lower()  # as in a spec
-        accepted = "iid, uneven, drawn or lists, since the targets are numbers and not labels"
+        accepted = "iid, uneven, drawn or lists, since a target is not one label"
         raise InputError("kind", kind, accepted)
     _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
     return labels.reshape(-1).astype(np.int64), counts.astype(np.int64)

@@ -86,10 +86,16 @@ class Worker:
         self._batch_draws = _BatchDraws(split, seed, batch, devices)
 
     def _inputs(self, x: Tensor) -> Tensor:
-        return self.learner.features(x.to(self._torch_device, self._dtype)).contiguous()
+        dtype = self._dtype
+        if self.learner.integers and not x.is_floating_point():
+            dtype = torch.int64
+        return self.learner.features(x.to(self._torch_device, dtype)).contiguous()
 
     def _cast(self, y: Tensor) -> Tensor:
-        return y.to(self._torch_device, self._dtype if y.is_floating_point() else torch.int64)
+        dtype = self._dtype
+        if y.dtype == torch.int64:
+            dtype = torch.int64
+        return y.to(self._torch_device, dtype)
 
     def start(self) -> Tensor:
         """Return the start that all devices share: [1, parameters]."""

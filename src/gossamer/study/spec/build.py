@@ -233,7 +233,7 @@ def _field_value(cls: type, field: str, value: Any, path: str, given: Table | No
         for index, item in enumerate(value):
             networks.append(build_part(section, item, item_path(path, value, index), given))
         return tuple(networks)
-    if section and (isinstance(value, dict) or section in (*ALGORITHM_FIELDS, "data")):
+    if section and (isinstance(value, dict) or section in (*ALGORITHM_FIELDS, "data", "loss")):
         return build_part(section, value, path)
     return checked_value(cls, field, value, path)
 

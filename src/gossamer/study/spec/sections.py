@@ -108,6 +108,8 @@ def nested_section(cls: type, field: str) -> str | None:
         return None
     if cls is tasks.Validation and field == "data":
         return "data"
+    if field == "loss":
+        return "loss"
     if cls is network.Timing and field in TIMING_FIELDS:
         return "quantity"
     if cls is network.Cycle and field == "networks":
