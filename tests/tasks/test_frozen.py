@@ -81,3 +81,14 @@ class Counter(nn.Module):
 def test_a_buffer_that_changes_stays_with_its_device() -> None:
     passes = gs.run(study(Counter())).models["passes"]
     assert torch.equal(passes, torch.full((6,), 3.0))
+
+
+def test_a_frozen_embedding_of_tokens() -> None:
+    torch.manual_seed(0)
+    y = torch.arange(120) % 3
+    x = torch.stack([y, torch.randint(3, 7, (120,))], 1)
+    data = gs.from_arrays(x, y, x, y)
+    table = nn.Embedding(7, 8).requires_grad_(False)
+    model = gs.Module(lambda: nn.Sequential(table, nn.Flatten(), nn.Linear(16, 3)))
+    tokens = gs.Study(gs.DPSGD(eta=0.5), gs.Ring(6), data, model=model, rounds=60)
+    assert gs.run(tokens).summary["accuracy"] > 0.95

@@ -255,7 +255,7 @@ class ModuleLearner(Learner):
             outputs, own = self._forward(parameters, own, x, key)
             return self._loss(outputs, y), own
 
-        self._prepare_module(x, training=True)
+        self._prepare_module(next(iter(parameters.values())), training=True)
         if self._stacked:
             outputs, after = run_stacked(self._forward, parameters, buffers, x, keys)
             losses: Tensor = _mean(self._loss.stacked_terms(outputs, y))
