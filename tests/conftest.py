@@ -16,7 +16,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from gossamer.backend import compiled
+from gossamer.backend import compiled, loader
 from gossamer.tasks.data import Data
 from gossamer.tasks.download import ORIGINALS, cache_folder
 from gossamer.tasks.image_sets import Cifar10, Mnist
@@ -26,8 +26,8 @@ torch.set_num_threads(1)
 settings.register_profile("gossamer", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("gossamer")
 
-if compiled.is_stale():  # the tests of the kernels would be skipped without a word
-    pytest.exit(f"{compiled.PATH} is older than its source: install gossamer again", 1)
+if loader.is_stale():  # the tests of the kernels would be skipped without a word
+    pytest.exit(f"{loader.PATH} is older than its source: install gossamer again", 1)
 
 
 def _folder(name: str) -> Path:

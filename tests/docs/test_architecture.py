@@ -105,7 +105,7 @@ def test_the_method_of_the_guide_can_be_used(
 def test_the_network_of_the_guide_can_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module = module_of("src/gossamer/network/generators.py", tmp_path, monkeypatch)
+    module = module_of("src/gossamer/network/generators/random_graphs.py", tmp_path, monkeypatch)
     text = 'rounds = 2\nnetwork = { kind = "random-pairs", devices = 10 }'
     (study,) = spec.studies(spec.parse(text))
     assert study.network == module.RandomPairs(10)

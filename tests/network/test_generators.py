@@ -28,7 +28,8 @@ from gossamer.network import (
     Star,
     from_networkx,
 )
-from gossamer.network.generators import _FEW_PAIRS, number_of, pair_count, pair_of
+from gossamer.network.generators.pairs import number_of, pair_count, pair_of
+from gossamer.network.generators.random_graphs import FEW_PAIRS
 
 
 def same(links: Links, graph: nx.Graph) -> bool:
@@ -84,12 +85,12 @@ def test_random_has_exactly_its_share_of_links(m: int, density: float, seed: int
     assert len(links) == links.to_networkx().number_of_edges() == wanted
 
 
-@pytest.mark.parametrize("few", [0, _FEW_PAIRS])  # without and with the shortcut for few pairs
+@pytest.mark.parametrize("few", [0, FEW_PAIRS])  # without and with the shortcut for few pairs
 @pytest.mark.parametrize("density", [0.07, 0.4, 0.8])
 def test_random_treats_all_pairs_alike(
     density: float, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gossamer.network.generators._FEW_PAIRS", few)
+    monkeypatch.setattr("gossamer.network.generators.random_graphs.FEW_PAIRS", few)
     m = 8
     rounds = 2000
     count = np.zeros((m, m))

@@ -440,7 +440,7 @@ def test_a_missing_or_large_trace_is_refused(
     with pytest.raises(DataError, match="cannot be read"):
         TimingTrace(tmp_path / "none.csv")
     (tmp_path / "large.csv").write_text("device,compute\n" + "0,1\n" * 9)
-    monkeypatch.setattr("gossamer.network.traces.MAX_BYTES", 20)
+    monkeypatch.setattr("gossamer.network.traces.reader.MAX_BYTES", 20)
     with pytest.raises(DataError, match="a trace may have 20"):
         TimingTrace(tmp_path / "large.csv")
 

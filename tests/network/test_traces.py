@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gossamer.errors import DataError, InputError
-from gossamer.network import ContactTrace, PositionTrace, traces
+from gossamer.network import ContactTrace, PositionTrace
 from gossamer.network.recorded import Recorded
+from gossamer.network.traces import positions, reader
 
 with_files = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -220,7 +221,7 @@ def haversine(one: tuple[float, float], other: tuple[float, float]) -> float:
         math.sin((lat2 - lat) / 2) ** 2
         + math.cos(lat) * math.cos(lat2) * math.sin((lon2 - lon) / 2) ** 2
     )
-    return 2 * traces.EARTH_RADIUS * math.asin(math.sqrt(h))
+    return 2 * positions.EARTH_RADIUS * math.asin(math.sqrt(h))
 
 
 @pytest.mark.parametrize(
@@ -346,7 +347,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path.write_bytes(b"0 0 1\n\xff\xfe\x00")
     with pytest.raises(DataError, match="not UTF-8"):
         ContactTrace(path)
-    monkeypatch.setattr(traces, "MAX_BYTES", 5)
+    monkeypatch.setattr(reader, "MAX_BYTES", 5)
     with pytest.raises(DataError, match="a trace may have 5"):
         ContactTrace(path)
 

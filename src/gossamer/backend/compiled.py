@@ -6,25 +6,17 @@ AVX2 or AVX-512, built by GCC, for float32 on the CPU: elsewhere plain torch may
 
 from __future__ import annotations
 
-import ctypes
 import math
-import os
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gossamer._core import checks
 from gossamer._core.threads import Result, available_threads, run_in_threads
-from gossamer.backend import limits
-
-VARIABLE = "GOSSAMER_BACKEND"
-BACKENDS = ("auto", "torch")
-PATH = Path(__file__).with_name("kernels.so")
+from gossamer.backend import limits, loader
 
 # As in kernels.c.
 LENGTH = 64
@@ -33,75 +25,14 @@ SIXTEEN = 16
 
 _INSTRUCTION_SETS = ("none", "AVX2", "AVX-512")
 
-_POINTER = ctypes.c_void_p
-_INT64 = ctypes.c_int64
-_DOUBLE = ctypes.c_double
-_FLOAT = ctypes.c_float
-_BOOL = ctypes.c_int
-
-# Name of a function, its result and its arguments, in the order of kernels.c.
-_SIGNATURES = {
-    "instruction_set": (ctypes.c_int, []),
-    "gather": (None, [_INT64, _INT64, _POINTER, _POINTER, _POINTER]),
-    "find_levels": (_INT64, [_INT64, _POINTER, _FLOAT, _FLOAT, _POINTER]),
-    "gather_levels": (None, [_INT64, _INT64, _POINTER, _FLOAT, _FLOAT, _POINTER, _POINTER]),
-    "softmax_gradient": (
-        None,
-        [*[_INT64] * 4, _POINTER, _POINTER, _FLOAT, _FLOAT, *[_POINTER] * 5],
-    ),
-    "power_mean": (
-        None,
-        [_INT64, *[_POINTER] * 3, _INT64, _POINTER, *[_INT64] * 3, _POINTER, _POINTER, _INT64],
-    ),
-    "weighted_sums": (None, [_INT64, _INT64, *[_POINTER] * 4, _INT64, _BOOL, _POINTER]),
-    "roots": (None, [_INT64, _POINTER, _INT64, _POINTER]),
-    "matched_step": (
-        None,
-        [_INT64, _POINTER, _POINTER, _DOUBLE, _INT64, _DOUBLE, _BOOL, _POINTER],
-    ),
-}
-
-
-def _load() -> ctypes.CDLL | None:
-    try:
-        loaded = ctypes.CDLL(str(PATH))
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(loaded, name)
-            function.restype = result
-            function.argtypes = arguments
-    except (OSError, AttributeError):  # not built, or built from another version
-        return None
-    return loaded
-
-
-def _chosen(backend: str) -> ctypes.CDLL | None:
-    """Return the kernels if they shall serve."""
-    checks.one_of(VARIABLE, backend, BACKENDS)
-    if backend == "torch" or _built is None or not _built.instruction_set():
-        return None
-    return _built
-
-
-_built = _load()
-library = _chosen(os.environ.get(VARIABLE, "auto"))
+library = loader.chosen()
 
 
 def describe() -> str:
     """Return which kernels serve, for the record of a run's versions."""
-    if library is not None:
-        return f"compiled, {_INSTRUCTION_SETS[library.instruction_set()]}"
-    if os.environ.get(VARIABLE) == "torch":
-        return f"none: {VARIABLE} = torch"
-    if is_stale():
-        return "none: they are of another version; install gossamer again"
-    if _built is None:
-        return "none: gossamer was installed without GCC"
-    return "none: the processor has no AVX2"
-
-
-def is_stale() -> bool:
-    """True if there are kernels, but of another version."""
-    return _built is None and PATH.exists()
+    if library is None:
+        return f"none: {loader.why_none()}"
+    return f"compiled, {_INSTRUCTION_SETS[library.instruction_set()]}"
 
 
 def serves(*tensors: Tensor, p: float = 1) -> bool:
