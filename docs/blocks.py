@@ -4,7 +4,8 @@ A block begins with a line like `<!-- kinds network -->` and ends with `<!-- end
 between are generated:
 
     <!-- kinds SECTION -->     the kinds of a section of a spec, with description and keys
-    <!-- keys NAME -->         the keys of a section without kinds: study, measure, timing, fleet
+    <!-- keys NAME -->         the keys of a section without kinds: study, measure, timing, fleet,
+                               and of every method
     <!-- methods -->           the registered methods, with file, paper and needs
 
 `python docs/blocks.py FILE…` fills the blocks; with --check it only lists the stale files. Two
@@ -23,16 +24,17 @@ from typing import Any
 
 import gossamer
 from gossamer import engines, network
-from gossamer.algorithms import METHODS
+from gossamer.algorithms import METHODS, Algorithm
 from gossamer.fleet import settings
 from gossamer.study import Study, spec
-from gossamer.study.spec.sections import PLAIN_KEYS
+from gossamer.study.spec.sections import PLAIN_KEYS, init_fields
 
 _BLOCK = re.compile(
     r"^<!-- (?P<what>kinds|keys|methods) ?(?P<name>\w*) -->\n.*?^<!-- end -->", re.M | re.S
 )
 _PLAIN = {
     "study": Study,
+    "method": Algorithm,
     "measure": engines.Measure,
     "timing": network.Timing,
     "fleet": settings.Fleet,
@@ -61,7 +63,7 @@ def first_sentence(cls: type) -> str:
 def _kinds(section: str) -> list[str]:
     rows = []
     for kind, cls in spec.KINDS[section].items():
-        keys = ", ".join(_key(cls, field) for field in _fields(cls))
+        keys = ", ".join(_key(cls, field) for field in _own_fields(cls))
         rows.append((f"`{kind}`", f"`{cls.__name__}`", _cell(first_sentence(cls)), keys or "none"))
     return _table(("kind", "Python", "description", "keys"), rows)
 
@@ -82,7 +84,13 @@ def _keys(name: str) -> list[str]:
 
 
 def _fields(cls: type) -> list[dataclasses.Field[Any]]:
-    return [field for field in dataclasses.fields(cls) if field.init]
+    return init_fields(cls)
+
+
+def _own_fields(cls: type) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a class, without those that are the same for every method."""
+    shared = {field.name: field.default for field in dataclasses.fields(Algorithm)}
+    return [field for field in _fields(cls) if shared.get(field.name, ...) != field.default]
 
 
 def _row(cls: type, field: dataclasses.Field[Any]) -> tuple[str, str, str]:

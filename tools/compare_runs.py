@@ -214,6 +214,7 @@ def combinations() -> dict[str, Any]:
     found["d-psgd cosine"] = gs.DPSGD(gs.Cosine(0.1, 15))
     found["d-psgd aggregate"] = gs.DPSGD(0.05, gradient_at="aggregate")
     found["d-psgd adapt"] = gs.DPSGD(0.05, order="adapt-then-combine")
+    found["momentum"] = momentum(0.9)
     found["guarded median"] = gs.Guarded(gs.DPSGD(0.05), gs.Median())
     found["guarded clip wpm"] = gs.Guarded(wpm(3, 0.05, anchor=True), gs.Clip(1.0))
     return found
@@ -224,6 +225,19 @@ def wpm(p: Any, eta: float, step: Any = None, anchor: bool = False) -> Any:
     import gossamer as gs
 
     return gs.WPM(p, eta, step=step or gs.Safe(), anchor=anchor)
+
+
+def momentum(beta: float) -> Any:
+    """Return a composition whose devices have momentum of their own, by any name it had."""
+    import gossamer as gs
+
+    if hasattr(gs, "SGD"):
+        return gs.Composition(eta=0.05, optimizer=gs.SGD(beta))
+    if hasattr(gs, "HeavyBall"):
+        return gs.Composition(eta=0.05, direction=gs.HeavyBall(beta))
+    from gossamer.algorithms import Momentum
+
+    return gs.WPM(1, 0.05, direction=Momentum(beta))
 
 
 def network_for(algorithm: Any) -> Any:

@@ -22,7 +22,7 @@ METHODS = (
     BASE,
     Method(
         "heavy ball per device",
-        lambda eta: gs.Composition(eta=eta, direction=gs.HeavyBall(0.9)),
+        lambda eta: gs.Composition(eta=eta, optimizer=gs.SGD(0.9)),
     ),
     Method("quasi-global momentum", lambda eta: QuasiGlobal(eta, 0.9)),
 )

@@ -23,9 +23,10 @@ __version__ = "0.2.0"  # the only place: pyproject.toml reads it from here
 # files of `algorithms`, so that a new method needs no entry here.
 _EXPORTS = {
     "algorithms": """
-        METHODS Algorithm Broken Checked Clip Composition Constant Cosine GradientTracking Guarded
-        HeavyBall Inverse InverseSqrt Matched Median Plain PlainGradient Power PowerSchedule Preset
-        Quantised QuasiGlobalMomentum RandomK Ratio Safe Switch TopK TrimmedMean method
+        METHODS SGD Adam AdamW Algorithm Broken Checked Clip Composition Constant Cosine
+        GradientTracking Guarded Inverse InverseSqrt Matched Median Plain
+        PlainGradient Power PowerSchedule Preset Quantised QuasiGlobalMomentum RandomK Ratio
+        Safe Switch TopK TrimmedMean Warmup method
     """,
     "network": """
         Network Links Random Full Ring RandomRing ErdosRenyi Regular Star Mobility Cycle Graph

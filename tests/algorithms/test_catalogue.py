@@ -396,7 +396,7 @@ def differing(algorithm: Algorithm, network: Network) -> Simulator:
     task = Task(problem.load(), problem.split(), LinearRegression(), 3)
     plan = Plan(task, network, algorithm, 30, seed=2, dtype="float64")
     w0 = torch.from_numpy(np.sin(np.arange(5.0 * M).reshape(M, 5)))
-    return Simulator(plan, Snapshot(0, 0, 0, algorithm.init(w0)))
+    return Simulator(plan, Snapshot(0, 0, 0, algorithm.first_state(w0)))
 
 
 @pytest.mark.parametrize("network", testing.NETWORKS)

@@ -44,8 +44,8 @@ def tensors_after_a_round(
     mix = StackedMix(
         algorithm.weights(links, 0, 0), torch.arange(m, device=META), dtype.itemsize, Traffic()
     )
-    state = algorithm.init(worker.start().expand(m, -1))
-    state = algorithm.round(state, BatchGradient(worker, 0), mix, 0)
+    state = algorithm.first_state(worker.start().expand(m, -1))
+    state = algorithm.next_state(state, BatchGradient(worker, 0), mix, 0)
     scores = worker.scores(algorithm.models(state))
     return state | {"loss": scores.loss, "accuracy": scores.accuracy}
 

@@ -78,7 +78,7 @@ def on_devices(
             edges = Edges(endpoint, Journal(folder / str(i), sync=False), expected, network.now)
             with torch.no_grad():
                 state = edges.start(
-                    lambda: method.init(worker.start()), initial.round if initial else 0
+                    lambda: method.first_state(worker.start()), initial.round if initial else 0
                 )
                 if initial:
                     state = {
@@ -87,7 +87,7 @@ def on_devices(
                     }
                 for t in range(edges.round, plan.rounds):
                     endpoint.sleep_until(t)
-                    state = method.round(
+                    state = method.next_state(
                         state,
                         BatchGradient(worker, t),
                         PeerMix(edges, method.weights, t, plan.seed, deadline),

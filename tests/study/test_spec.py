@@ -30,12 +30,13 @@ number = st.floats(1e-6, 1e6)
 seed = st.integers(-(2**40), 2**40)
 count = st.integers(1, 50)
 
-schedules = st.one_of(
+plain_schedules = st.one_of(
     st.builds(algorithms.InverseSqrt, number, number),
     st.builds(algorithms.Inverse, number, number),
     st.builds(algorithms.Cosine, number, count, number),
     st.builds(algorithms.Switch, number, count, number),
 )
+schedules = plain_schedules | st.builds(algorithms.Warmup, count, number | plain_schedules)
 powers = st.one_of(
     st.floats(1, 101), st.builds(algorithms.Switch, st.floats(1, 9), count, st.floats(1, 3))
 )
@@ -53,7 +54,6 @@ orders = st.sampled_from(["combine-then-adapt", "adapt-then-combine"])
 betas = st.floats(0, 0.99)
 directions = st.one_of(
     st.just(algorithms.PlainGradient()),
-    st.builds(algorithms.HeavyBall, betas),
     st.builds(algorithms.QuasiGlobalMomentum, betas),
 )
 weight_rules = st.one_of(

@@ -160,13 +160,13 @@ class GossipFleet:
             edges = Edges(transport, journal, self.expected(), self.network.now)
             try:
                 state = edges.start(
-                    lambda: self.algorithm.init(self.start[device : device + 1]), first
+                    lambda: self.algorithm.first_state(self.start[device : device + 1]), first
                 )
                 for t in range(edges.round, self.leaves.get(device, self.rounds)):
                     endpoint.sleep_until(t)
                     switch.calls = kills.pop(0)[1] if kills and t >= kills[0][0] else 0
                     mix = PeerMix(edges, self.algorithm.weights, t, 0, deadline)
-                    state = self.algorithm.round(state, None, mix, t)  # type: ignore[arg-type]
+                    state = self.algorithm.next_state(state, None, mix, t)  # type: ignore[arg-type]
                     edges.finish(t, state)
                 if device in self.leaves:
                     edges.leave()

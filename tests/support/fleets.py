@@ -207,7 +207,7 @@ def write_initial_models(rehearsal: Rehearsal, absent: Collection[int] = ()) -> 
     for i, w in enumerate(initial_models(rehearsal.study)):
         if i not in absent:
             journal = Journal(rehearsal.folder / f"n{i}", sync=False)
-            journal.write_checkpoint(Checkpoint(0, rehearsal.study.algorithm.init(w[None])))
+            journal.write_checkpoint(Checkpoint(0, rehearsal.study.algorithm.first_state(w[None])))
 
 
 def dual_start(outcome: Outcome, p: float) -> Tensor:

@@ -9,12 +9,14 @@ from gossamer import algorithms, testing
 from gossamer.algorithms import (
     DABMD,
     METHODS,
+    SGD,
+    Adam,
+    AdamW,
     Algorithm,
     ChocoSGD,
     Composition,
     FastAveraging,
     FedAvg,
-    HeavyBall,
     LocalSGD,
     Quantised,
     QuasiGlobalMomentum,
@@ -54,13 +56,17 @@ MORE = {
         compress=TopK(0.6),
         pull=0.6,
     ),
-    "heavy ball": Composition(eta=0.05, direction=HeavyBall(0.5)),
+    "momentum of its own": Composition(eta=0.05, optimizer=SGD(0.5)),
     "local steps in pairs": LocalSGD(0.05, 2, Matching()),
     "laplacian": FastAveraging(0.05, Laplacian(0.1)),
     "laplacian by degree": FastAveraging(0.05, Laplacian()),
-    "wpm momentum": Composition(
-        PowerMap(3), 0.02, direction=HeavyBall(0.5), local_steps=2, anchor=True
-    ),
+    "wpm momentum": Composition(PowerMap(3), 0.02, optimizer=SGD(0.5), local_steps=2, anchor=True),
+    "adam": made("d-psgd", eta=0.01, optimizer=Adam(0.8, 0.99), clip_norm=2.0),
+    "swarm nesterov": made("swarm-sgd", eta=0.02, local_steps=2, optimizer=SGD(0.5, nesterov=True)),
+    "fedavg adamw": FedAvg(0.02, 2, 0.5, optimizer=AdamW(weight_decay=0.1)),
+    "gossip learning adam": made("gossip-learning", eta=0.01, optimizer=Adam()),
+    "wpm adamw": made("wpm", eta=0.01, p=3, optimizer=AdamW(), weight_decay=0.01),
+    "tracking, decay and clip": made("tracking", eta=0.05, weight_decay=0.1, clip_norm=1.0),
     "wpm quasi-global, combine-then-adapt": Composition(
         PowerMap(3), 0.02, direction=QuasiGlobalMomentum(0.8), anchor=True
     ),

@@ -17,14 +17,14 @@ from gossamer.algorithms.compression import Compressor, Quantised, RandomK, TopK
 from gossamer.algorithms.directions import (
     Direction,
     GradientTracking,
-    HeavyBall,
     PlainGradient,
     QuasiGlobalMomentum,
 )
 from gossamer.algorithms.guards import Checked, Clip, Guarded, Median, MixRule, TrimmedMean
+from gossamer.algorithms.optimizers import SGD, Adam, AdamW, Optimizer
 from gossamer.algorithms.presets import Preset
 from gossamer.algorithms.registry import METHODS, Method, method
-from gossamer.algorithms.schedules import Cosine, Inverse, InverseSqrt, Schedule, Switch
+from gossamer.algorithms.schedules import Cosine, Inverse, InverseSqrt, Schedule, Switch, Warmup
 from gossamer.algorithms.steps import Constant, Matched, Plain, Power, Ratio, Safe, StepRule
 
 for _module in pkgutil.iter_modules(__path__):
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METHODS",
+    "SGD",
+    "Adam",
+    "AdamW",
     "Algorithm",
     "Broken",
     "Checked",
@@ -51,7 +54,6 @@ __all__ = [
     "Gradient",
     "GradientTracking",
     "Guarded",
-    "HeavyBall",
     "Inverse",
     "InverseSqrt",
     "Matched",
@@ -60,6 +62,7 @@ __all__ = [
     "Mix",
     "MixRule",
     "Neighbours",
+    "Optimizer",
     "Plain",
     "PlainGradient",
     "Power",
@@ -76,6 +79,7 @@ __all__ = [
     "Switch",
     "TopK",
     "TrimmedMean",
+    "Warmup",
     "method",
 ]
 __all__ += [_method.make.__name__ for _method in METHODS.values()]

@@ -15,13 +15,14 @@ known: least squares over all samples (batch = 0).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State
+from gossamer.algorithms.local_step import LocalStep
 from gossamer.algorithms.registry import method
 from gossamer.errors import InputError
 from gossamer.network.base import Network
@@ -59,6 +60,8 @@ class ADOM(Algorithm):
     chi: float = 10.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_local_step()
         if not 0 < self.smoothness < math.inf:
             raise InputError("smoothness", self.smoothness, "a number above 0")
         if not 0 < self.strong_convexity <= self.smoothness:
@@ -66,6 +69,14 @@ class ADOM(Algorithm):
             raise InputError("strong_convexity", self.strong_convexity, accepted)
         if not 1 <= self.chi < math.inf:
             raise InputError("chi", self.chi, "a number of at least 1")
+
+    def _check_local_step(self) -> None:
+        """Raise InputError for a local step: there is none."""
+        for field in fields(LocalStep):
+            value = getattr(self, field.name)
+            if value != field.default:
+                accepted = "nothing: ADOM takes no gradient steps, it asks for ∇f_i* itself"
+                raise InputError(field.name, value, accepted)
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:

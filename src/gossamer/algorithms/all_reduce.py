@@ -40,6 +40,7 @@ class AllReduce(Algorithm):
     eta: Rate = 0.01
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_eta(self.eta)
 
     @property

@@ -7,19 +7,38 @@ the devices that this process holds (all of them, a shard, or one). It sees the 
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from gossamer.algorithms.local_step import PLAIN_SGD, Gradient, LocalStep, State
+from gossamer.algorithms.optimizers import Optimizer
 from gossamer.errors import InputError
 from gossamer.mirror import IdentityMap, MirrorMap
 from gossamer.network.base import Network
 from gossamer.network.weights import Metropolis, WeightRule
 
-State = dict[str, Tensor]
+__all__ = [
+    "ORDERS",
+    "POINTS",
+    "Algorithm",
+    "Gradient",
+    "Mix",
+    "Neighbours",
+    "Order",
+    "Point",
+    "State",
+    "check_choice",
+    "check_local_steps",
+    "check_static",
+    "descend",
+]
+
 Order = Literal["combine-then-adapt", "adapt-then-combine"]
 Point = Literal["local", "aggregate"]
 ORDERS = ("combine-then-adapt", "adapt-then-combine")
@@ -94,32 +113,19 @@ class Mix(Protocol):
         """
 
 
-class Gradient(Protocol):
-    """The data of one round, as an algorithm sees them."""
-
-    def __call__(self, w: Tensor, step: int = 0, rows: Tensor | None = None) -> Tensor:
-        """Return each device's stochastic gradient at its row of w.
-
-        The next call may overwrite the result.
-
-        Args:
-            w: One model per row.
-            step: The local step of the round, which decides the batch.
-            rows: The rows of the stack that w holds. None: all.
-        """
-
-    def loss(self, w: Tensor, step: int = 0) -> Tensor:
-        """Return each device's loss at its row of w on the same batch."""
-
-    def conjugate(self, z: Tensor) -> Tensor:
-        """Return ∇f_i*(z_i), the point where the gradient of device i's loss is z_i.
-
-        Only tasks that have it in closed form offer it.
-        """
-
-
+@dataclass(frozen=True)
 class Algorithm(ABC):
     """A method. Subclasses are frozen dataclasses.
+
+    Engines call `first_state`, `next_state` and `halfway_models`, which apply the local step and
+    call what a method defines: `init`, `round` and `halfway`.
+
+    Args:
+        optimizer: What turns the gradient of a local step into its direction: `SGD`, `Adam`,
+            `AdamW`. Its memory stays with its device.
+        weight_decay: λ of the L2 decay: λ·w is added to the gradient.
+        clip_norm: Scale the gradient of each device to at most this norm, before the decay. None:
+            no limit.
 
     Example:
         D-PSGD in full:
@@ -137,6 +143,33 @@ class Algorithm(ABC):
         ...         return mix(state["w"])
     """
 
+    optimizer: Optimizer = dataclasses.field(default=PLAIN_SGD, kw_only=True)
+    weight_decay: float = dataclasses.field(default=0.0, kw_only=True)
+    clip_norm: float | None = dataclasses.field(default=None, kw_only=True)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = Algorithm.__repr__  # type: ignore[method-assign] # kept by `dataclass`
+
+    def __post_init__(self) -> None:
+        if self.optimizer.has_memory and self.corrects_gradients:
+            accepted = (
+                "SGD without momentum: this method corrects or sums gradients, and the directions "
+                "of an optimiser are none"
+            )
+            raise InputError("optimizer", self.optimizer, accepted)
+        self.local_step  # noqa: B018 - refuses values that are not accepted
+
+    def __repr__(self) -> str:
+        """Return the fields as dataclasses do, without a local step that is at its default."""
+        shown = []
+        for field in sorted(dataclasses.fields(self), key=lambda field: bool(field.kw_only)):
+            value = getattr(self, field.name)
+            if field.init and not (field.kw_only and value == field.default):
+                shown.append(f"{field.name}={value!r}")
+        return f"{type(self).__qualname__}({', '.join(shown)})"
+
     @property
     def weights(self) -> WeightRule:
         """The rule that turns the links of a round into weights a_ij."""
@@ -150,7 +183,17 @@ class Algorithm(ABC):
     @property
     def label(self) -> str:
         """The name in tables and legends."""
-        return type(self).__name__
+        return self.labelled(type(self).__name__)
+
+    @property
+    def local_step(self) -> LocalStep:
+        """What happens to a gradient before the method steps along it."""
+        return LocalStep(self.optimizer, self.weight_decay, self.clip_norm)
+
+    @property
+    def corrects_gradients(self) -> bool:
+        """True if the method corrects or sums gradients: it takes no optimiser with memory."""
+        return False
 
     @property
     def connected_rounds(self) -> bool:
@@ -180,6 +223,54 @@ class Algorithm(ABC):
         They are those after the mix if a round ends with the step, and those after the step if it
         ends with the mix.
         """
+
+    def first_state(self, w0: Tensor) -> State:
+        """Return the first state with the memory of the optimiser. Engines call it.
+
+        Args:
+            w0: The stacked start [devices, parameters].
+        """
+        return {**self.init(w0), **self.local_step.init(w0)}
+
+    def next_state(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
+        """Run one round with the optimiser, and return the next state. Engines call it.
+
+        Args:
+            state: The state, whose tensors may be overwritten or returned.
+            grad: The gradients of the round.
+            mix: The links of the round.
+            t: The round.
+        """
+        local_step = self.local_step
+        if local_step.plain:
+            return self.round(state, grad, mix, t)
+        directions = local_step.gradient(grad, state)
+        return {**self.round(state, directions, mix, t), **directions.state()}
+
+    def halfway_models(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
+        """Return the models in the middle of round t, without changing the state. Engines call it.
+
+        Args:
+            state: The state.
+            grad: The gradients of the round.
+            mix: The links of the round.
+            t: The round.
+        """
+        local_step = self.local_step
+        if local_step.plain:
+            return self.halfway(state, grad, mix, t)
+        directions = local_step.gradient(grad, state).without_effect()
+        return self.halfway(state, directions, mix, t)
+
+    def labelled(self, name: str) -> str:
+        """Return a name for tables with what differs in the local step: "D-PSGD Adam clip 1".
+
+        Args:
+            name: The method's own name.
+        """
+        own = LocalStep(self.optimizer, self.weight_decay, self.clip_norm)
+        more = own.label(type(self).optimizer)
+        return f"{name} {more}".strip()
 
     def models(self, state: State) -> Tensor:
         """Return the models [devices, parameters] of a state."""
@@ -239,6 +330,16 @@ def check_static(method: Algorithm, network: Network) -> None:
             "gradient tracking is exact on changing ones"
         )
         raise InputError("network", type(network).__name__, accepted)
+
+
+def check_local_steps(local_steps: int) -> None:
+    """Raise InputError for fewer than one local step per round.
+
+    Args:
+        local_steps: The number.
+    """
+    if local_steps < 1:
+        raise InputError("local_steps", local_steps, "a whole number of at least 1")
 
 
 def check_choice(field: str, value: str, choices: tuple[str, ...]) -> None:

@@ -34,6 +34,7 @@ from gossamer.algorithms.base import (
     Point,
     State,
     check_choice,
+    check_local_steps,
 )
 from gossamer.algorithms.compression import Compressor
 from gossamer.algorithms.directions import Direction, PlainGradient
@@ -146,13 +147,16 @@ class Composition(Algorithm):
     gain: Rate = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_eta(self.eta)
         check_choice("gradient_at", self.gradient_at, POINTS)
         check_choice("order", self.order, ORDERS)
-        if self.local_steps < 1:
-            raise InputError("local_steps", self.local_steps, "a whole number of at least 1")
+        check_local_steps(self.local_steps)
         if self.local_steps > 1 and self.direction.mixes:
-            accepted = f"1 with {self.direction.label}, which mixes its estimate in every step"
+            accepted = (
+                f"1 with {self.direction.label}, which mixes its estimate in every step; K-GT "
+                "tracks gradients over several local steps"
+            )
             raise InputError("local_steps", self.local_steps, accepted)
         if self.step.powers_only and self.mirror_at(0).power is None:
             accepted = '"constant" or "plain" with a mirror map that is no power'
@@ -186,6 +190,10 @@ class Composition(Algorithm):
             raise InputError("gain", self.gain, accepted)
 
     @property
+    def corrects_gradients(self) -> bool:
+        return self.direction.mixes
+
+    @property
     def ends_with(self) -> Literal["step", "mix"]:
         return "step" if self.order == "combine-then-adapt" else "mix"
 
@@ -203,7 +211,7 @@ class Composition(Algorithm):
             parts.append("gain")
         elif self.gain != 1:
             parts.append(f"gain {self.gain:g}")
-        return " ".join(part for part in parts if part)
+        return self.labelled(" ".join(part for part in parts if part))
 
     def init(self, w0: Tensor) -> State:
         memory = self.direction.init(w0)

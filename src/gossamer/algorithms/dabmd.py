@@ -62,10 +62,15 @@ class DABMD(Algorithm):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_eta(self.eta)
         check_p(self.p)
         if self.max_batches < 1:
             raise InputError("max_batches", self.max_batches, "a whole number of at least 1")
+
+    @property
+    def corrects_gradients(self) -> bool:
+        return True
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:

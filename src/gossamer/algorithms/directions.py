@@ -2,7 +2,7 @@
 
 A direction works with any mirror map, order and step rule. It keeps its memory in the state, one
 row per device. `along` turns the gradient g of a step into the direction d; `remember` updates the
-memory after the round.
+memory after the round. What a device does by itself, such as momentum of its own, is an optimiser.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gossamer._core.registry import register
 from gossamer.algorithms.base import Mix, State
-from gossamer.errors import InputError
+from gossamer.algorithms.optimizers import check_coefficients
 
 
 class Direction(Protocol):
@@ -62,29 +62,6 @@ class PlainGradient:
         return memory
 
 
-@register("direction", "heavy-ball")
-@dataclass(frozen=True)
-class HeavyBall(PlainGradient):
-    """m⁺ = β·m + g, d = m⁺: every device has its own momentum.
-
-    Args:
-        beta: The momentum coefficient β.
-    """
-
-    beta: float = 0.9
-    label: ClassVar[str] = "heavy ball"
-
-    def __post_init__(self) -> None:
-        _check_beta(self.beta)
-
-    def init(self, w0: Tensor) -> State:
-        return {"momentum": torch.zeros_like(w0)}
-
-    def along(self, g: Tensor, memory: State, mix: Mix) -> tuple[Tensor, State]:
-        m = self.beta * memory["momentum"] + g
-        return m, {"momentum": m}
-
-
 @register("direction", "quasi-global-momentum")
 @dataclass(frozen=True)
 class QuasiGlobalMomentum(PlainGradient):
@@ -103,7 +80,7 @@ class QuasiGlobalMomentum(PlainGradient):
     looks_back: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_beta(self.beta)
+        check_coefficients(beta=self.beta)
 
     def init(self, w0: Tensor) -> State:
         return {"momentum": torch.zeros_like(w0)}
@@ -140,8 +117,3 @@ class GradientTracking(PlainGradient):
         y_mean = mix(y)
         # A copy of g: the next gradient may overwrite it.
         return y_mean, {"tracked": y_mean, "gradient": g.clone()}
-
-
-def _check_beta(beta: float) -> None:
-    if not 0 <= beta < 1:
-        raise InputError("beta", beta, "a number of at least 0 and below 1")

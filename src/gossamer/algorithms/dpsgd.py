@@ -51,6 +51,7 @@ class DPSGD(Algorithm):
     order: Order = "combine-then-adapt"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_eta(self.eta)
         check_choice("gradient_at", self.gradient_at, POINTS)
         check_choice("order", self.order, ORDERS)

@@ -45,7 +45,12 @@ class EXTRA(Algorithm):
     eta: float = 0.01
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_constant_eta(self.eta, self.label)
+
+    @property
+    def corrects_gradients(self) -> bool:
+        return True
 
     def check(self, network: Network) -> None:
         super().check(network)

@@ -20,10 +20,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
+from gossamer.algorithms.base import (
+    Algorithm,
+    Gradient,
+    Mix,
+    State,
+    check_local_steps,
+    descend,
+)
 from gossamer.algorithms.registry import method
 from gossamer.algorithms.schedules import Rate, at, check_eta
-from gossamer.errors import InputError
 from gossamer.network.weights import Clients, WeightRule
 
 
@@ -56,10 +62,10 @@ class FedAvg(Algorithm):
     fraction: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_eta(self.eta)
         Clients(self.fraction)
-        if self.local_steps < 1:
-            raise InputError("local_steps", self.local_steps, "a whole number of at least 1")
+        check_local_steps(self.local_steps)
 
     @property
     def weights(self) -> WeightRule:

@@ -53,6 +53,7 @@ class GossipLearning(Algorithm):
     eta: Rate = 0.01
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_eta(self.eta)
 
     @property

@@ -46,7 +46,12 @@ class NIDS(Algorithm):
     eta: float = 0.01
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_constant_eta(self.eta, self.label)
+
+    @property
+    def corrects_gradients(self) -> bool:
+        return True
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Literal
 
 from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, State
+from gossamer.algorithms.local_step import PLAIN_SGD, LocalStep
+from gossamer.errors import InputError
 from gossamer.mirror import MirrorMap
 from gossamer.network.base import Network
 from gossamer.network.weights import WeightRule
@@ -30,7 +33,21 @@ class Preset(Algorithm):
 
     @cached_property
     def _inner(self) -> Algorithm:
-        return self.expand()
+        """The expanded algorithm with the local step of this method."""
+        inner = self.expand()
+        optimizer = self.optimizer
+        if inner.optimizer != PLAIN_SGD:
+            if optimizer != PLAIN_SGD:
+                accepted = "none: this method has an optimiser of its own; D-PSGD takes any"
+                raise InputError("optimizer", optimizer, accepted)
+            optimizer = inner.optimizer
+        return replace(
+            inner, optimizer=optimizer, weight_decay=self.weight_decay, clip_norm=self.clip_norm
+        )
+
+    @property
+    def local_step(self) -> LocalStep:
+        return self._inner.local_step
 
     @property
     def weights(self) -> WeightRule:

@@ -116,7 +116,7 @@ def method(
 
     def add(algorithm: AnyMethod) -> AnyMethod:
         if "label" not in vars(algorithm):  # a label that names a setting too is the class's own
-            shown: Any = property(lambda self: label)
+            shown: Any = property(lambda self: self.labelled(label))
             algorithm.label = shown  # type: ignore[method-assign]
         METHODS[name] = Method(name, algorithm, label, paper, needs, exact, tune or {})
         return register("algorithm", name)(algorithm)

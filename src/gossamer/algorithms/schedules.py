@@ -124,6 +124,50 @@ class Switch:
         return f"{self.first:g} until round {self.rounds}, then {self.then:g}"
 
 
+@register("schedule", "warmup")
+@dataclass(frozen=True)
+class Warmup:
+    """A linear rise over the first rounds, then a number or another schedule, from its beginning.
+
+    In round t < rounds the value is (t + 1)/rounds of the first value of `then`.
+
+    Args:
+        rounds: The number of rounds of the rise.
+        then: What follows: a number or a schedule, whose round 0 is the round after the rise.
+
+    Example:
+        >>> eta = Warmup(4, Cosine(0.1, 100, end=0.01))
+        >>> [round(eta(t), 3) for t in (0, 1, 3, 4, 54, 104)]
+        [0.025, 0.05, 0.1, 0.1, 0.055, 0.01]
+    """
+
+    rounds: int
+    then: Rate
+
+    def __post_init__(self) -> None:
+        _positive(rounds=self.rounds)
+        if isinstance(self.then, int | float):
+            _not_negative(then=self.then)
+
+    @property
+    def lowest(self) -> float:
+        return lowest(self.then) / self.rounds
+
+    def __call__(self, t: int) -> float | Sequence[float]:
+        if t >= self.rounds:
+            return self._then(t - self.rounds)
+        share = (t + 1) / self.rounds
+        first = self._then(0)
+        if isinstance(first, int | float):
+            return share * first
+        return [share * value for value in first]
+
+    def _then(self, t: int) -> float | Sequence[float]:
+        if isinstance(self.then, int | float):
+            return self.then
+        return self.then(t)
+
+
 def at(value: float | Schedule, t: int, devices: Tensor, like: Tensor) -> float | Tensor:
     """Return the value in round t.
 

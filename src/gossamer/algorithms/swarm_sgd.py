@@ -17,10 +17,17 @@ from typing import Literal
 
 from torch import Tensor
 
-from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_choice, descend
+from gossamer.algorithms.base import (
+    Algorithm,
+    Gradient,
+    Mix,
+    State,
+    check_choice,
+    check_local_steps,
+    descend,
+)
 from gossamer.algorithms.registry import RATE, Choice, method
 from gossamer.algorithms.schedules import Rate, at, check_eta
-from gossamer.errors import InputError
 from gossamer.network.weights import Matching, OnePair, WeightRule
 
 
@@ -51,10 +58,10 @@ class SwarmSGD(Algorithm):
     pairs: Literal["one", "matching"] = "one"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_eta(self.eta)
         check_choice("pairs", self.pairs, ("one", "matching"))
-        if self.local_steps < 1:
-            raise InputError("local_steps", self.local_steps, "a whole number of at least 1")
+        check_local_steps(self.local_steps)
 
     @property
     def weights(self) -> WeightRule:

@@ -70,8 +70,8 @@ class WPM(Preset):
     @property
     def label(self) -> str:
         if callable(self.p):
-            return "WPM p(t)"
-        return f"WPM p={self.p:g}"
+            return self.labelled("WPM p(t)")
+        return self.labelled(f"WPM p={self.p:g}")
 
 
 @method("wpm-paper", label="WPM paper", paper="Du et al., as printed")

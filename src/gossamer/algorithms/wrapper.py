@@ -6,13 +6,15 @@ The method inside is given a mix that is computed link by link, from `mix.neighb
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, Neighbours, State
+from gossamer.algorithms.local_step import PLAIN_SGD, LocalStep
+from gossamer.algorithms.optimizers import Optimizer
 from gossamer.backend.mixing import scaled_power_means
 from gossamer.backend.powers import block_columns
 from gossamer.mirror import IdentityMap, MirrorMap
@@ -61,6 +63,10 @@ class Wrapper(Algorithm):
     """A method with another mix; everything else is the method's own."""
 
     algorithm: Algorithm
+    # The local step is that of the method inside.
+    optimizer: Optimizer = field(default=PLAIN_SGD, init=False)
+    weight_decay: float = field(default=0.0, init=False)
+    clip_norm: float | None = field(default=None, init=False)
 
     @abstractmethod
     def through(self, mix: Mix, t: int) -> Mix:
@@ -78,6 +84,10 @@ class Wrapper(Algorithm):
     @property
     def ends_with(self) -> Literal["step", "mix"]:
         return self.algorithm.ends_with
+
+    @property
+    def local_step(self) -> LocalStep:
+        return self.algorithm.local_step
 
     def init(self, w0: Tensor) -> State:
         return self.algorithm.init(w0)

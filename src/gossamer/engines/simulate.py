@@ -111,7 +111,7 @@ class Simulator:
         self._state: State
         if snapshot is None:
             start = self.worker.start().expand(len(self._devices), -1)
-            self._state = plan.algorithm.init(start)
+            self._state = plan.algorithm.first_state(start)
         else:
             self._restore(snapshot)
 
@@ -134,7 +134,7 @@ class Simulator:
         steps = np.zeros(len(self._devices), dtype=np.int64)
 
         gradient = BatchGradient(self.worker, t, steps)
-        self._state = algorithm.round(self._state, gradient, mix, t)
+        self._state = algorithm.next_state(self._state, gradient, mix, t)
 
         self._set_rows(away, away_rows)  # a device that is away does nothing
         if self._clock is not None:
@@ -301,7 +301,7 @@ class Simulator:
         mix = self.make_mix(links, t, Traffic())
         buffers = {name: x.clone() for name, x in self.worker.buffers.items()}
         gradient = BatchGradient(self.worker, t)
-        w = self.plan.algorithm.halfway(self._state, gradient, mix, t)
+        w = self.plan.algorithm.halfway_models(self._state, gradient, mix, t)
         for name, x in buffers.items():
             self.worker.buffers[name].copy_(x)
         if links.active is None:

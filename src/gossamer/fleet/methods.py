@@ -54,7 +54,7 @@ def exchange_shapes(algorithm: Algorithm, w0: Tensor) -> tuple[tuple[int, ...], 
     mix = _ShapeRecorder()
     if algorithm.weights.paired:
         mix.shapes.append((1,))  # the proposal
-    algorithm.round(algorithm.init(w0), _ZeroGradient(), mix, 0)
+    algorithm.next_state(algorithm.first_state(w0), _ZeroGradient(), mix, 0)
     return tuple(mix.shapes)
 
 

@@ -128,7 +128,7 @@ class Node:
         algorithm = self.plan.algorithm
         neighbours = self.edges.neighbours(t)
         mix = PeerMix(self.edges, algorithm.weights, t, self.plan.seed, self.schedule.deadline)
-        state = algorithm.round(state, BatchGradient(self._worker, t), mix, t)
+        state = algorithm.next_state(state, BatchGradient(self._worker, t), mix, t)
         self._check_finite(state, t)
         committed_with = self.edges.committed_with
         buffers = {_BUFFER + name: b for name, b in self._worker.buffers.items()}
@@ -150,7 +150,7 @@ class Node:
 
     def _new_state(self) -> State:
         """Return the initial state: the start that all share, or late a neighbour's model."""
-        state = self.plan.algorithm.init(self._worker.start())
+        state = self.plan.algorithm.first_state(self._worker.start())
         late = self.schedule.now() >= self.schedule.begin(0) + EXCHANGE_SHARE * self._fleet.slot
         if not late or self._fleet.join == "own":
             return state

@@ -63,7 +63,7 @@ def candidate(method: Method, number: int) -> Candidate:
         method: A method with settings to search.
         number: 0, 1, 2, …: the place in the sequence.
     """
-    settings = {}
+    settings: dict[str, Any] = {}
     edges = []
     for (name, values), u in zip(method.tune.items(), point(number, len(method.tune)), strict=True):
         settings[name] = values.at(u)

@@ -4,7 +4,8 @@ Each method follows its paper, slowly and plainly. It shares with the simulator 
 learner's gradient (for one device at a time), the links, and the named draws.
 
 `devices` is what a device can do and how devices exchange messages, `rounds` one round of every
-algorithm, `weights` the weight rules, `steps` the mirror step and the compression.
+algorithm, `optimizers` the local step, `weights` the weight rules, `steps` the mirror step and the
+compression.
 """
 
 from support.reference.rounds import Reference

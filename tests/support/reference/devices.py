@@ -12,6 +12,7 @@ import torch
 from gossamer.algorithms import Composition, Preset
 from gossamer.engines import Plan
 from gossamer.network import Links, Metropolis
+from support.reference.optimizers import direction
 from support.reference.steps import Vector
 from support.reference.weights import Shares, shares
 
@@ -49,6 +50,8 @@ class Devices:
         if self.anchored:
             self.x = dict.fromkeys(self.devices, 0 * self.start)
         self.memory: dict[str, Vectors] = {}  # what a method keeps per device, by name
+        # What the optimiser of each device keeps, by name.
+        self.optimizer_memory: dict[int, dict[str, Any]] = {i: {} for i in self.devices}
 
         self.round = 0
         self.links: Links
@@ -71,6 +74,12 @@ class Devices:
         return np.array([[float(v) for v in self.model(self.x[i])] for i in self.devices])
 
     def gradient(self, i: int, x: Vector, step: int = 0) -> Vector:
+        """Return what device i steps along: its gradient, after the method's local step."""
+        local_step = self.plan.algorithm.local_step
+        g = self.plain_gradient(i, x, step)
+        return direction(local_step, g, self.model(x), self.optimizer_memory[i])
+
+    def plain_gradient(self, i: int, x: Vector, step: int = 0) -> Vector:
         """Return the gradient of device i on its batch of this round and local step."""
         only_row = torch.tensor([0])
         return self.lift(self.workers[i].gradient(self._row(x), self.round, step, only_row)[0])
@@ -84,8 +93,8 @@ class Devices:
 
         The gradient is affine, H·x + c, so that a few calls determine H and c.
         """
-        c = self.gradient(i, 0 * z)
-        H = np.stack([self.gradient(i, e) - c for e in np.eye(len(z))], 1)
+        c = self.plain_gradient(i, 0 * z)
+        H = np.stack([self.plain_gradient(i, e) - c for e in np.eye(len(z))], 1)
         return np.linalg.solve(H, z - c)
 
     def eta(self, i: int) -> Any:

@@ -20,7 +20,6 @@ from gossamer.algorithms import (
     FedAvg,
     GossipLearning,
     GradientTracking,
-    HeavyBall,
     PushSum,
     QuasiGlobalMomentum,
     SwarmSGD,
@@ -311,10 +310,6 @@ class Reference(Devices):
     def _direction(self, direction: Any, g: Vectors, a: Shares) -> Vectors:
         """Return what each device steps along, from its gradient and what it keeps."""
         match direction:
-            case HeavyBall():
-                m = self.kept("momentum")
-                self.memory["momentum"] |= {i: direction.beta * m[i] + g[i] for i in g}
-                return self.kept("momentum")
             case QuasiGlobalMomentum():
                 b = self.kept("momentum")
                 return {i: g[i] + direction.beta * b[i] for i in g}

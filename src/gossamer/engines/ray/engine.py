@@ -242,5 +242,5 @@ def _shared_tensors(plan: Plan) -> set[str]:
     """Return the names of the state's tensors that have one row for all devices."""
     dtype = getattr(torch, plan.dtype)
     start = plan.task.learner.init(plan.seed).to(dtype).expand(2, -1)
-    state = plan.algorithm.init(start)
+    state = plan.algorithm.first_state(start)
     return {CLOCK, *(name for name, x in state.items() if len(x) == 1)}

@@ -63,10 +63,10 @@ class Edges:
         shapes = exchange_shapes(algorithm, w0)
         expected = Expected(run, frozenset(Kind), shapes, torch.float32, 1e6)
         edges = Edges(transport, Journal(folder), expected)
-        state = edges.start(lambda: algorithm.init(w0))
+        state = edges.start(lambda: algorithm.first_state(w0))
         for t in range(edges.round, rounds):
             mix = PeerMix(edges, algorithm.weights, t, seed, deadline)
-            state = algorithm.round(state, grad, mix, t)
+            state = algorithm.next_state(state, grad, mix, t)
             edges.finish(t, state)
             edges.send_models(algorithm.models(state)[0])
         edges.leave()

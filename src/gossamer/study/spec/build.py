@@ -17,6 +17,7 @@ from gossamer.study.spec.sections import (
     SECTIONS,
     SpecError,
     Table,
+    init_fields,
     item_path,
     keys_of,
     kind_of,
@@ -202,7 +203,7 @@ def build_dataclass(cls: type, table: Any, path: str, given: Table | None = None
     """
     if not isinstance(table, dict):
         raise InputError(path, table, "a table")
-    fields = [field for field in dataclasses.fields(cls) if field.init]
+    fields = init_fields(cls)
     names = [field.name for field in fields]
     check_keys(table, names, path)
     values: Table = {}

@@ -34,10 +34,19 @@ DEFAULTS: Table = {
 
 # Keys whose values are paths, relative to the folder of the spec.
 PATH_KEYS = ("path", "folder")
-# Fields of an algorithm that are a number or a schedule.
-SCHEDULED_FIELDS = ("eta", "p", "gain")
+# Fields of an algorithm, or of another schedule, that are a number or a schedule.
+SCHEDULED_FIELDS = ("eta", "p", "gain", "then")
 # Fields of an algorithm that have kinds of their own, in the section of the same name.
-ALGORITHM_FIELDS = ("mirror", "step", "direction", "weights", "compress", "rule", "algorithm")
+ALGORITHM_FIELDS = (
+    "mirror",
+    "step",
+    "direction",
+    "weights",
+    "compress",
+    "rule",
+    "algorithm",
+    "optimizer",
+)
 # Fields of a timing: each is a number or a table with a kind.
 TIMING_FIELDS = ("compute", "rate", "latency")
 
@@ -71,12 +80,21 @@ def keys_of(section: str, kind: Any) -> list[str]:
     if not isinstance(kind, str) or kind not in kinds:
         return []
     keys = ["kind"]
-    for field in dataclasses.fields(kinds[kind]):
-        if field.init:
-            keys.append(field.name)
+    keys += [field.name for field in init_fields(kinds[kind])]
     if section in ("network", "networks"):
         keys.append("faults")
     return keys
+
+
+def init_fields(cls: type) -> list[dataclasses.Field[Any]]:
+    """Return the fields that a spec can set: a kind's own first, then those of every kind.
+
+    Args:
+        cls: The dataclass of a kind. The fields that its base class has for all kinds are
+            keyword-only, such as a method's `optimizer`.
+    """
+    fields = [field for field in dataclasses.fields(cls) if field.init]
+    return sorted(fields, key=lambda field: bool(field.kw_only))
 
 
 def _section_of_kinds(key: str) -> str:
@@ -100,7 +118,7 @@ def nested_section(cls: type, field: str) -> str | None:
     Returns:
         A section's name, such as "schedule" for a learning rate.
     """
-    if issubclass(cls, algorithms.Algorithm | algorithms.PowerSchedule):
+    if issubclass(cls, algorithms.Algorithm | algorithms.PowerSchedule | algorithms.Warmup):
         if field in SCHEDULED_FIELDS:
             return "schedule"
         if field in ALGORITHM_FIELDS:

@@ -15,7 +15,14 @@ import tomli_w
 
 from gossamer import network
 from gossamer.study.kinds import KINDS
-from gossamer.study.spec.sections import PATH_KEYS, PLAIN_KEYS, Table, item_path, nested_section
+from gossamer.study.spec.sections import (
+    PATH_KEYS,
+    PLAIN_KEYS,
+    Table,
+    init_fields,
+    item_path,
+    nested_section,
+)
 from gossamer.study.spec.text import absolute_path
 from gossamer.study.study import Study
 from gossamer.tasks.splits import own_split
@@ -158,7 +165,7 @@ def _fields(part: Any, defaults: bool) -> Table:
     """Return the fields of a part by name: all, or those that are not at their default."""
     names = _changed_fields(part)
     if defaults:
-        names = [field.name for field in dataclasses.fields(part) if field.init]
+        names = [field.name for field in init_fields(type(part))]
     table: Table = {}
     for name in names:
         value = getattr(part, name)
@@ -176,9 +183,7 @@ def _fields(part: Any, defaults: bool) -> Table:
 def _changed_fields(part: Any) -> list[str]:
     """Return the fields of a dataclass that are not at their default."""
     names = []
-    for field in dataclasses.fields(part):
-        if not field.init:
-            continue
+    for field in init_fields(type(part)):
         default = field.default
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
