@@ -43,7 +43,8 @@ _EXPORTS = {
     "tasks.synthetic": "LeastSquares Logistic",
     "engines": "Measure Observer Plan Ray Simulator",
     "results.run": "Run",
-    "study": "Study run compare",
+    "study": "Study load_spec run compare",
+    "study.code": "AlgorithmCode DataCode ModelCode NetworkCode SplitCode",
     "mirror": "IdentityMap MirrorMap PowerMap bregman power_mean signed_power",
     "errors": "GossamerError InputError DataError Diverged DataWarning SpeedWarning",
 }

@@ -16,6 +16,7 @@ import typer
 
 from gossamer.errors import DataError, InputError
 from gossamer.fleet import provision
+from gossamer.fleet.code import CODE
 from gossamer.fleet.files import MODEL, SAMPLES, SAMPLES_NUMPY
 from gossamer.fleet.settings import STUDY, Device, Fleet, read_device
 from gossamer.results.run import Run
@@ -69,15 +70,19 @@ def init(
         f" the last ends {ends:%Y-%m-%d %H:%M:%S %Z}; clocks by NTP or GPS"
     )
     typer.echo("\nCopy to each device, and nothing else of this folder:")
+    code = sorted(path.name for path in out.glob(f"{CODE}*"))
+    common = ", ".join([STUDY, *(f"{name}/" for name in code)])
     typer.echo(
-        f"    {STUDY}, n0.toml, n0/      to the first;  {STUDY}, n1.toml, n1/  to the second;  …"
+        f"    {common}, n0.toml, n0/      to the first;  {common}, n1.toml, n1/  to the second;  …"
     )
     if not samples:
         typer.echo(
             f"    and its own samples to n0/{SAMPLES} (or {SAMPLES_NUMPY}): x, y, x_test, y_test"
         )
-    insecure = " --insecure" if fleet.insecure else ""
-    typer.echo(f"and there run\n    gossamer node n0.toml{insecure}")
+    options = " --insecure" if fleet.insecure else ""
+    if code:
+        options += " --allow-code"
+    typer.echo(f"and there run\n    gossamer node n0.toml{options}")
     if not fleet.insecure:
         key = out / provision.AUTHORITY / "ca.key"
         typer.echo(f"\n{key} makes certificates for this fleet: keep it here, and to yourself")
@@ -104,13 +109,14 @@ def _start_time(text: str | None) -> datetime:
     return when
 
 
-def node(file: Path, insecure: bool, quiet: bool) -> None:
+def node(file: Path, insecure: bool, quiet: bool, allow_code: bool = False) -> None:
     """Run a device until its rounds are done, or Ctrl-C or SIGTERM.
 
     Args:
         file: The device's file.
         insecure: Must equal `fleet.insecure` in the file.
         quiet: True to print nothing while the device runs.
+        allow_code: Import and run the Python code that the study names.
     """
     from gossamer.fleet.service import run_device
 
@@ -137,7 +143,8 @@ def node(file: Path, insecure: bool, quiet: bool) -> None:
         if not quiet:
             typer.echo(line, err=True)
 
-    if run_device(device, stopped, on_status=_StatusLines(device, echo)):
+    on_status = _StatusLines(device, echo)
+    if run_device(device, stopped, on_status=on_status, allow_code=allow_code):
         typer.echo(f"{device.name} is done: its model is {device.folder / MODEL}")
     else:
         typer.echo(f"{device.name} was stopped; the same command resumes it")
@@ -210,21 +217,22 @@ def up(given: tuple[Study, Fleet], devices: int | None, out: Path | None, quiet:
         rehearsal.start()
         with LiveStatus(folder, quiet) as live:
             rehearsal.play(lambda t: live.update())
-    collect(folder, folder / "run")
+    collect(folder, folder / "run", allow_code=True)  # of the study that was given
 
 
-def collect(folder: Path, out: Path) -> None:
+def collect(folder: Path, out: Path, allow_code: bool = False) -> None:
     """Gather the results of the devices into a run folder, and print them.
 
     Args:
         folder: The folder of the fleet.
         out: The run folder.
+        allow_code: Import and run the Python code that the study names.
     """
     from rich.console import Console
 
     from gossamer.fleet.collect import collect as gather
 
-    found = gather(folder, out)
+    found = gather(folder, out, allow_code=allow_code)
     if found.missing:
         typer.echo(f"missing, and left out: {', '.join(found.missing)}", err=True)
     run = Run.read(out)

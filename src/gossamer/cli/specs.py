@@ -19,6 +19,7 @@ def read_studies(
     seed: int | None,
     engine: str | None = None,
     methods: int | None = None,
+    allow_code: bool = False,
 ) -> tuple[list[Study], EngineSpec]:
     """Read the studies of a spec, and the engine that they run on.
 
@@ -28,6 +29,7 @@ def read_studies(
         seed: Value of `--seed`.
         engine: Value of `--engine`.
         methods: Take so many methods of the demo; None means all.
+        allow_code: Value of `--allow-code`.
 
     Returns:
         The studies, one per method, and the engine's settings.
@@ -44,11 +46,15 @@ def read_studies(
         name = path.stem
         table = spec.read(path)
     table = spec.with_settings(table, engine_settings(engine, settings))
-    return spec.studies(table, name, seed), spec.engine(table)
+    return spec.studies(table, name, seed, allow_code=allow_code), spec.engine(table)
 
 
 def read_fleet_study(
-    path: Path, devices: int | None, settings: list[str] | None, seed: int | None
+    path: Path,
+    devices: int | None,
+    settings: list[str] | None,
+    seed: int | None,
+    allow_code: bool = False,
 ) -> tuple[Study, Fleet]:
     """Read the one study of a spec, and its settings for real devices.
 
@@ -57,6 +63,7 @@ def read_fleet_study(
         devices: Number of devices; None keeps the spec's.
         settings: Values of `--set`.
         seed: Value of `--seed`.
+        allow_code: Value of `--allow-code`.
 
     Returns:
         The study, and the section [fleet].
@@ -71,7 +78,8 @@ def read_fleet_study(
     if devices is not None:
         given.append(f"network.devices={devices}")
     table = spec.with_settings(spec.read(path), given)
-    return single_study(spec.studies(table, path.stem, seed)), read_fleet(table)
+    studies = spec.studies(table, path.stem, seed, allow_code=allow_code)
+    return single_study(studies), read_fleet(table)
 
 
 def engine_settings(engine: str | None, settings: list[str] | None) -> list[str]:

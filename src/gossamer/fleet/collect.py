@@ -39,7 +39,9 @@ class Collected:
     folder: Path
 
 
-def collect(folder: Path, out: Path, study: Study | None = None) -> Collected:
+def collect(
+    folder: Path, out: Path, study: Study | None = None, *, allow_code: bool = False
+) -> Collected:
     """Gather the results of a fleet's devices into one run folder.
 
     Devices without results are left out. A device that was away in a round that others measured has
@@ -49,6 +51,7 @@ def collect(folder: Path, out: Path, study: Study | None = None) -> Collected:
         folder: The folder of the fleet, with those of the devices in it.
         out: The run folder to write; it must be empty or missing.
         study: Replaces the spec of the fleet, for a study with parts made in Python.
+        allow_code: Import and run the Python code that the spec names.
 
     Raises:
         DataError: If no device has results, or the run folder is not empty.
@@ -61,7 +64,7 @@ def collect(folder: Path, out: Path, study: Study | None = None) -> Collected:
         raise DataError(
             f"no device in {folder} has results: copy their folders back, or wait for them"
         )
-    study = study or read_study(devices[0])
+    study = study or read_study(devices[0], allow_code=allow_code)
     if out.exists() and any(out.iterdir()):
         raise DataError(f"{out} exists and is not empty: give another name by --out")
     records = _records([logs[device.device] for device in present], present, study)

@@ -140,7 +140,8 @@ def _main(path: str, namespace: str, connection: Connection) -> None:
         return float(start)
 
     try:
-        run_device(device, stopped, started)
+        # The parent has written the folder, from a study whose code it has run.
+        run_device(device, stopped, started, allow_code=True)
     except GossamerError as error:
         print(error, file=sys.stderr, flush=True)
         os._exit(error.exit_code)

@@ -1,6 +1,7 @@
 """Write the folder of a fleet: what each device needs.
 
 study.toml          the study, for every device
+code/               the Python files that the study names, if it names any, for every device
 n3.toml  n3/        for device 3: its settings; its certificate and its samples
 observer/           the certificate of observers
 authority/          signs certificates; it must not be copied to any device
@@ -16,12 +17,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import tomli_w
 import torch
 
 from gossamer._core.files import write_atomically
 from gossamer.engines import Plan
 from gossamer.errors import DataError, InputError
 from gossamer.fleet import keys
+from gossamer.fleet.code import bundle_code
 from gossamer.fleet.files import SAMPLES
 from gossamer.fleet.methods import check_runs_on_devices
 from gossamer.fleet.settings import STUDY, Device, Fleet, write_device
@@ -128,7 +131,9 @@ def _host(endpoint: str) -> str:
 def _write_common_files(study: Study, fleet: Fleet, folder: Path, days: float) -> None:
     # A device does not know the links beforehand: any two devices may meet.
     any_links = replace(study, network=Full(study.network.devices))
-    write_atomically(folder / STUDY, spec.dumps(any_links).encode())
+    table = spec.to_table(any_links)
+    bundle_code(table, folder)
+    write_atomically(folder / STUDY, tomli_w.dumps(table).encode())
     if not fleet.insecure:
         keys.make_authority(folder / AUTHORITY, study.name, max(days, _AUTHORITY_DAYS))
         keys.make_certificate(folder / OBSERVER, folder / AUTHORITY, OBSERVER, days)

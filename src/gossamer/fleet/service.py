@@ -40,6 +40,8 @@ def run_device(
     started: Callable[[], float] | None = None,
     on_status: Callable[[dict[str, Any]], None] = lambda status: None,
     study: Study | None = None,
+    *,
+    allow_code: bool = False,
 ) -> bool:
     """Run a device until the rounds are done or it is stopped.
 
@@ -51,6 +53,7 @@ def run_device(
         on_status: Called with the status whenever it changes.
         study: Replaces the spec beside the device's file, for a study with parts made in Python,
             such as a custom model.
+        allow_code: Import and run the Python code that the spec names.
 
     Returns:
         True if the rounds are done.
@@ -67,7 +70,7 @@ def run_device(
         from gossamer.fleet.transport.zenoh import Zenoh
     except ImportError:
         raise MissingExtra("peer", "the runtime for devices") from None
-    plan = plan_of(device, study)
+    plan = plan_of(device, study, allow_code=allow_code)
     worker = node.make_worker(plan, device.device)
     # The worker has the samples. Drop this copy, for devices with little memory.
     plan = replace(plan, task=_without_samples(plan.task))
@@ -98,17 +101,18 @@ def run_device(
         return running.run(stopped)
 
 
-def plan_of(device: Device, study: Study | None = None) -> Plan:
+def plan_of(device: Device, study: Study | None = None, *, allow_code: bool = False) -> Plan:
     """Return the plan of one device: the study's method on the device's own samples.
 
     Args:
         device: Settings of the device.
         study: Replaces the spec beside the device's file.
+        allow_code: Import and run the Python code that the spec names.
 
     Raises:
         DataError: If samples are missing or do not fit those of the fleet.
     """
-    study = study or read_study(device)
+    study = study or read_study(device, allow_code=allow_code)
     data = _own_data(device)
     devices = len(device.names)
     # All samples belong to this device.
@@ -127,19 +131,21 @@ def plan_of(device: Device, study: Study | None = None) -> Plan:
     )
 
 
-def read_study(device: Device) -> Study:
+def read_study(device: Device, *, allow_code: bool = False) -> Study:
     """Return the study from the spec beside a device's file.
 
     Args:
         device: Settings of the device.
+        allow_code: Import and run the Python code that the spec names.
 
     Raises:
         DataError: If the spec is missing.
+        SpecError: If it names code that is not allowed.
         InputError: If it has several algorithms.
     """
     if not device.study.exists():
         raise DataError(f"{device.study} is missing: copy it from the folder of the fleet")
-    study, *more = spec.studies(spec.read(device.study))
+    study, *more = spec.studies(spec.read(device.study), allow_code=allow_code)
     if more:
         raise InputError("algorithm", f"{1 + len(more)} of them", "one [algorithm]")
     return study

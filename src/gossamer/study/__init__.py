@@ -4,6 +4,7 @@ from gossamer.results.run import Run
 from gossamer.results.statistics import Interval, interval, rounds_to
 from gossamer.results.tables import Comparison, Method
 from gossamer.study.compare import compare
+from gossamer.study.load import load_spec
 from gossamer.study.restore import study_of
 from gossamer.study.run import Interrupted, run
 from gossamer.study.study import Study
@@ -17,6 +18,7 @@ __all__ = [
     "Study",
     "compare",
     "interval",
+    "load_spec",
     "rounds_to",
     "run",
     "study_of",

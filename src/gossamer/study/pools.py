@@ -211,7 +211,7 @@ def _run_to_folder(text: str, path: Path, keep_models: bool) -> str | None:
     """Run a spec into a folder. Return a message if it failed."""
     if _stopped.is_set():
         raise KeyboardInterrupt
-    (study,) = spec.studies(spec.parse(text))
+    (study,) = spec.studies(spec.parse(text), allow_code=True)  # the caller has run it
     try:
         return _run(study, path, _loaded(cast(Hashable, study.data)), keep_models)
     except Interrupted as error:
@@ -226,7 +226,7 @@ def _run_to_files(
 
     The machine of a task shares no disk with the caller, so the folder is a temporary one.
     """
-    (study,) = spec.studies(spec.parse(text))
+    (study,) = spec.studies(spec.parse(text), allow_code=True)  # the caller has run it
     with tempfile.TemporaryDirectory(prefix="gossamer-") as temporary:
         folder = Path(temporary) / "run"
         problem = _run(study, folder, _fetched(reference[0]), keep_models)

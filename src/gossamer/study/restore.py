@@ -12,14 +12,16 @@ from gossamer.study.spec.text import resolve_paths
 from gossamer.study.study import Study
 
 
-def study_of(run: Run) -> Study:
+def study_of(run: Run, *, allow_code: bool = False) -> Study:
     """Return the study of a run: the one that it was made from, or one built from its spec.
 
     Args:
         run: A run, made in this process or read from its folder.
+        allow_code: Import and run the Python code that the spec names.
 
     Raises:
-        GossamerError: Parts of the study were made in Python or need files that are gone.
+        GossamerError: Parts of the study were made in Python, or need code that is not allowed or
+            files that are gone.
 
     Example:
         >>> study_of(Run.read("runs/demo/d-psgd-seed0")).rounds        # doctest: +SKIP
@@ -28,7 +30,8 @@ def study_of(run: Run) -> Study:
     if isinstance(run.study, Study):
         return run.study
     folder = run.folder or Path.cwd()
-    studies = spec.studies(resolve_paths(folder.absolute(), run.spec))
+    table = resolve_paths(folder.absolute(), run.spec)
+    studies = spec.studies(table, allow_code=allow_code)
     if len(studies) != 1:
         raise DataError(f"{folder} is not of one run: its spec has {len(studies)} methods")
     return studies[0]

@@ -125,12 +125,17 @@ def _check_folder(folder: RunFolder, study: Study, resume: bool) -> bool:
         folder.check_new()
         return False
     old = spec.read(folder.path / "spec.toml")
+    new = spec.to_table(study)
+    # The folder may be anybody's: of its code, only that which this study has is run.
+    same_code = list(spec.code_tables(old)) == list(spec.code_tables(new))
     with suppress(GossamerError):  # parts made in Python are compared as they were written
         # Build it again, so that options newer than the folder have their defaults.
-        old = spec.to_table(spec.studies(old)[0])
-    changed = spec.difference(old, spec.to_table(study))
+        old = spec.to_table(spec.studies(old, allow_code=same_code)[0])
+    changed = spec.difference(old, new)
     if changed:
         name, before, now = changed
+        if name.rpartition(".")[2].startswith("sources"):
+            name = f"the code of {name.rpartition('.')[0]}"
         raise DataError(
             f"cannot resume {folder.path}: {name} was {_value(before)} and is now {_value(now)}; "
             "give the spec that it was started with, or another --out"

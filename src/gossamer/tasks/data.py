@@ -10,7 +10,7 @@ import warnings
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -104,6 +104,7 @@ class Data:
         )
 
 
+@runtime_checkable
 class Source(Protocol):
     """Anything that data can be loaded from."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from gossamer.tasks.splits import Split
 from gossamer.tasks.worker import Worker
 
 
+@runtime_checkable
 class Model(Protocol):
     """The description of a model."""
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli.commands.options import Quiet, Seed, Set
+from gossamer.cli.commands.options import AllowCode, Quiet, Seed, Set
 from gossamer.cli.specs import read_fleet_study
 
 FleetSpec = Annotated[
@@ -31,6 +31,7 @@ def node(
             help="No certificates and no encryption: for a bench, where all devices say so.",
         ),
     ] = False,
+    allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
     """Be one device: find neighbours, train on its own data, until the rounds are done or it is
@@ -40,7 +41,7 @@ def node(
     """
     from gossamer.cli.fleet import node as run_node
 
-    run_node(file, insecure, quiet)
+    run_node(file, insecure, quiet, allow_code)
 
 
 def fleet_init(
@@ -69,11 +70,13 @@ def fleet_init(
     ] = True,
     set_: Set = None,
     seed: Seed = None,
+    allow_code: AllowCode = False,
 ) -> None:
     """Prepare a fleet: a certificate and a small file for each device, and what to copy where."""
     from gossamer.cli.fleet import init
 
-    init(read_fleet_study(spec, devices, set_, seed), out, start, hosts, days, samples)
+    study = read_fleet_study(spec, devices, set_, seed, allow_code)
+    init(study, out, start, hosts, days, samples)
 
 
 def fleet_up(
@@ -91,6 +94,7 @@ def fleet_up(
     ] = None,
     set_: Set = None,
     seed: Seed = None,
+    allow_code: AllowCode = False,
     quiet: Quiet = False,
 ) -> None:
     """Rehearse: a whole fleet on this machine, each device in its own network, links cut and healed
@@ -99,10 +103,10 @@ def fleet_up(
     from gossamer.cli.fleet import up
 
     if links is None:
-        study = read_fleet_study(spec, devices, set_, seed)
+        study = read_fleet_study(spec, devices, set_, seed, allow_code)
     else:  # the file says how many devices there are
         settings = [*(set_ or []), "network.kind=file", f"network.path={links}"]
-        study = read_fleet_study(spec, None, settings, seed)
+        study = read_fleet_study(spec, None, settings, seed, allow_code)
     up(study, devices, out, quiet)
 
 
@@ -135,8 +139,9 @@ def fleet_collect(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder; else DIR/run.")
     ] = None,
+    allow_code: AllowCode = False,
 ) -> None:
     """Gather models and metrics of the devices into an ordinary run folder."""
     from gossamer.cli.fleet import collect
 
-    collect(folder, out or folder / "run")
+    collect(folder, out or folder / "run", allow_code)

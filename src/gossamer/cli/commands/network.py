@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli.commands.options import Json, Quiet, Seed, Set
+from gossamer.cli.commands.options import AllowCode, Json, Quiet, Seed, Set
 from gossamer.cli.specs import read_studies
 
 
@@ -32,6 +32,7 @@ def network_show(
     animate: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the rounds as a moving .gif too.")
     ] = None,
+    allow_code: AllowCode = False,
     json: Json = False,
 ) -> None:
     """Density, degrees, smallest B of Assumption 1, spectral gap, and a picture."""
@@ -46,7 +47,7 @@ def network_show(
         name = spec.stem
         count = net.recorded
     else:
-        studies, _ = read_studies(spec, set_, seed)
+        studies, _ = read_studies(spec, set_, seed, allow_code=allow_code)
         net = studies[0].network
         name = studies[0].name
         count = studies[0].rounds

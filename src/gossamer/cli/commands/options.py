@@ -19,6 +19,13 @@ EngineName = Annotated[
         "--engine", metavar="NAME", help="Where it runs: simulator or ray; else the spec's."
     ),
 ]
+AllowCode = Annotated[
+    bool,
+    typer.Option(
+        "--allow-code",
+        help='Run the Python code that the spec names (kind = "python"): read it first.',
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Track = Annotated[

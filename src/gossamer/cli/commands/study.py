@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli.commands.options import EngineName, Json, Quiet, Seed, Set, Track
+from gossamer.cli.commands.options import AllowCode, EngineName, Json, Quiet, Seed, Set, Track
 from gossamer.cli.specs import read_studies, single_study
 
 
@@ -26,6 +26,7 @@ def run(
         bool, typer.Option("--resume", help="Go on where the run in this folder stopped.")
     ] = False,
     engine: EngineName = None,
+    allow_code: AllowCode = False,
     track: Track = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -37,7 +38,7 @@ def run(
     from gossamer.study.compare import slug
     from gossamer.study.track import trackers
 
-    studies, on_engine = read_studies(spec, set_, seed, engine, methods=1)
+    studies, on_engine = read_studies(spec, set_, seed, engine, methods=1, allow_code=allow_code)
     study = single_study(studies)
     label = study.algorithm.label
     folder = out or Path("runs") / f"{study.name}-{slug(label)}-seed{study.seed}"
@@ -62,6 +63,7 @@ def compare(
         Path | None, typer.Option(metavar="DIR", help="The folder of the runs; else runs/NAME.")
     ] = None,
     engine: EngineName = None,
+    allow_code: AllowCode = False,
     track: Track = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -84,7 +86,7 @@ def compare(
     if specs:
         paths = [*specs]
     for path in paths:
-        found, on_engine = read_studies(path, set_, seed, engine)
+        found, on_engine = read_studies(path, set_, seed, engine, allow_code=allow_code)
         studies += found
         engines.append(on_engine)
     folder = out or Path("runs") / studies[0].name
@@ -133,6 +135,7 @@ def tune(
     ] = None,
     workers: Annotated[int, typer.Option(metavar="N", help="Runs at a time; 0: one per core.")] = 0,
     engine: EngineName = None,
+    allow_code: AllowCode = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -143,7 +146,7 @@ def tune(
     """
     from gossamer.cli.tune import tune as tune_study
 
-    studies, on_engine = read_studies(spec, set_, seed, engine)
+    studies, on_engine = read_studies(spec, set_, seed, engine, allow_code=allow_code)
     study = studies[0]
     folder = out or Path("runs") / f"tune-{study.name}"
     tune_study(study, budget, target, goal, methods, folder, on_engine, workers, json, quiet)

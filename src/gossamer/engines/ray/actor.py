@@ -77,9 +77,8 @@ class ShardActor:
         self, plan: Plan, test: tuple[Tensor, Tensor], owner: IntArray, number: int
     ) -> None:
         configure_own_process()
-        x_test, y_test = test
-        data = replace(plan.task.data, x_test=x_test, y_test=y_test)
-        self._plan = replace(plan, task=replace(plan.task, data=data), threads=1)
+        self._plan = plan
+        self._test = test
         self._owner = owner
         self._number = number
         self._served_store: Any = None
@@ -113,12 +112,17 @@ class ShardActor:
         )
         exchange = GlooExchange(group, [host.machine for host in hosts], rendezvous.name)
         try:
-            self._simulator = Simulator(
-                self._plan, snapshot, Shard(self._owner, self._number, exchange)
-            )
+            shard = Shard(self._owner, self._number, exchange)
+            self._simulator = Simulator(self._whole_plan(), snapshot, shard)
         except GossamerError as error:
             return error
         return None
+
+    def _whole_plan(self) -> Plan:
+        """Return the plan with the test samples; this may import the user's own code."""
+        x_test, y_test = self._test
+        data = replace(self._plan.task.data, x_test=x_test, y_test=y_test)
+        return replace(self._plan, task=replace(self._plan.task, data=data), threads=1)
 
     def advance(self, until: int) -> GossamerError | None:
         """Run rounds up to `until`.

@@ -6,6 +6,7 @@ Every key has a default, except those that a kind cannot do without: an empty fi
 
 from gossamer.study.kinds import KINDS
 from gossamer.study.spec.build import build_dataclass, check_keys, engine, studies
+from gossamer.study.spec.code import code_tables
 from gossamer.study.spec.sections import SpecError, Table, nested_section
 from gossamer.study.spec.settings import with_settings
 from gossamer.study.spec.text import parse, read
@@ -18,6 +19,7 @@ __all__ = [
     "Table",
     "build_dataclass",
     "check_keys",
+    "code_tables",
     "describe_type",
     "difference",
     "digest",

@@ -9,18 +9,21 @@ from typing import Any
 from gossamer import engines, network
 from gossamer.engines import Measure
 from gossamer.errors import InputError, nearest
-from gossamer.study.kinds import KINDS
+from gossamer.study.spec.code import refuse_code
 from gossamer.study.spec.sections import (
     ALGORITHM_FIELDS,
     DEFAULTS,
+    OWN_CODE,
     PLAIN_KEYS,
     SECTIONS,
     SpecError,
     Table,
+    class_of,
     init_fields,
     item_path,
     keys_of,
     kind_of,
+    kinds_of,
     nested_section,
 )
 from gossamer.study.spec.values import checked_value, describe_type, type_hints
@@ -29,7 +32,9 @@ from gossamer.study.study import Study
 _SYNTHETIC = ("least-squares", "logistic")  # kinds of data that bring their own split
 
 
-def studies(table: Table, name: str = "study", seed: int | None = None) -> list[Study]:
+def studies(
+    table: Table, name: str = "study", seed: int | None = None, *, allow_code: bool = False
+) -> list[Study]:
     """Build the studies of a spec: one per [[algorithm]], equal in everything else.
 
     Args:
@@ -37,12 +42,13 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
         name: The name of the studies, if the spec gives none.
         seed: Shift every seed of the spec by as much as the study's own, as `Study.with_seed`
             does.
+        allow_code: Import and run the Python code that the spec names.
 
     Returns:
         The studies, in the order of the algorithms.
 
     Raises:
-        SpecError: If a key is unknown or missing.
+        SpecError: If a key is unknown or missing, or the spec names code that is not allowed.
         InputError: If a value is not accepted.
 
     Example:
@@ -51,6 +57,8 @@ def studies(table: Table, name: str = "study", seed: int | None = None) -> list[
         ['D-PSGD', 'SwarmSGD']
     """
     check_keys(table, (*PLAIN_KEYS, *SECTIONS), "")
+    if not allow_code:
+        refuse_code(table)
     fields: Table = {"name": name}
     for key in PLAIN_KEYS:
         if key in table:
@@ -141,7 +149,6 @@ def build_part(section: str, table: Any, path: str, given: Table | None = None) 
         SpecError: If a key is unknown or missing.
         InputError: If a value is not accepted.
     """
-    kinds = KINDS[section]
     given = given or {}
     if isinstance(table, str):
         table = {"kind": table}
@@ -153,7 +160,7 @@ def build_part(section: str, table: Any, path: str, given: Table | None = None) 
     for key, value in (given | table).items():
         if key in keys and key not in ("kind", "faults"):
             values[key] = value
-    part = build_dataclass(kinds[kind], values, path, given)
+    part = build_dataclass(class_of(section, kind), values, path, given)
     faults = table.get("faults", [])
     if not isinstance(faults, list):
         faults = [faults]
@@ -165,10 +172,10 @@ def build_part(section: str, table: Any, path: str, given: Table | None = None) 
 
 def _check_kind(section: str, table: Any, path: str) -> None:
     """Raise an error unless `table` is a table whose kind is known."""
-    kinds = KINDS[section]
+    kinds = kinds_of(section)
     names = ", ".join(map(repr, kinds))
     if not isinstance(table, dict):
-        kind = kind_of(DEFAULTS.get(section, next(iter(kinds))))
+        kind = kind_of(DEFAULTS.get(section, kinds[0]))
         example = f"{path} = {{ kind = {kind!r} }}"
         raise InputError(path, table, f"a table with a kind, such as {example}")
     if "kind" not in table:
@@ -177,11 +184,12 @@ def _check_kind(section: str, table: Any, path: str) -> None:
                 check_keys({key: None}, ["kind"], path)
         raise SpecError(f"{path} has no kind: give {path}.kind = one of {names}")
     kind = table["kind"]
-    if kind == "python":
+    if kind == OWN_CODE and "is" in table:
         raise SpecError(
-            f"{path} was made in Python ({table.get('is', '?')}): resume the run from Python"
+            f"{path} was made in Python ({table['is']}), and only a description of it is kept: "
+            "make the same study in Python, and give it there"
         )
-    if not isinstance(kind, str) or kind not in kinds:
+    if kind not in kinds:
         raise InputError(f"{path}.kind", kind, f"one of {names}{nearest(str(kind), kinds)}")
 
 

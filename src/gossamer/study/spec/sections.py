@@ -32,6 +32,8 @@ DEFAULTS: Table = {
     "engine": {"kind": "simulator"},
 }
 
+# The kind of a part that is the user's own code; its classes are registered by section.
+OWN_CODE = "python"
 # Keys whose values are paths, relative to the folder of the spec.
 PATH_KEYS = ("path", "folder")
 # Fields of an algorithm, or of another schedule, that are a number or a schedule.
@@ -76,11 +78,11 @@ def keys_of(section: str, kind: Any) -> list[str]:
     Returns:
         The keys; none if the kind is not known.
     """
-    kinds = KINDS.get(_section_of_kinds(section), {})
-    if not isinstance(kind, str) or kind not in kinds:
+    cls = class_of(_section_of_kinds(section), kind)
+    if cls is None:
         return []
     keys = ["kind"]
-    keys += [field.name for field in init_fields(kinds[kind])]
+    keys += [field.name for field in init_fields(cls)]
     if section in ("network", "networks"):
         keys.append("faults")
     return keys
@@ -95,6 +97,32 @@ def init_fields(cls: type) -> list[dataclasses.Field[Any]]:
     """
     fields = [field for field in dataclasses.fields(cls) if field.init]
     return sorted(fields, key=lambda field: bool(field.kw_only))
+
+
+def class_of(section: str, kind: Any) -> Any:
+    """Return the dataclass of a kind, or None if the section has no such kind.
+
+    Args:
+        section: The name of the section.
+        kind: The kind; "python" is the user's own code, in the sections that take it.
+    """
+    if kind == OWN_CODE:
+        return KINDS[OWN_CODE].get(section)
+    if not isinstance(kind, str):
+        return None
+    return KINDS.get(section, {}).get(kind)
+
+
+def kinds_of(section: str) -> list[str]:
+    """Return the kinds that a section accepts.
+
+    Args:
+        section: The name of the section.
+    """
+    kinds = list(KINDS[section])
+    if section in KINDS[OWN_CODE]:
+        kinds.append(OWN_CODE)
+    return kinds
 
 
 def _section_of_kinds(key: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.errors import DataError
-from gossamer.study.spec.sections import PATH_KEYS, SpecError, Table
+from gossamer.study.spec.sections import OWN_CODE, PATH_KEYS, SpecError, Table
 
 
 def read(path: Path) -> Table:
@@ -74,6 +74,8 @@ def resolve_paths(folder: Path, value: Any) -> Any:
             resolved[key] = absolute_path(folder, item)
         else:
             resolved[key] = resolve_paths(folder, item)
+    if resolved.get("kind") == OWN_CODE and "object" in resolved:
+        resolved.setdefault("path", str(folder))
     return resolved
 
 

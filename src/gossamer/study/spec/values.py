@@ -88,6 +88,8 @@ def describe_type(hint: Any) -> str:
         return f"a {_NOUNS[hint]}"
     if origin is typing.Literal:
         return " or ".join(map(repr, parts))
+    if origin is dict:
+        return "a table"
     if origin is tuple:
         count = ""
         if parts[-1] is not ...:

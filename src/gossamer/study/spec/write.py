@@ -14,13 +14,15 @@ import numpy as np
 import tomli_w
 
 from gossamer import network
-from gossamer.study.kinds import KINDS
 from gossamer.study.spec.sections import (
+    OWN_CODE,
     PATH_KEYS,
     PLAIN_KEYS,
     Table,
+    class_of,
     init_fields,
     item_path,
+    kinds_of,
     nested_section,
 )
 from gossamer.study.spec.text import absolute_path
@@ -147,14 +149,14 @@ def part_to_table(section: str, part: Any, defaults: bool = True) -> Table:
         faults.insert(0, part_to_table("faults", part.fault, defaults))
         part = part.network
     table: Table = {}
-    for kind, cls in KINDS[section].items():
-        if type(part) is cls:
+    for kind in kinds_of(section):
+        if type(part) is class_of(section, kind):
             table = {"kind": kind, **_fields(part, defaults)}
             break
     else:
         # Without addresses in memory, which differ in every process.
         description = re.sub(r" at 0x[0-9a-f]+", "", repr(part))
-        table = {"kind": "python", "is": description[:_MOST_CHARACTERS]}
+        table = {"kind": OWN_CODE, "is": description[:_MOST_CHARACTERS]}
     if faults:
         table["faults"] = faults
     plain: Table = _plain(table)
