@@ -65,7 +65,10 @@ def test_sources_are_all_files_that_are_imported(folder: Path) -> None:
     (folder / "kit" / "deep" / "end.py").write_text("from .. import side\nN = side.N\n")
     (folder / "kit" / "side.py").write_text("N = 5\n")
     (folder / "kit" / "unused.py").write_text("N = 6\n")
-    write(folder, mine="def late():\n    from .other import N\n    return N\nfrom .kit.deep import end")
+    write(
+        folder,
+        mine="def late():\n    from .other import N\n    return N\nfrom .kit.deep import end",
+    )
     write(folder, other="N = 9\n", unrelated="N = 8\n")
     code = OwnCode("mine:late", folder)
     names = [source.split()[0] for source in code.sources]
@@ -83,7 +86,9 @@ def test_a_file_that_hides_an_installed_module_is_refused(folder: Path) -> None:
     assert OwnCode("mine:N", folder).load() == 3
 
 
-@pytest.mark.parametrize("name", ["mine", "mine:", ":make", "mine.make", "../mine:make", "a b:c", ""])
+@pytest.mark.parametrize(
+    "name", ["mine", "mine:", ":make", "mine.make", "../mine:make", "a b:c", ""]
+)
 def test_a_name_of_another_form_is_refused(folder: Path, name: str) -> None:
     with pytest.raises(InputError, match='"module:name"'):
         OwnCode(name, folder)
@@ -102,7 +107,10 @@ def test_missing_modules_and_names_are_named_with_the_nearest(folder: Path) -> N
     ("text", "said"),
     [
         ("import no_such_package", "mine.py:1 raised ModuleNotFoundError: No module named"),
-        ("x = 1\nraise RuntimeError('first\\nsecond')", "mine.py:2 raised RuntimeError: first second"),
+        (
+            "x = 1\nraise RuntimeError('first\\nsecond')",
+            "mine.py:2 raised RuntimeError: first second",
+        ),
         ("import sys\nsys.exit(3)", "mine.py:2 raised SystemExit: 3"),
         ("def f(:\n    pass", "mine.py:1 is not Python: SyntaxError"),
         ("from . import broken", "broken.py:1 is not Python: SyntaxError"),

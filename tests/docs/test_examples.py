@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import gossamer as gs
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -30,6 +32,13 @@ def test_own_data_and_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert head[:2] == ["method", "accuracy"]
     assert [row[0] for row in rows] == ["D-PSGD", "WPM", "All-Reduce"]
     assert all(float(row[-4]) > 0.9 and int(row[-2]) < 120 for row in rows)
+
+
+def test_own_code() -> None:
+    (study,) = gs.load_spec(EXAMPLES / "own_code.toml", allow_code=True)
+    assert gs.run(study).summary["loss"] < 0.2
+    (trivial,) = gs.load_spec(EXAMPLES / "own_code.toml", ["rounds=0"], allow_code=True)
+    assert gs.run(trivial).summary["loss"] > 0.2
 
 
 @pytest.mark.slow

@@ -371,7 +371,7 @@ def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "quickstart",
         "looking",
-        *(f"your-own/{what}" for what in ("data", "model", "method", "network")),
+        *(f"your-own/{what}" for what in ("data", "model", "method", "network", "code")),
     ],
 )
 def test_what_a_page_shows_runs(name: str) -> None:

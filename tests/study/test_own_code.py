@@ -90,9 +90,24 @@ class Plain(gs.Algorithm):
 
 
 twice = Plain(eta=0.2)
+
+
+def weighted(outputs, y, weight=1.0):
+    return weight * nn.functional.cross_entropy(outputs, y, reduction="none")
+
+
+def mean(outputs, y):
+    return nn.functional.cross_entropy(outputs, y)
+
+
+def broken(outputs, y):
+    return nn.functional.cross_entropy(outputs, y)[5]
+
+
+smooth = gs.CrossEntropy(label_smoothing=0.1)
 '''
 
-SPEC = '''
+SPEC = """
 rounds = 6
 batch = 4
 data = { kind = "python", object = "own:load", arguments = { samples = 80 } }
@@ -100,7 +115,7 @@ split = { kind = "python", object = "own:halves" }
 model = { kind = "python", object = "own:make", arguments = { width = 5 } }
 network = { kind = "python", object = "own:Chain" }
 algorithm = { kind = "python", object = "own:Plain", arguments = { eta = 0.2 } }
-'''
+"""
 
 
 @pytest.fixture
@@ -263,6 +278,51 @@ def test_faults_go_on_top_of_an_own_network(folder: Path) -> None:
     (study,) = spec.studies(table, allow_code=True)
     assert len(study.network.links(0)) == 0
     assert spec.studies(spec.to_table(study), allow_code=True) == [study]
+
+
+# -- losses ----------------------------------------------------------------------------------------
+
+
+def with_loss(loss: Any) -> gs.Study:
+    table = spec.read(Path("study.toml"))
+    table["model"]["loss"] = loss
+    return spec.studies(table, allow_code=True)[0]
+
+
+def own_loss(name: str, **arguments: Any) -> dict[str, Any]:
+    return {"kind": "python", "object": f"own:{name}", "arguments": arguments}
+
+
+def test_an_own_loss_is_the_one_that_python_gives(folder: Path) -> None:
+    plain = gs.run(load()).models
+    for loss in (own_loss("weighted"), own_loss("mean"), own_loss("nn.CrossEntropyLoss")):
+        found = gs.run(with_loss(loss)).models
+        assert all(torch.allclose(found[name], plain[name], atol=1e-6) for name in plain)
+    smooth = gs.run(with_loss({"kind": "cross-entropy", "label_smoothing": 0.1})).models
+    found = gs.run(with_loss(own_loss("smooth"))).models
+    assert all(torch.equal(found[name], smooth[name]) for name in smooth)
+    doubled = gs.run(with_loss(own_loss("weighted", weight=2.0)))
+    assert np.isclose(doubled.metrics["loss"][0], 2 * gs.run(load()).metrics["loss"][0])
+
+
+def test_a_loss_is_written_as_the_same_table(folder: Path) -> None:
+    study = with_loss(own_loss("weighted", weight=2.0))
+    (back,) = spec.studies(tomllib.loads(spec.dumps(study)), allow_code=True)
+    assert back == study
+    assert back.model.loss.arguments == {"weight": 2.0}
+
+
+def test_a_loss_that_cannot_be_used_is_refused(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"model.loss.arguments = {'wight': 2}"):
+        with_loss(own_loss("weighted", wight=2))
+    with pytest.raises(InputError, match=r"model.loss.object = .*; it is a Data"):
+        with_loss(own_loss("loaded"))
+    with pytest.raises(InputError, match=r"model.loss.object = 'own:broken'.*own.py:\d+ raised"):
+        gs.run(with_loss(own_loss("broken")))
+    softmax = {"kind": "python", "object": "own:softmax", "loss": "squared-error"}
+    table = spec.read(Path("study.toml")) | {"model": softmax}
+    with pytest.raises(InputError, match="model.loss = .*none: own:softmax"):
+        gs.run(spec.studies(table, allow_code=True)[0])
 
 
 # -- run folders -----------------------------------------------------------------------------------

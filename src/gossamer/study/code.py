@@ -17,7 +17,7 @@ from typing import Any, ClassVar, cast
 
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from gossamer._core.own_code import OwnCode
 from gossamer._core.registry import register
@@ -28,6 +28,7 @@ from gossamer.network.base import Fault, Faulty, Links
 from gossamer.tasks import Data, Model, Module
 from gossamer.tasks.data import Source
 from gossamer.tasks.learner import Learner
+from gossamer.tasks.losses import FunctionLoss, Loss, Terms
 from gossamer.tasks.split_rules import SplitRule
 from gossamer.tasks.splits import Split, own_split
 
@@ -114,10 +115,14 @@ class Code:
         if signature is None:
             return
         try:
-            signature.bind(**self._keywords(dict.fromkeys(self.given)))
+            signature.bind(*self._positional(), **self._keywords(dict.fromkeys(self.given)))
         except TypeError as error:
             accepted = f"what {self.object}{signature} takes; {error}"
             raise InputError("arguments", self.arguments, accepted) from None
+
+    def _positional(self) -> tuple[None, ...]:
+        """Return as many values as the object is called with by position."""
+        return ()
 
     def _keywords(self, given: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments, with those given values that the function has a parameter for."""
@@ -127,6 +132,17 @@ class Code:
             if signature is not None and name in signature.parameters:
                 keywords[name] = value
         return keywords | self.arguments
+
+    def _function(self) -> Any:
+        """Return the function of (outputs, targets) itself, or what a class makes."""
+        made = self._value
+        if isinstance(made, type):
+            made = self._called()
+        elif self.arguments:
+            made = partial(made, **self.arguments)
+        if not callable(made):
+            raise self._refused(made)
+        return made
 
     def _called(self, **given: Any) -> Any:
         """Call the function or class, and return what it makes."""
@@ -194,10 +210,13 @@ class ModelCode(Code):
         path: The folder of the module; relative to the spec's folder, or to the current one.
         arguments: Keyword arguments of the function.
         sources: Digests of the files, which have to be these; filled in if it is empty.
+        loss: The loss of a torch module. Default: as in `Module`.
 
     Example:
         >>> ModelCode("my_model:make", arguments={"width": 64})         # doctest: +SKIP
     """
+
+    loss: Loss | None = None
 
     section = "model"
     accepted = "a torch.nn.Module, a function that makes one, or a model of gossamer"
@@ -207,19 +226,65 @@ class ModelCode(Code):
         with self._running():
             value = self._value
             if isinstance(value, nn.Module):
-                return Module(value).learner(data)
+                return Module(value, self.loss).learner(data)
             if not _is_maker(value):
                 return self._learner_of(value, data)
             with torch.random.fork_rng(devices=[]):
                 made = self._called(data=data)
             if isinstance(made, nn.Module):
-                return Module(lambda: self._called(data=data)).learner(data)
+                return Module(lambda: self._called(data=data), self.loss).learner(data)
             return self._learner_of(made, data)
 
     def _learner_of(self, model: Any, data: Data) -> Learner:
         if not isinstance(model, Model):
             raise self._refused(model)
+        if self.loss is not None:
+            accepted = f"none: {self.object} is a model of gossamer, which has its own"
+            raise InputError("model.loss", self.loss, accepted)
         return model.learner(data)
+
+
+@register("python", "loss")
+@dataclass(frozen=True)
+class LossCode(Code, Loss):
+    """A function of (outputs, targets), a `Loss`, or a class that makes one of them.
+
+    Args:
+        object: "module:name", such as "my_model:loss".
+        path: The folder of the module; relative to the spec's folder, or to the current one.
+        arguments: Keyword arguments of the function, after outputs and targets, or of the class.
+        sources: Digests of the files, which have to be these; filled in if it is empty.
+    """
+
+    section = "model.loss"
+    accepted = "a function of (outputs, targets), or a loss of gossamer"
+
+    def _positional(self) -> tuple[None, ...]:
+        if isinstance(self._value, type):
+            return ()
+        return (None, None)  # outputs and targets
+
+    def _make(self) -> Loss:
+        made = self._function()
+        if isinstance(made, Loss):
+            return made
+        return FunctionLoss(made)
+
+    def terms(self, outputs: Tensor, targets: Tensor) -> Terms:
+        with self._running() as loss:
+            found: Terms = loss.terms(outputs, targets)
+            return found
+
+    def stacked_terms(self, outputs: Tensor, targets: Tensor) -> Terms:
+        with self._running() as loss:
+            found: Terms = loss.stacked_terms(outputs, targets)
+            return found
+
+    def misfit(self, outputs: torch.Size, targets: torch.Size, classes: int | None) -> str:
+        return str(self.made.misfit(outputs, targets, classes))
+
+    def check_targets(self, field: str, targets: Tensor, outputs: torch.Size) -> None:
+        self.made.check_targets(field, targets, outputs)
 
 
 @register("python", "data")
