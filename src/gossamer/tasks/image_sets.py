@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -65,8 +66,12 @@ class Digits:
         return from_arrays(x[train], labels[train], x[test], labels[test], name="digits")
 
 
+@cache
 def _read_digits() -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Read scikit-learn's file of digits: importing scikit-learn takes longer than all else."""
+    """Read scikit-learn's file of digits: importing scikit-learn takes longer than all else.
+
+    Reading takes as long as dozens of rounds, so the result is kept; callers must not change it.
+    """
     package = find_spec("sklearn")
     if package is not None and package.origin is not None:
         file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
