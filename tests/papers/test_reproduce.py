@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import csv
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 from support.command import assert_refused, gossamer, real
 
 import gossamer as gs
+from gossamer.errors import Diverged
+from gossamer.study import pools
+from gossamer.study.pools import Studies
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-import papers.wpm  # noqa: E402
+import papers.field.paper  # noqa: E402
+import papers.wpm.paper  # noqa: E402
 from gossamer.algorithms import METHODS  # noqa: E402
 from gossamer.cli.reproduce import parts_of  # noqa: E402
 from papers.wpm.paper import TINY, Results, Scale, expected, studies  # noqa: E402
@@ -24,13 +32,43 @@ PARTS = parts_of(papers.wpm)
 TABLES_AND_FIGURES = parts_of(papers.wpm, studies=False)
 
 
+class ThisProcess:
+    """A pool that runs the studies in this process, one after the other."""
+
+    def each(
+        self, studies: Studies, keep_models: bool = False
+    ) -> Iterator[tuple[Path, str | None]]:
+        for path, study in studies:
+            with suppress(Diverged):
+                gs.run(study, path, keep_models=keep_models)
+            yield path, None
+
+
+def reproduce_smallest(
+    paper: ModuleType, words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run `gossamer reproduce --tiny` in this process and a folder, with fewer rounds still."""
+    smallest = replace(
+        paper.TINY,
+        rounds=20,
+        every=2,
+        batch=16,
+        target=0.3,
+        targets=(0.2, 0.3),
+        map_rounds=12,
+    )
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(paper, "TINY", smallest)
+    monkeypatch.setattr(pools, "pool_on", lambda engine, workers: nullcontext(ThisProcess()))
+    done = gossamer("reproduce", *words, "--tiny", "-q")
+    assert done.code == 0, done.err
+
+
 @pytest.mark.slow
 def test_the_tiny_scale_makes_every_table_and_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = real("reproduce", "wpm", "--tiny", "--seeds", "2")
-    assert done.code == 0, done.err
+    reproduce_smallest(papers.wpm.paper, ["wpm", "--seeds", "2"], tmp_path, monkeypatch)
     out = tmp_path / "runs" / "reproduce-wpm" / "tiny"
     for part in PARTS:
         files = [file for file in out.glob(f"{part}*") if file.is_file()] + list(
@@ -49,9 +87,7 @@ def test_the_tiny_scale_makes_every_table_and_figure(
 
 @pytest.mark.slow
 def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = real("reproduce", "field", "--tiny", "--seeds", "1")
-    assert done.code == 0, done.err
+    reproduce_smallest(papers.field.paper, ["field", "--seeds", "1"], tmp_path, monkeypatch)
     out = tmp_path / "runs" / "reproduce-field" / "tiny"
     with (out / "methods.csv").open() as file:
         rows = {(row["method"], row["network"]): row["rounds"] for row in csv.DictReader(file)}
@@ -64,6 +100,24 @@ def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert rows["extra", "static ring"] != "refuses"
     assert float(rows["all-reduce", "random ring"]) <= float(rows["d-psgd", "random ring"])
     assert (out / "broken.png").stat().st_size > 1000
+
+
+@pytest.mark.slow
+def test_the_real_command_at_the_tiny_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One table, whose runs are processes; a second call runs nothing and makes the same table."""
+    monkeypatch.chdir(tmp_path)
+    words = ("reproduce", "wpm", "table4", "--tiny", "--seeds", "1", "--workers", "1")
+    done = real(*words)
+    assert done.code == 0, done.err
+    table = Path("runs/reproduce-wpm/tiny/table4.csv")
+    assert done.out == f"table4: {table}\n"
+    content = table.read_text()
+    table.unlink()
+    monkeypatch.setattr(pools, "pool_on", lambda engine, workers: nullcontext(None))
+    assert gossamer(*words).out == done.out
+    assert table.read_text() == content
 
 
 def test_every_table_and_figure_of_the_paper_is_a_part() -> None:

@@ -599,13 +599,13 @@ def test_the_command_from_end_to_end(here: Path) -> None:
         "--methods",
         "wpm,gain-control",
         "--workers",
-        "2",
+        "1",  # each step of the search starts its processes anew, and they load torch
     )
     first = real(*words, env={"OMP_NUM_THREADS": "1"})
     assert first.code == 0, first.err
     runs = {path: os.stat(path).st_mtime_ns for path in files("runs/tune-fleet/cells")}
     assert runs
-    again = real(*words)
+    again = gossamer(*words)
     assert again.out == first.out
     assert {path: os.stat(path).st_mtime_ns for path in files("runs/tune-fleet/cells")} == runs
     result = json.loads(Path("runs/tune-fleet/result.json").read_text())
