@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -21,8 +21,7 @@ from gossamer.study.pools import Studies
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-import papers.field.paper  # noqa: E402
-import papers.wpm.paper  # noqa: E402
+import papers.wpm  # noqa: E402
 from gossamer.algorithms import METHODS  # noqa: E402
 from gossamer.cli.reproduce import parts_of  # noqa: E402
 from papers.wpm.paper import TINY, Results, Scale, expected, studies  # noqa: E402
@@ -45,9 +44,10 @@ class ThisProcess:
 
 
 def reproduce_smallest(
-    paper: ModuleType, words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, seeds: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Run `gossamer reproduce --tiny` in this process and a folder, with fewer rounds still."""
+    paper = importlib.import_module(f"papers.{name}.paper")
     smallest = replace(
         paper.TINY,
         rounds=20,
@@ -60,15 +60,16 @@ def reproduce_smallest(
     monkeypatch.chdir(folder)
     monkeypatch.setattr(paper, "TINY", smallest)
     monkeypatch.setattr(pools, "pool_on", lambda engine, workers: nullcontext(ThisProcess()))
-    done = gossamer("reproduce", *words, "--tiny", "-q")
+    done = gossamer("reproduce", name, "--seeds", seeds, "--tiny", "-q")
     assert done.code == 0, done.err
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover  # of many runs, all of code that other tests execute
 def test_the_tiny_scale_makes_every_table_and_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reproduce_smallest(papers.wpm.paper, ["wpm", "--seeds", "2"], tmp_path, monkeypatch)
+    reproduce_smallest("wpm", 2, tmp_path, monkeypatch)
     out = tmp_path / "runs" / "reproduce-wpm" / "tiny"
     for part in PARTS:
         files = [file for file in out.glob(f"{part}*") if file.is_file()] + list(
@@ -86,8 +87,9 @@ def test_the_tiny_scale_makes_every_table_and_figure(
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reproduce_smallest(papers.field.paper, ["field", "--seeds", "1"], tmp_path, monkeypatch)
+    reproduce_smallest("field", 1, tmp_path, monkeypatch)
     out = tmp_path / "runs" / "reproduce-field" / "tiny"
     with (out / "methods.csv").open() as file:
         rows = {(row["method"], row["network"]): row["rounds"] for row in csv.DictReader(file)}
