@@ -121,7 +121,8 @@ def test_smallest_b_is_that_of_the_definition(rounds):
 def test_aligned_b_is_not_monotone():
     """3 holds and 4 does not, since rounds 4…7 have the same link: B is not found by bisection."""
     rounds = [Links.of(3, [(1, 2) if t in (2, 3, 8) else (0, 1)]) for t in range(9)]
-    assert all(connects(rounds[k : k + 3]) for k in (0, 3, 6))
+    for k in (0, 3, 6):
+        assert connects(rounds[k : k + 3])
     assert not connects(rounds[4:8])
     assert smallest_b(rounds) == SmallestB(aligned=3, sliding=5)
 
@@ -308,7 +309,9 @@ def problem(seed: int):
             return absolute(g, rng.normal(size=n))
         return hinge(g, rng.normal())
 
-    losses = [[loss() for _ in range(m)] for _ in range(rounds)]
+    losses = []
+    for _ in range(rounds):
+        losses.append([loss() for _ in range(m)])
     start = rng.normal(size=(m, n)) * rng.choice([0.0, 0.1, 1.0, 3.0])
     return (
         start,
@@ -531,8 +534,11 @@ def test_the_best_rate_gets_worse_with_p(p):
     zero = np.zeros((4, 5))
     optimum = np.ones(5)
     times = [10**6, 10**9]
-    best = [[regret_bound(zero, optimum, T, eta=eta, **known) for eta in etas] for T in times]
-    assert all(0 < np.argmin(row) < len(etas) - 1 for row in best)
+    best = []
+    for T in times:
+        best.append([regret_bound(zero, optimum, T, eta=eta, **known) for eta in etas])
+    for row in best:
+        assert 0 < np.argmin(row) < len(etas) - 1
     slope = np.log(min(best[1]) / min(best[0])) / np.log(times[1] / times[0])
     assert slope == pytest.approx(best_rate(p), abs=1e-3)
     assert best_rate(p) < best_rate(p + 1) < 0

@@ -345,10 +345,9 @@ def test_dual_and_primal_paths_agree(way: dict[str, Any], anchor: bool, dtype: A
 
     With a constant rate the state is stored in the dual; with a schedule of p, in the primal.
     """
-    plans = [
-        plan_of(WPM(p, 0.002, Constant(), anchor=anchor, **way), dtype=dtype)
-        for p in (3, lambda t: 3)
-    ]
+    plans = []
+    for p in (3, lambda t: 3):
+        plans.append(plan_of(WPM(p, 0.002, Constant(), anchor=anchor, **way), dtype=dtype))
     dual, primal = (Simulator(plan) for plan in plans)
     for simulator in (dual, primal):
         simulator.advance(20)
@@ -409,15 +408,15 @@ def test_models_of_a_dual_state(p: float, dtype: torch.dtype, anchor: bool) -> N
             w = algorithm.models({"z": sign * z, "start": start})
             assert w.dtype == dtype
             w = sign * (w - 0.25 * anchor)[0]
-            room = [
-                (8 + (abs(mpmath.log(x)) / 2 if dtype == torch.float64 else 0)) * x + 0.5 * anchor
-                for x in exact
-            ]
+            room = []
+            for x in exact:
+                units = 8
+                if dtype == torch.float64:
+                    units += abs(mpmath.log(x)) / 2
+                room.append(units * x + 0.5 * anchor)
             eps = torch.finfo(dtype).eps
-            assert all(
-                abs(got - x) <= eps * bound
-                for got, x, bound in zip(w.tolist(), exact, room, strict=True)
-            )
+            for got, x, bound in zip(w.tolist(), exact, room, strict=True):
+                assert abs(got - x) <= eps * bound
 
 
 # Presets, schedules and invalid arguments

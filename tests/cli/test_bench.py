@@ -181,17 +181,16 @@ def check(document: dict[str, Any], sizes: tuple[int, ...]) -> None:
         row["gain"] for row in document["threads"]
     ]
     ratios += [row["rounds"] for row in document["evaluations"]] + [document["float64"]]
-    assert all(0 < ratio < math.inf for ratio in ratios)
+    for ratio in ratios:
+        assert 0 < ratio < math.inf
     assert {one["key"] for one in document["advice"]} == {
         "threads",
         "dtype",
         "measure.every",
         "measure.test",
     }
-    every, test = (
-        next(one for one in document["advice"] if one["key"] == key)
-        for key in ("measure.every", "measure.test")
-    )
+    every = next(one for one in document["advice"] if one["key"] == "measure.every")
+    test = next(one for one in document["advice"] if one["key"] == "measure.test")
     assert every["value"] == document["evaluations"][0]["every"]
     assert test["value"] == document["evaluations"][1]["test"]
 
@@ -218,7 +217,9 @@ def test_a_timed_run_is_the_same_run() -> None:
     plain.advance(5)
     assert torch.equal(timed.models(), plain.models())
     assert len(blocks.seconds) == 2
-    assert all(block[part] > 0 for block in blocks.seconds for part in PARTS)
+    for block in blocks.seconds:
+        for part in PARTS:
+            assert block[part] > 0
 
 
 def test_each_moment_belongs_to_one_part(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,10 +137,9 @@ def test_compare_one_file_with_several_methods() -> None:
         "curves.png",
     }
     # The same links, batches and start: at round 0 nothing differs, and as much was sent by both.
-    tables = [
-        pq.read_table(f"runs/b/{name}-seed0/metrics.parquet").to_pylist()
-        for name in ("wpm-p-3", "d-psgd")
-    ]
+    tables = []
+    for name in ("wpm-p-3", "d-psgd"):
+        tables.append(pq.read_table(f"runs/b/{name}-seed0/metrics.parquet").to_pylist())
     assert [{**row, "power_distance": 0} for row in tables[0][:1]] == [
         {**row, "power_distance": 0} for row in tables[1][:1]
     ]
@@ -168,7 +167,8 @@ def test_compare_over_seeds_and_again() -> None:
     Path("b.toml").write_text(SEVERAL)
     out = done("compare", "b.toml", "-q", "--seeds", "3", "--seed", "4")
     assert "3 seeds" in out
-    assert all(row.count("±") >= 3 for row in rows(out).values())
+    for row in rows(out).values():
+        assert row.count("±") >= 3
     summaries = sorted(Path("runs/b").glob("*/summary.json"))
     assert [path.parent.name for path in summaries] == [
         f"{m}-seed{s}" for m in ("d-psgd", "wpm-p-3") for s in (4, 5, 6)
@@ -333,10 +333,10 @@ def small_mnist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, by
     packed = {f"{name}.gz": gzip.compress(content) for name, content in contents.items()}
 
     def stamps(given: dict[str, bytes]) -> dict[str, download.Stamp]:
-        return {
-            name: download.Stamp(len(c), f"sha256:{hashlib.sha256(c).hexdigest()}")
-            for name, c in given.items()
-        }
+        found = {}
+        for name, c in given.items():
+            found[name] = download.Stamp(len(c), f"sha256:{hashlib.sha256(c).hexdigest()}")
+        return found
 
     original = download.Original(
         stamps(contents), stamps(packed), ("mnist",), ("https://mirror.invalid/",)
@@ -409,7 +409,10 @@ SECTIONS = ("data", "split", "model", "network", "faults")
 def test_every_kind_in_the_comments_of_the_template_exists(section: str) -> None:
     start = TEMPLATE.index("[[network.faults]]" if section == "faults" else f"[{section}]")
     block = re.split(r"\n\n", TEMPLATE[start:])[0]
-    comments = [line.split("# ", 1)[1] for line in block.splitlines() if "# " in line]
+    comments = []
+    for line in block.splitlines():
+        if "# " in line:
+            comments.append(line.split("# ", 1)[1])
     listed: list[str] = []
     for comment in comments:
         if "|" in comment:
@@ -601,7 +604,8 @@ def test_methods_lists_every_registered_method() -> None:
 def test_methods_lists_other_parts_too(what: str, section: str) -> None:
     listed = json.loads(done("methods", what, "--json"))[what]
     assert [row["kind"] for row in listed] == list(spec.KINDS[section])
-    assert all(row["description"] for row in listed)
+    for row in listed:
+        assert row["description"]
 
 
 def test_methods_refuses_a_list_that_does_not_exist() -> None:

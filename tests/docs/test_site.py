@@ -135,9 +135,9 @@ def test_the_site_has_every_page_public_name_and_command(site: Path) -> None:
     for name in ("papers/wpm/index.html", "papers/field/index.html", "changelog.html"):
         assert (site / name).is_file(), name
     reference = "".join(page.read_text() for page in (site / "api").glob("*.html"))
-    names = {
-        place.rpartition(".")[2] for place in re.findall(r'id="(gossamer\.[\w.]+)"', reference)
-    }
+    names = set()
+    for place in re.findall(r'id="(gossamer\.[\w.]+)"', reference):
+        names.add(place.rpartition(".")[2])
     assert set(gs.__all__) - names == set()
     headings = set(re.findall(r'<h2 id="([\w-]+)"', (site / "commands.html").read_text()))
     assert {"-".join(path.split()) for path in COMMANDS} <= headings
@@ -270,7 +270,8 @@ def test_every_network_has_a_section_that_runs(
         ):
             network = pictures.made(code, files)
             (study,) = spec.studies(spec.parse(table))
-            assert all(network.links(t) == study.network.links(t) for t in range(3)), section
+            for t in range(3):
+                assert network.links(t) == study.network.links(t), section
             assert (DOCS / "pictures" / name).is_file()
             shown[section.splitlines()[0]] = name
     assert shown == {
@@ -282,11 +283,10 @@ def test_every_network_has_a_section_that_runs(
 def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every picture has its script; those without training are compared with a new drawing."""
     pictures = tool("pictures")
-    shown = {
-        name
-        for text in PAGES.values()
-        for name in re.findall(r"\]\((?:docs/)?pictures/([^)]+)\)", text)
-    }
+    shown = set()
+    for text in PAGES.values():
+        for name in re.findall(r"\]\((?:docs/)?pictures/([^)]+)\)", text):
+            shown.add(name)
     there = {path.name for path in (DOCS / "pictures").iterdir()}
     assert shown == there
     monkeypatch.setattr(pictures, "DOCS", tmp_path)
@@ -303,7 +303,8 @@ def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.M
     for (
         name
     ) in made:  # but for names and numbers, whose last digits another processor may round otherwise
-        one, other = ((folder / "pictures" / name).read_text() for folder in (tmp_path, DOCS))
+        one = (tmp_path / "pictures" / name).read_text()
+        other = (DOCS / "pictures" / name).read_text()
         bare = [re.sub(r"[a-z]?[0-9a-f]{10}|-?\d+(\.\d+)?", "", text) for text in (one, other)]
         assert bare[0] == bare[1], f"stale: python docs/pictures.py makes another {name}"
 
@@ -347,12 +348,18 @@ def run_command(part: str, missing: str, exact: bool) -> None:
     assert (result.code != 0) == refused, result.err
     if refused:
         # Files are shown by the names that they have in the reader's folder; progress is not shown.
-        said = [text for text in result.err.splitlines() if text.startswith("gossamer: ")]
+        said = []
+        for text in result.err.splitlines():
+            if text.startswith("gossamer: "):
+                said.append(text)
         assert "\n".join(said).replace(f"{Path.cwd()}/", "") == shown.strip(), line
     elif shown.strip() and exact:
         assert result.out.strip() == shown.strip()
     else:
-        words = {word for word in re.findall(r"[A-Za-z][\w/.-]*", shown) if not word[-1].isdigit()}
+        words = set()
+        for word in re.findall(r"[A-Za-z][\w/.-]*", shown):
+            if not word[-1].isdigit():
+                words.add(word)
         assert words - set(re.findall(r"[A-Za-z][\w/.-]*", result.out)) == set(), line
 
 
@@ -385,10 +392,9 @@ def test_troubleshooting_quotes_what_the_command_says() -> None:
 
 
 def test_the_readme_shows_the_quickstarts_ten_lines() -> None:
-    ten, quick = (
-        re.findall(r"^```python\n(.*?)^```", PAGES[name], re.M | re.S)[0]
-        for name in ("README.md", "docs/quickstart.md")
-    )
+    block = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+    ten = block.findall(PAGES["README.md"])[0]
+    quick = block.findall(PAGES["docs/quickstart.md"])[0]
     assert ten == quick
     assert len([line for line in ten.splitlines() if line.strip()]) <= 10
 

@@ -143,11 +143,19 @@ def check_local_weights(
     own = np.flatnonzero(owner == k)
     senders = own.tolist()
     for other in sorted(set(owner.tolist()) - {k}):
-        linked = {i for j in own for i in graph[j] if owner[i] == other}
+        linked = set()
+        for j in own:
+            for i in graph[j]:
+                if owner[i] == other:
+                    linked.add(i)
         assert local.receive.get(other, 0) == len(linked)
         senders += sorted(linked)
         if linked:
-            wanted = {j for i in linked for j in graph[i] if owner[j] == k}
+            wanted = set()
+            for i in linked:
+                for j in graph[i]:
+                    if owner[j] == k:
+                        wanted.add(j)
             assert own[local.send[other]].tolist() == sorted(wanted)
     np.testing.assert_array_equal(local.matrix.dense(), weights[np.ix_(own, senders)])
     np.testing.assert_array_equal(

@@ -54,7 +54,8 @@ def test_many_chains_over_many_rounds() -> None:
 @pytest.mark.parametrize(("fail", "recover"), [(0.05, 0.2), (0.3, 0.7), (0.9, 0.8)])
 def test_a_chain_is_stationary_with_the_given_probabilities(fail: float, recover: float) -> None:
     ids = (np.arange(20_000),)
-    first, then = (chain(5, "x", t, ids, fail, recover) for t in (0, 1))
+    first = chain(5, "x", 0, ids, fail, recover)
+    then = chain(5, "x", 1, ids, fail, recover)
     share = fail / (fail + recover)
     for state in (first, then):
         assert abs(state.mean() - share) < 5 * math.sqrt(share * (1 - share) / 20_000)

@@ -43,8 +43,13 @@ def write(
     **about: str | None,
 ) -> Path:
     """Write a file with valid metadata, except for what `about` replaces."""
-    metadata = {key: value for key, value in {**GOOD, **about}.items() if value is not None}
-    columns = [pa.array([row[i] for row in rows], type=kind or pa.int32()) for i in range(3)]
+    metadata = {}
+    for key, value in {**GOOD, **about}.items():
+        if value is not None:
+            metadata[key] = value
+    columns = []
+    for i in range(3):
+        columns.append(pa.array([row[i] for row in rows], type=kind or pa.int32()))
     pq.write_table(
         pa.table(columns, names=["round", "a", "b"]).replace_schema_metadata(metadata), path
     )

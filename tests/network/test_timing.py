@@ -123,10 +123,8 @@ def device(
             yield "work", work, None
         for j in range(M):
             if j != i and takes[j, i] and (bytes_ := size(t, i, j)):
-                latency, rate = (
-                    float(plan.timing.of(name, t, np.array([j]), one)[0])
-                    for name in ("latency", "rate")
-                )
+                latency = float(plan.timing.of("latency", t, np.array([j]), one)[0])
+                rate = float(plan.timing.of("rate", t, np.array([j]), one)[0])
                 yield "send", (j, (t, i)), latency + bytes_ / rate
         yield "wait", {(t, j) for j in range(M) if j != i and takes[i, j]}, None
         if ends_with == "step" and work:
@@ -211,17 +209,18 @@ def test_all_reduce_takes_the_steps_of_a_ring(network: Any) -> None:
     now = [0.0] * M
     for t in range(plan.rounds):
         links = network.links(t)
-        ring = [i for i in range(M) if links.active is None or links.active[i]]
+        ring = []
+        for i in range(M):
+            if links.active is None or links.active[i]:
+                ring.append(i)
         now = [
             now[i] + (i in ring) * float(FLEET.of("compute", t, np.array([i]))[0]) for i in range(M)
         ]
         for _ in range(2 * (len(ring) - 1)):
             slowest = 0.0
             for i, j in zip(ring, ring[1:] + ring[:1], strict=True):
-                latency, rate = (
-                    float(FLEET.of(name, t, np.array([i]), np.array([j]))[0])
-                    for name in ("latency", "rate")
-                )
+                latency = float(FLEET.of("latency", t, np.array([i]), np.array([j]))[0])
+                rate = float(FLEET.of("rate", t, np.array([i]), np.array([j]))[0])
                 slowest = max(slowest, latency + VECTOR / len(ring) / rate)
             done = max(now[i] for i in ring) + slowest
             now = [done if i in ring else now[i] for i in range(M)]
@@ -242,13 +241,12 @@ def test_a_server_waits_for_all_active_devices() -> None:
 @settings(max_examples=60)
 @given(st.data())
 def test_a_slower_link_or_device_never_ends_anything_earlier(data: st.DataObject) -> None:
-    links = [
-        Links.of(M, pairs)
-        for pairs in data.draw(
-            st.lists(st.lists(st.tuples(*[st.integers(0, M - 1)] * 2)), max_size=6)
-        )
-    ]
-    seconds = [[data.draw(st.floats(0, 9)) for _ in range(M + M * M)] for _ in links]
+    links = []
+    for pairs in data.draw(st.lists(st.lists(st.tuples(*[st.integers(0, M - 1)] * 2)), max_size=6)):
+        links.append(Links.of(M, pairs))
+    seconds = []
+    for _ in links:
+        seconds.append([data.draw(st.floats(0, 9)) for _ in range(M + M * M)])
     column = data.draw(st.integers(0, M + M * M - 1))
     row = data.draw(st.integers(0, max(0, len(links) - 1)))
     slower = [list(values) for values in seconds]
@@ -503,17 +501,16 @@ def test_a_timing_changes_nothing_but_the_seconds(at: Any) -> None:
     )
     plain = gs.run(study)
     timed = gs.run(replace(study, timing=Timing(1.0, 1e6)))
-    assert all(torch.equal(plain.models[name], timed.models[name]) for name in plain.models)
+    for name in plain.models:
+        assert torch.equal(plain.models[name], timed.models[name])
     assert timed.metrics.keys() - plain.metrics.keys() == {"simulated_seconds"}
     assert timed.summary.keys() - plain.summary.keys() == {
         "simulated_seconds",
         "seconds_to_accuracy",
         "seconds_to_loss",
     }
-    assert all(
-        np.array_equal(plain.metrics[name], timed.metrics[name], equal_nan=True)
-        for name in plain.metrics
-    )
+    for name in plain.metrics:
+        assert np.array_equal(plain.metrics[name], timed.metrics[name], equal_nan=True)
     seconds = timed.metrics["simulated_seconds"]
     assert seconds[0] == 0
     assert (np.diff(seconds) > 2).all()  # two steps of one second each, and the messages
@@ -594,7 +591,10 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_compare_shows_seconds_to_each_target() -> None:
     done = gossamer("compare", "a.toml", "-q", "--out", "out")
     assert (done.code, done.err) == (0, "")
-    head = [line for line in done.out.splitlines() if "rounds" in line and "seconds" in line]
+    head = []
+    for line in done.out.splitlines():
+        if "rounds" in line and "seconds" in line:
+            head.append(line)
     assert head[-1].split() == [
         "accuracy",
         "worst",

@@ -89,7 +89,10 @@ def test_matching_is_what_each_device_computes_locally(links: Links, t: int, see
         return int(draws.bits(seed, "weights/matching", t, *pair)), pair
 
     pairs = links.pairs.tolist()
-    wanted = [p for p in pairs if all(draw(p) <= draw(q) for q in pairs if set(p) & set(q))]
+    wanted = []
+    for p in pairs:
+        if all(draw(p) <= draw(q) for q in pairs if set(p) & set(q)):
+            wanted.append(p)
     weights = matching(links, t, seed)
     assert np.stack([weights.a, weights.b], axis=1).tolist() == wanted
     assert nx.is_matching(links.to_networkx(), {tuple(p) for p in wanted})
@@ -100,7 +103,10 @@ def test_matching_is_what_each_device_computes_locally(links: Links, t: int, see
 
 def test_matching_changes_with_the_round_and_the_seed() -> None:
     links = Full(20).links(0)
-    found = [matching(links, t, seed).a.tolist() for t in range(3) for seed in range(3)]
+    found = []
+    for t in range(3):
+        for seed in range(3):
+            found.append(matching(links, t, seed).a.tolist())
     assert len({tuple(f) for f in found}) == 9
 
 
@@ -150,7 +156,10 @@ def test_a_matching_has_the_pairs_that_propose_to_each_other(
         neighbours = list(graph.neighbors(device))
         if neighbours:
             proposals[device] = rule.proposal(device, neighbours, t, seed)
-    pairs = [(i, j) for i, j in sorted(proposals.items()) if i < j and proposals[j] == i]
+    pairs = []
+    for i, j in sorted(proposals.items()):
+        if i < j and proposals[j] == i:
+            pairs.append((i, j))
     weights = rule(links, t, seed)
     assert pairs == list(zip(weights.a.tolist(), weights.b.tolist(), strict=True))
     assert rule.link_weight()(3, 5) == 0.5

@@ -36,9 +36,9 @@ def test_lemma1(tmp_path: Path) -> None:
     rows = made(lemma1, tmp_path)
     assert {row["p"] for row in rows} == {"1", "3", "5", "15"}
     for row in rows:
-        measured, corrected, spectral = (
-            float(row[name]) for name in ("measured", "corrected", "spectral")
-        )
+        measured = float(row["measured"])
+        corrected = float(row["corrected"])
+        spectral = float(row["spectral"])
         assert 0 < measured < spectral < corrected
         assert float(row["printed"]) < corrected
         assert float(row["looseness"]) == pytest.approx(corrected / measured, rel=1e-4)
@@ -48,9 +48,9 @@ def test_theorem1(tmp_path: Path) -> None:
     rows = made(theorem1, tmp_path)
     assert {row["p"] for row in rows} == {"1", "3", "5", "15"}
     for row in rows:
-        hindsight, measured, corrected = (
-            float(row[name]) for name in ("hindsight", "measured", "corrected")
-        )
+        hindsight = float(row["hindsight"])
+        measured = float(row["measured"])
+        corrected = float(row["corrected"])
         assert 0 < hindsight < measured < corrected
         assert float(row["looseness"]) == pytest.approx(corrected / measured, rel=1e-4)
 
@@ -58,10 +58,11 @@ def test_theorem1(tmp_path: Path) -> None:
 def test_slips(tmp_path: Path) -> None:
     rows = made(slips, tmp_path)
     assert [(row["printed_holds"], row["corrected_holds"]) for row in rows] == [("no", "yes")] * 5
-    numbers = [
-        tuple(round(float(row[name]), 1) for name in ("measured", "printed", "corrected"))
-        for row in rows
-    ]
+    numbers = []
+    for row in rows:
+        numbers.append(
+            tuple(round(float(row[name]), 1) for name in ("measured", "printed", "corrected"))
+        )
     assert numbers == [
         (0.0, 2.0, 2.0),
         (2.0, 4.0, 2.0),
@@ -105,7 +106,8 @@ def test_mixing_constants_bound_the_products_of_the_weights() -> None:
 def test_plain_step(tmp_path: Path) -> None:
     """A start below 0 ends at −3.88·η, far from the optimum; any other ends near it."""
     rows = made(plain_step, tmp_path)
-    assert all(row["stable"] == "yes" for row in rows)
+    for row in rows:
+        assert row["stable"] == "yes"
     for row in rows:
         eta = float(row["eta"])
         if float(row["start"]) < 0:

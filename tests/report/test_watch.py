@@ -69,10 +69,9 @@ def test_a_run_is_followed_to_its_end(tmp_path: Path, open_page: Opened) -> None
         serving(folder) as server,
     ):
         before = files(folder)
-        pages = [
-            open_page(server.url, size, scheme)
-            for size, scheme in (("desktop", "light"), ("phone", "dark"))
-        ]
+        pages = []
+        for size, scheme in (("desktop", "light"), ("phone", "dark")):
+            pages.append(open_page(server.url, size, scheme))
         for watched in pages:
             page = watched.page
             page.locator("html[data-state=running]").wait_for(state="attached")
@@ -122,11 +121,10 @@ def test_a_running_run_shows_what_it_has_measured(finished: Path) -> None:
     with (finished / LIVE_FILE).open("w") as file:
         for k, t in enumerate(metrics["round"].tolist()):
             newest = k % 2 == 1
-            record = {
-                name: metrics[name][k].tolist()
-                for name in names
-                if newest or not name.startswith("device_")
-            }
+            record = {}
+            for name in names:
+                if newest or not name.startswith("device_"):
+                    record[name] = metrics[name][k].tolist()
             file.write(
                 json.dumps(
                     {"round": t, "rounds": 30, "seconds": 1.0, "left": 4.2, "record": record}

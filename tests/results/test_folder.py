@@ -139,4 +139,5 @@ def test_a_checkpoint_with_one_wrong_bit_is_refused(tmp_path: Path, data: st.Dat
     # A bit of no meaning, such as one of the spaces that fill the header up.
     assert read is not None
     assert (read.round, read.messages, read.bytes) == (7, 8, 9)
-    assert all(torch.equal(read.tensors[name], x) for name, x in tensors.items())
+    for name, x in tensors.items():
+        assert torch.equal(read.tensors[name], x)

@@ -32,7 +32,9 @@ def test_a_run_shows_its_row_and_its_curve(methods: Comparison) -> None:
 
 def test_a_comparison_shows_its_table_and_curves(methods: Comparison) -> None:
     html = methods._repr_html_()
-    rows = [[cell.text for cell in row] for row in parse_html(html).iter("tr")]
+    rows = []
+    for row in parse_html(html).iter("tr"):
+        rows.append([cell.text for cell in row])
     assert rows[1:] == methods.table()[1]
     assert "±" in text_of(html)
     assert count(html, "polyline") == 2

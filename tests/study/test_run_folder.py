@@ -44,7 +44,8 @@ def assert_same_run(one: Path | str, other: Path | str) -> None:
     names = sorted(file.name for file in Path(one).iterdir())
     assert names == ["metrics.parquet", "models.safetensors", "spec.toml", "summary.json"]
     assert names == sorted(file.name for file in Path(other).iterdir())
-    models, others = (load_file(Path(folder) / "models.safetensors") for folder in (one, other))
+    models = load_file(Path(one) / "models.safetensors")
+    others = load_file(Path(other) / "models.safetensors")
     assert models.keys() == others.keys()
     for name, part in models.items():
         assert torch.equal(part.view(torch.uint8), others[name].view(torch.uint8)), name

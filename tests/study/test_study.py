@@ -234,7 +234,8 @@ def test_user_arrays_and_a_module_learn() -> None:
     )
     assert done.summary["accuracy"] > 0.9
     assert set(done.models) >= {"head.weight", "head.bias", "norm.weight", "norm.bias"}
-    assert not any(name.startswith("features") for name in done.models)  # frozen: nobody's own
+    for name in done.models:  # frozen parameters are shared, and in no device's model
+        assert not name.startswith("features")
     assert same(done, gs.run(replace(done.study)))  # dropout and all
 
 
@@ -308,7 +309,8 @@ def test_only_devices_that_step_count_batches() -> None:
 def test_measuring_changes_nothing() -> None:
     often = gs.run(own(measure=gs.Measure(every=1, at="after_mix")))
     seldom = gs.run(own(measure=gs.Measure(every=0)))
-    assert all(torch.equal(often.models[name], seldom.models[name]) for name in often.models)
+    for name in often.models:
+        assert torch.equal(often.models[name], seldom.models[name])
 
 
 # -- folders of studies made in Python -----------------------------------------------------------
@@ -391,36 +393,36 @@ def test_the_command_cannot_resume_parts_made_in_python(
 
 def test_compare_runs_every_method_on_every_seed(tmp_path: Path) -> None:
     data = blobs()
-    studies = [
-        own(data=data, algorithm=a)
-        for a in (
-            gs.DPSGD(eta=0.1),
-            gs.WPM(1, 0.1, gradient_at="local", anchor=False),
-            gs.SwarmSGD(eta=0.1),
-        )
-    ]
+    studies = []
+    for a in (
+        gs.DPSGD(eta=0.1),
+        gs.WPM(1, 0.1, gradient_at="local", anchor=False),
+        gs.SwarmSGD(eta=0.1),
+    ):
+        studies.append(own(data=data, algorithm=a))
     methods = gs.compare(studies, seeds=2, out=tmp_path)
     assert [m.label for m in methods] == ["D-PSGD", "WPM p=1", "SwarmSGD"]
     assert [[r.study.seed for r in m.runs] for m in methods] == [[0, 1]] * 3
     first, second = methods[0].runs, methods[1].runs
-    assert all(
-        same(a, b) for a, b in zip(first, second, strict=True)
-    )  # the same links, batches, masks and start
+    # The same links, batches, masks and start.
+    for a, b in zip(first, second, strict=True):
+        assert same(a, b)
     assert not same(*first)
     assert methods[0].value("accuracy").count == 2
     assert methods[0].value("accuracy").mean == pytest.approx(
         np.mean([r.summary["accuracy"] for r in first])
     )
-    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    written = {}
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            written[path] = path.stat().st_mtime_ns
     again = gs.compare(studies, seeds=2, out=tmp_path)
     assert written == {
         path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()
     }  # nothing run again
-    assert all(
-        same(a, b)
-        for m, n in zip(methods, again, strict=True)
-        for a, b in zip(m.runs, n.runs, strict=True)
-    )
+    for m, n in zip(methods, again, strict=True):
+        for a, b in zip(m.runs, n.runs, strict=True):
+            assert same(a, b)
 
 
 @pytest.mark.parametrize(

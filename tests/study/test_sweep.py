@@ -46,10 +46,9 @@ def test_a_diverging_run_does_not_stop_the_others(tmp_path: Path) -> None:
 
 
 def test_the_folder_name_depends_on_the_whole_study(tmp_path: Path) -> None:
-    paths = {
-        run_path(tmp_path, s)
-        for s in (study(0), study(1), study(0, eta=0.2), study(0).with_seed(2))
-    }
+    paths = set()
+    for s in (study(0), study(1), study(0, eta=0.2), study(0).with_seed(2)):
+        paths.add(run_path(tmp_path, s))
     assert len(paths) == 4
     assert run_path(tmp_path, study()) == run_path(tmp_path, study())
 

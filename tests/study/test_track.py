@@ -199,7 +199,8 @@ def test_the_live_file_holds_the_measurements_of_a_run_in_progress(
     reader = Reader()
     done = gs.run(STUDY, tmp_path / "a", observers=[reader])
     lines = reader.seen[-1]
-    assert all(line["rounds"] == 12 for line in lines)
+    for line in lines:
+        assert line["rounds"] == 12
     assert [line["round"] for line in lines] == sorted(line["round"] for line in lines)
     records = [line["record"] for line in lines if "record" in line]
     assert [record["round"] for record in records] == [
@@ -237,7 +238,10 @@ def test_the_live_file_is_written_at_most_once_per_second(
     assert [line["record"]["round"] for line in lines] == list(
         range(times[-1] + 1)
     )  # nothing is lost
-    newest = [line["round"] for line in lines if "device_accuracy" in line["record"]]
+    newest = []
+    for line in lines:
+        if "device_accuracy" in line["record"]:
+            newest.append(line["round"])
     assert newest == times.tolist()
     assert lines[-1]["record"]["device_accuracy"] == [0.1, None]
 

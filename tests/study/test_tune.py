@@ -99,12 +99,13 @@ def planted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[gs.Study]:
         progress(0.0)
         progress(1.0)
         speeds = [speed_of(study) for study in studies]
-        return [
-            gs.Run({}, {}, {"diverged": {"round": 1}}, study=study)
-            if speed is None
-            else gs.Run({}, curve(study.rounds, speed), {}, study=study)
-            for study, speed in zip(studies, speeds, strict=True)
-        ]
+        found = []
+        for study, speed in zip(studies, speeds, strict=True):
+            if speed is None:
+                found.append(gs.Run({}, {}, {"diverged": {"round": 1}}, study=study))
+            else:
+                found.append(gs.Run({}, curve(study.rounds, speed), {}, study=study))
+        return found
 
     monkeypatch.setattr(tuning, "sweep", sweep)
     return asked
@@ -123,11 +124,10 @@ def rate_of(candidate: Candidate) -> float:
 def test_it_finds_the_planted_method_and_rate(planted: list[gs.Study]) -> None:
     tuned = search(100)
     assert tuned.winner.candidate.method.name == "fast"
-    tried = [
-        rate_of(score.candidate)
-        for score in tuned.others[0]
-        if score.candidate.method.name == "fast"
-    ]
+    tried = []
+    for score in tuned.others[0]:
+        if score.candidate.method.name == "fast":
+            tried.append(rate_of(score.candidate))
     nearest = min(tried, key=lambda eta: abs(np.log(eta / 0.2)))
     assert rate_of(tuned.winner.candidate) == nearest
     rates = [rate_of(score.candidate) for score in tuned.baselines[0]]
@@ -157,19 +157,26 @@ def test_the_budget_is_never_exceeded_and_well_used(planted: list[gs.Study], bud
 
 def test_the_confirmation_uses_fresh_seeds_and_samples(planted: list[gs.Study]) -> None:
     search()
-    searched = {study for study in planted if isinstance(study.data, gs.Validation)}
+    searched = set()
+    for study in planted:
+        if isinstance(study.data, gs.Validation):
+            searched.add(study)
     confirmed = set(planted) - searched
     assert {study.data for study in confirmed} == {STUDY.data}
     assert {study.seed for study in confirmed} == set(range(FRESH_SEEDS))
     assert not {study.seed for study in confirmed} & {study.seed for study in searched}
     assert not {study.network for study in confirmed} & {study.network for study in searched}
-    assert all(study.rounds == STUDY.rounds for study in confirmed)
+    for study in confirmed:
+        assert study.rounds == STUDY.rounds
 
 
 def test_methods_are_run_on_the_same_links_and_seeds(planted: list[gs.Study]) -> None:
     search()
     for algorithm in (gs.DPSGD, GainControl):
-        last = [s for s in planted if s.data == STUDY.data and isinstance(s.algorithm, algorithm)]
+        last = []
+        for s in planted:
+            if s.data == STUDY.data and isinstance(s.algorithm, algorithm):
+                last.append(s)
         assert {(s.seed, s.network) for s in last} >= {
             (k, STUDY.with_seed(k).network) for k in range(FRESH_SEEDS)
         }
@@ -177,7 +184,10 @@ def test_methods_are_run_on_the_same_links_and_seeds(planted: list[gs.Study]) ->
 
 def test_the_baseline_is_tuned_at_full_length(planted: list[gs.Study]) -> None:
     search()
-    base = [study for study in planted if isinstance(study.algorithm, gs.DPSGD)]
+    base = []
+    for study in planted:
+        if isinstance(study.algorithm, gs.DPSGD):
+            base.append(study)
     assert {study.rounds for study in base} == {STUDY.rounds}
     assert len({study.algorithm for study in base}) >= RATES
 
@@ -271,9 +281,8 @@ def test_tuning_needs_rounds() -> None:
 
 
 def test_a_short_run_is_a_prefix_of_a_long_one() -> None:
-    short, long = (
-        gs.run(replace(STUDY, rounds=rounds, measure=gs.Measure(every=2))) for rounds in (4, 8)
-    )
+    short = gs.run(replace(STUDY, rounds=4, measure=gs.Measure(every=2)))
+    long = gs.run(replace(STUDY, rounds=8, measure=gs.Measure(every=2)))
     for name in ("accuracy", "loss", "bytes"):
         assert short.metrics[name].tolist() == long.metrics[name][:3].tolist()
 
@@ -322,7 +331,10 @@ def test_a_larger_search_extends_a_smaller_one() -> None:
 def test_a_setting_at_the_edge_of_its_range_is_marked() -> None:
     tried = [candidate(BASELINE, number) for number in range(40)]
     edges = [each for each in tried if each.edges]
-    ends = [abs(np.log(rate_of(c) / end)) for c in edges for end in (0.002, 1.0)]
+    ends = []
+    for c in edges:
+        for end in (0.002, 1.0):
+            ends.append(abs(np.log(rate_of(c) / end)))
     assert edges
     assert sum(distance < 0.06 * np.log(500) for distance in ends) == len(edges)
 
@@ -416,17 +428,19 @@ def test_leads() -> None:
 def test_validation_samples_are_training_samples_that_are_not_trained_on(share: float) -> None:
     whole, part = gs.Digits().load(), gs.Validation(gs.Digits(), share).load()
     rows = {x.numpy().tobytes() for x in whole.x}
-    train, validation, test = (
-        [x.numpy().tobytes() for x in part_] for part_ in (part.x, part.x_test, whole.x_test)
-    )
+    train = [x.numpy().tobytes() for x in part.x]
+    validation = [x.numpy().tobytes() for x in part.x_test]
+    test = [x.numpy().tobytes() for x in whole.x_test]
     assert len(rows) == whole.samples  # no image is there twice, so that rows can stand for samples
     assert set(train) | set(validation) == rows
     assert len(train) + len(validation) == whole.samples
     assert len(validation) == int(np.ceil(share * whole.samples))
     assert not set(validation) & set(test)
     labels = {x.numpy().tobytes(): int(y) for x, y in zip(whole.x, whole.y, strict=True)}
-    assert all(labels[x] == int(y) for x, y in zip(validation, part.y_test, strict=True))
-    assert all(labels[x] == int(y) for x, y in zip(train, part.y, strict=True))
+    for x, y in zip(validation, part.y_test, strict=True):
+        assert labels[x] == int(y)
+    for x, y in zip(train, part.y, strict=True):
+        assert labels[x] == int(y)
     again, other = (
         gs.Validation(gs.Digits(), share).load(),
         gs.Validation(gs.Digits(), share, seed=1).load(),

@@ -33,7 +33,10 @@ def check_contents(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert "gossamer/py.typed" in names, "the wheel lacks its typing marker"
     assert any(name.endswith("licenses/LICENSE") for name in names), "the wheel lacks its licence"
-    outside = [name for name in names if not name.startswith(("gossamer/", "gossamer-"))]
+    outside = []
+    for name in names:
+        if not name.startswith(("gossamer/", "gossamer-")):
+            outside.append(name)
     assert not outside, f"the wheel has files outside the package: {outside}"
     has_kernels = "gossamer/backend/kernels.so" in names
     is_pure = wheel.name.endswith("-any.whl")

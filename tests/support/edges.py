@@ -230,7 +230,8 @@ def run_in_threads(network: Memory, functions: dict[int, Callable[[Endpoint], No
         thread.start()
     for thread in threads:
         thread.join(_THREAD_SECONDS)
-    assert not any(thread.is_alive() for thread in threads), "a device hangs"
+    for thread in threads:
+        assert not thread.is_alive(), "a device hangs"
     if raised:
         raise raised[0]
 

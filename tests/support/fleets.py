@@ -260,7 +260,10 @@ def leftovers() -> list[str]:
     """Return networks and processes that the fleets of this process have left."""
     listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
     prefix = f"gossamer-{os.getpid()}-"
-    found = [name for name in listed.stdout.splitlines() if name.startswith(prefix)]
+    found = []
+    for name in listed.stdout.splitlines():
+        if name.startswith(prefix):
+            found.append(name)
     for process in multiprocessing.active_children():
         if process.name.startswith("gossamer-"):
             found.append(process.name)

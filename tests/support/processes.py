@@ -100,7 +100,10 @@ def cpu_seconds(pid: int) -> float:
 @contextmanager
 def _signals_not_ignored() -> Iterator[None]:
     """Handle the signals that this process ignores: a new process has its defaults for these."""
-    ignored = [number for number in _SIGNALS if signal.getsignal(number) is signal.SIG_IGN]
+    ignored = []
+    for number in _SIGNALS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            ignored.append(number)
     for number in ignored:
         signal.signal(number, _do_nothing)
     try:

@@ -40,11 +40,10 @@ def in_a_terminal(*words: str, columns: int = 80, **env: str) -> str:
     """What the real command writes to a terminal of this width."""
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    kept = {
-        k: v
-        for k, v in os.environ.items()
-        if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE", "CI")
-    }
+    kept = {}
+    for k, v in os.environ.items():
+        if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TTY_COMPATIBLE", "CI"):
+            kept[k] = v
     environment = {**kept, "TERM": "xterm-256color", **env}
     written = b""
     with started(

@@ -271,7 +271,10 @@ def test_a_tar_is_read_only_for_the_files_it_should_hold(tiny: Tiny, tmp_path: P
     download.get("cifar10", source_dir=tiny.write(tmp_path / "a" / "b" / "source", packed=True))
     assert {p.name for p in tiny.folder.iterdir()} == set(tiny.files)
     assert not list(tmp_path.rglob("outside.bin"))
-    inside = [p for p in tmp_path.rglob("*.bin") if p.parent != tiny.folder]
+    inside = []
+    for p in tmp_path.rglob("*.bin"):
+        if p.parent != tiny.folder:
+            inside.append(p)
     assert inside == []
 
 
@@ -486,7 +489,10 @@ GOOD = {
 
 
 def write(folder: Path, kind: str, **changes: np.ndarray | None) -> Path:
-    arrays = {name: array for name, array in (GOOD | changes).items() if array is not None}
+    arrays = {}
+    for name, array in (GOOD | changes).items():
+        if array is not None:
+            arrays[name] = array
     path = folder / f"mine.{kind}"
     if kind == "npz":
         np.savez(path, **arrays)

@@ -42,7 +42,8 @@ def test_a_higher_power_reaches_88_percent_sooner(mnist: gs.Data, seed: int) -> 
         210,
         seed,
     )
-    one, fifteen = (run.summary["rounds_to_accuracy"]["0.88"] for run in (plain, power))
+    one = plain.summary["rounds_to_accuracy"]["0.88"]
+    fifteen = power.summary["rounds_to_accuracy"]["0.88"]
     assert 170 <= one <= 205
     assert fifteen <= 0.85 * one
 

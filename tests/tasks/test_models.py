@@ -93,10 +93,10 @@ def _typed(y: Tensor) -> Tensor:
 
 def buffers_of(learner: Learner, devices: int) -> dict[str, Tensor]:
     """Return the buffers of all devices, in float64."""
-    return {
-        name: (b.double() if b.is_floating_point() else b).expand(devices, *b.shape).clone()
-        for name, b in learner.buffers().items()
-    }
+    found = {}
+    for name, b in learner.buffers().items():
+        found[name] = (b.double() if b.is_floating_point() else b).expand(devices, *b.shape).clone()
+    return found
 
 
 # -- closed forms -
@@ -135,9 +135,9 @@ def naive(
 ) -> Tensor:
     """Return a device's mean loss, sample by sample: w [outputs, columns], x [batch, features]."""
     weight, constant = (w[:, :-1], w[:, -1]) if bias else (w, 0.0)
-    losses = [
-        loss(weight @ sample + constant, target.item()) for sample, target in zip(x, y, strict=True)
-    ]
+    losses = []
+    for sample, target in zip(x, y, strict=True):
+        losses.append(loss(weight @ sample + constant, target.item()))
     return torch.stack(losses).mean() + l2 / 2 * (w**2).sum()
 
 
@@ -516,9 +516,9 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
             own.train().zero_grad()
             loss = plain_loss(own, stack.x[i], stack.y[i], classes)
             loss.backward()
-            slopes = [
-                p.grad if p.grad is not None else torch.zeros_like(p) for p in own.parameters()
-            ]
+            slopes = []
+            for p in own.parameters():
+                slopes.append(p.grad if p.grad is not None else torch.zeros_like(p))
             torch.testing.assert_close(losses[i], loss.detach(), rtol=1e-10, atol=1e-12)
             torch.testing.assert_close(
                 gradient[i], torch.cat([g.reshape(-1) for g in slopes]), rtol=1e-10, atol=1e-12
@@ -530,7 +530,9 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
         w = w - 0.1 * gradient
     kept = copy.deepcopy(buffers)
     scores = learner.scores(w, source.x_test.double(), _typed(source.y_test), buffers)
-    assert all(torch.equal(kept[name], b) for name, b in buffers.items())  # scoring changes nothing
+    # Scoring changes nothing.
+    for name, b in buffers.items():
+        assert torch.equal(kept[name], b)
     for i, own in enumerate(plain):
         own.eval()
         expected = plain_loss(own, source.x_test.double(), _typed(source.y_test), classes)
@@ -549,9 +551,9 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
         torch.testing.assert_close(
             again.accuracy, scores.accuracy, rtol=0, atol=1e-12, equal_nan=True
         )
-    assert all(
-        torch.equal(before[name], value) for name, value in module.state_dict().items()
-    )  # the user's module is unchanged
+    # The user's module is unchanged.
+    for name, value in module.state_dict().items():
+        assert torch.equal(before[name], value)
     assert module.training
 
 
@@ -655,9 +657,10 @@ def test_dropout_is_by_name() -> None:
     in_turn = masks(lambda own, x: own.layer(x) * (x.max().item() > 0), KEYS, layers=3)
     assert torch.equal(layer, in_turn)  # a module that cannot run stacked has the same masks
     flat = layer.reshape(12, -1)
-    assert all(
-        (flat[i] != flat[j]).any() for i in range(12) for j in range(i)
-    )  # every device and every layer has its own mask
+    # Every device and every layer has its own mask.
+    for i in range(12):
+        for j in range(i):
+            assert (flat[i] != flat[j]).any()
 
 
 @pytest.mark.parametrize(
@@ -686,9 +689,10 @@ def test_a_layer_under_two_names_drops_in_both() -> None:
     assert torch.equal(stack.gradient(learner), stack.gradient(learner))
     first, stack.keys = stack.gradient(learner), stack.keys + 1
     assert (first != stack.gradient(learner)).any()
-    assert all(
-        layer.p == 0.5 for layer in module if isinstance(layer, nn.Dropout)
-    )  # the user's module is unchanged
+    # The user's module is unchanged.
+    for layer in module:
+        if isinstance(layer, nn.Dropout):
+            assert layer.p == 0.5
 
 
 def test_dropping_everything_gives_zeros() -> None:

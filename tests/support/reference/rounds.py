@@ -141,10 +141,9 @@ class Reference(Devices):
         if "server" not in self.memory:
             self.memory["server"] = {0: self.start}
         server = self.memory["server"][0]
-        drawn = {
-            i: int(draws.bits(self.plan.seed, "weights/clients", self.round, i))
-            for i in self.active
-        }
+        drawn = {}
+        for i in self.active:
+            drawn[i] = int(draws.bits(self.plan.seed, "weights/clients", self.round, i))
         count = max(1, round(algorithm.fraction * len(self.active)))
         clients = sorted(sorted(self.active, key=lambda i: drawn[i])[:count])
         total = 0 * self.start
@@ -342,4 +341,7 @@ class Reference(Devices):
                     self.copies[j][i] = self.copies[i][i]
                     self.count(len(change))
         self.received = {(i, j) for i in a for j in a[i]}
-        return {i: {j: self.copies[i][j] for j in a[i]} for i in a}
+        found = {}
+        for i in a:
+            found[i] = {j: self.copies[i][j] for j in a[i]}
+        return found

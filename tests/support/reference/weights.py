@@ -78,7 +78,10 @@ def _laplacian_weight(rule: Any, neighbours: Neighbours, one: Any) -> Any:
         for j in neighbours[i]:
             L[i, j] = -1
     if isinstance(rule, BestConstant):
-        positive = [value for value in np.linalg.eigvalsh(L) if value > 1e-9]
+        positive = []
+        for value in np.linalg.eigvalsh(L):
+            if value > 1e-9:
+                positive.append(value)
         if positive:
             return 2 / (min(positive) + max(positive))
         return one / (1 + L.diagonal().max())
