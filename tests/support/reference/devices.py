@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import mpmath
 import numpy as np
@@ -16,8 +16,14 @@ from support.reference.optimizers import direction
 from support.reference.steps import Vector
 from support.reference.weights import Shares, shares
 
+Value = TypeVar("Value")
 Vectors = dict[int, Vector]  # per device
 Inbox = dict[int, Vectors]  # inbox[i][j]: what device i has of j
+
+
+def each(devices: Iterable[int], value: Callable[[int], Value]) -> dict[int, Value]:
+    """Return value(i) for every device i."""
+    return {i: value(i) for i in devices}
 
 
 class Devices:
@@ -108,7 +114,7 @@ class Devices:
         if name not in self.memory:
             first = 0 * self.start if start is None else start
             self.memory[name] = dict.fromkeys(self.devices, first)
-        return {i: self.memory[name][i] for i in self.active}
+        return each(self.active, lambda i: self.memory[name][i])
 
     def _row(self, x: Vector) -> torch.Tensor:
         return torch.tensor([[float(value) for value in self.model(x)]], dtype=torch.float64)
@@ -139,7 +145,7 @@ class Devices:
     def mix(self, x: Vectors, a: Shares) -> Vectors:
         """Send the vectors and return Σ_j a_ij·x_j per device."""
         inbox = self.send(x, a)
-        return {i: weighted_sum(inbox[i], a[i]) for i in a}
+        return each(a, lambda i: weighted_sum(inbox[i], a[i]))
 
 
 def weighted_sum(x: Vectors, a: dict[int, Any]) -> Vector:

@@ -26,7 +26,7 @@ from gossamer.algorithms import (
 )
 from gossamer.engines import Plan
 from gossamer.network import PushSum as PushSumWeights
-from support.reference.devices import Devices, Inbox, Vectors, weighted_sum
+from support.reference.devices import Devices, Inbox, Vectors, each, weighted_sum
 from support.reference.steps import ITEM_BYTES, Vector, compress, mirror_step, power
 from support.reference.weights import Shares, matching, one_pair, random_peers
 
@@ -37,7 +37,7 @@ class Reference(Devices):
     def __init__(self, plan: Plan, exact: bool = False) -> None:
         super().__init__(plan, exact)
         # copies[i][j]: what device i knows of j, for compressed messages; all start alike.
-        self.copies: dict[int, Vectors] = {i: dict(self.x) for i in self.devices}
+        self.copies: dict[int, Vectors] = each(self.devices, lambda i: dict(self.x))
         # (i, j): j sent to i in the previous round; None before the first round.
         self.received: set[tuple[int, int]] | None = None
         # Magnitude of the terms that the last round of a composition summed up in the dual.
@@ -63,13 +63,15 @@ class Reference(Devices):
         while self.round < until:
             self.links = self.plan.network.links(self.round)
             active = self.links.active
-            self.active = [i for i in self.devices if active is None or active[i]]
+            self.active = list(self.devices)
+            if active is not None:
+                self.active = np.flatnonzero(active).tolist()
             self.x |= run_round(self.algorithm)
             self.round += 1
 
     def states(self) -> Vectors:
         """Return the states of the active devices."""
-        return {i: self.x[i] for i in self.active}
+        return each(self.active, lambda i: self.x[i])
 
     # Gossip
 
@@ -78,18 +80,18 @@ class Reference(Devices):
         a = self.weights()
         w = self.states()
         if algorithm.order == "adapt-then-combine":
-            stepped = {i: w[i] - self.eta(i) * self.gradient(i, w[i]) for i in w}
+            stepped = each(w, lambda i: w[i] - self.eta(i) * self.gradient(i, w[i]))
             return self.mix(stepped, a)
         mean = self.mix(w, a)
         point = w if algorithm.gradient_at == "local" else mean
-        return {i: mean[i] - self.eta(i) * self.gradient(i, point[i]) for i in w}
+        return each(w, lambda i: mean[i] - self.eta(i) * self.gradient(i, point[i]))
 
     def swarm_sgd(self, algorithm: SwarmSGD) -> Vectors:
         """Pairs take local steps and average. All other devices do nothing."""
         pairs = one_pair if algorithm.pairs == "one" else matching
         averaged: Vectors = {}
         for a, b in pairs(self.links, self.round, self.plan.seed):
-            w = {i: self.x[i] for i in (a, b)}
+            w = each((a, b), lambda i: self.x[i])
             for step in range(algorithm.local_steps):
                 w = {i: w[i] - self.eta(i) * self.gradient(i, w[i], step) for i in w}
             self.count(len(w[a]) + len(w[b]), messages=2)
@@ -117,7 +119,7 @@ class Reference(Devices):
         A receiver merges the models by age, takes a step and grows older, message by message.
         """
         age = self.kept("age", np.zeros(1))
-        sent = {i: (self.x[i], age[i]) for i in self.active}
+        sent = each(self.active, lambda i: (self.x[i], age[i]))
         now = dict(sent)
         received = dict.fromkeys(self.active, 0)
         peers = random_peers(self.links, self.round, self.plan.seed)
@@ -167,9 +169,9 @@ class Reference(Devices):
             stepped = x[i] - self.eta(i) * self.gradient(i, self.x[i])
             pushed[i] = np.append(stepped, weight[i])
         summed = self.mix(pushed, self.weights(PushSumWeights()))
-        self.memory["x"] |= {i: summed[i][:-1] for i in self.active}
-        self.memory["weight"] |= {i: summed[i][-1:] for i in self.active}
-        return {i: summed[i][:-1] / summed[i][-1] for i in self.active}
+        self.memory["x"] |= each(self.active, lambda i: summed[i][:-1])
+        self.memory["weight"] |= each(self.active, lambda i: summed[i][-1:])
+        return each(self.active, lambda i: summed[i][:-1] / summed[i][-1])
 
     # Exact methods
 
@@ -177,15 +179,17 @@ class Reference(Devices):
         """x¹ = W·x⁰ − η·d⁰, then (I + W)·x^{k+1} − (I + W)/2·x^k − η·(d^{k+1} − d^k)."""
         eta = algorithm.eta
         x = self.states()
-        d = {i: self.gradient(i, x[i]) for i in x}
+        d = each(x, lambda i: self.gradient(i, x[i]))
         Wx = self.mix(x, self.weights())
         x_old = self.kept("x")
         Wx_old = self.kept("Wx")
         d_old = self.kept("d")
         self.memory |= {"x": x, "Wx": Wx, "d": d}
         if self.round == 0:
-            return {i: Wx[i] - eta * d[i] for i in x}
-        return {i: x[i] + Wx[i] - (x_old[i] + Wx_old[i]) / 2 - eta * (d[i] - d_old[i]) for i in x}
+            return each(x, lambda i: Wx[i] - eta * d[i])
+        return each(
+            x, lambda i: x[i] + Wx[i] - (x_old[i] + Wx_old[i]) / 2 - eta * (d[i] - d_old[i])
+        )
 
     def d2(self, algorithm: D2) -> Vectors:
         """x¹ = W·(x⁰ − η·d⁰), then W·(2·x^k − x^{k−1} − η·(d^k − d^{k−1}))."""
@@ -197,16 +201,16 @@ class Reference(Devices):
         if self.round == 0:
             return y
         Wy = self.mix(y, self.weights())
-        return {i: (y[i] + Wy[i]) / 2 for i in y}
+        return each(y, lambda i: (y[i] + Wy[i]) / 2)
 
     def _extrapolated(self, eta: float) -> Vectors:
         """Return 2·x^k − x^{k−1} − η·(d^k − d^{k−1}), at first x⁰ − η·d⁰."""
         x = self.states()
-        d = {i: self.gradient(i, x[i]) for i in x}
+        d = each(x, lambda i: self.gradient(i, x[i]))
         x_old = self.kept("x", self.start)
         d_old = self.kept("d")
         self.memory |= {"x": x, "d": d}
-        return {i: 2 * x[i] - x_old[i] - eta * (d[i] - d_old[i]) for i in x}
+        return each(x, lambda i: 2 * x[i] - x_old[i] - eta * (d[i] - d_old[i]))
 
     def adom(self, algorithm: ADOM) -> Vectors:
         """As printed in the paper, with W = I − A, whose largest eigenvalue is at most 2."""
@@ -223,14 +227,14 @@ class Reference(Devices):
         z = self.kept("z")
         z_f = self.kept("z_f")
         m = self.kept("m")
-        z_g = {i: tau * z[i] + (1 - tau) * z_f[i] for i in self.active}
-        x = {i: self.conjugate(i, z_g[i]) for i in self.active}
+        z_g = each(self.active, lambda i: tau * z[i] + (1 - tau) * z_f[i])
+        x = each(self.active, lambda i: self.conjugate(i, z_g[i]))
         n = len(self.start)
-        both = {i: np.concatenate([m[i] - eta * x[i], x[i]]) for i in self.active}
+        both = each(self.active, lambda i: np.concatenate([m[i] - eta * x[i], x[i]]))
         mean = self.mix(both, a)
-        W = {i: both[i] - mean[i] for i in self.active}
-        delta = {i: sigma * W[i][:n] for i in self.active}
-        self.memory["m"] |= {i: m[i] - eta * x[i] - delta[i] for i in self.active}
+        W = each(self.active, lambda i: both[i] - mean[i])
+        delta = each(self.active, lambda i: sigma * W[i][:n])
+        self.memory["m"] |= each(self.active, lambda i: m[i] - eta * x[i] - delta[i])
         for i in self.active:
             self.memory["z"][i] = z[i] + eta * alpha * (z_g[i] - z[i]) + delta[i]
             self.memory["z_f"][i] = z_g[i] - theta * W[i][n:]
@@ -264,10 +268,10 @@ class Reference(Devices):
         before = self.states()
         if algorithm.order == "adapt-then-combine":
             stepped = self._local_steps(algorithm, a, p, before, before)
-            self.dual_terms = {i: weighted_sum(self.dual_terms, a[i]) for i in a}
+            self.dual_terms = each(a, lambda i: weighted_sum(self.dual_terms, a[i]))
             after = self._power_mean(algorithm, a, p, stepped)
         else:
-            terms = {i: np.abs(power(before[i], p)) for i in a}
+            terms = each(a, lambda i: np.abs(power(before[i], p)))
             middle = self._power_mean(algorithm, a, p, before)
             point = before if algorithm.gradient_at == "local" else middle
             after = self._local_steps(algorithm, a, p, middle, point)
@@ -291,7 +295,7 @@ class Reference(Devices):
             means[i] = self.number(cast(float, gain)) * power(weighted_sum(dual, a[i]), 1 / p)
         if not algorithm.compress:
             return means
-        return {i: x[i] + algorithm.pull * (means[i] - inbox[i][i]) for i in a}
+        return each(a, lambda i: x[i] + algorithm.pull * (means[i] - inbox[i][i]))
 
     def _local_steps(
         self, algorithm: Composition, a: Shares, p: Any, x: Vectors, point: Vectors
@@ -311,11 +315,11 @@ class Reference(Devices):
         match direction:
             case QuasiGlobalMomentum():
                 b = self.kept("momentum")
-                return {i: g[i] + direction.beta * b[i] for i in g}
+                return each(g, lambda i: g[i] + direction.beta * b[i])
             case GradientTracking():
                 y = self.kept("tracked")
                 g_old = self.kept("gradient")
-                self.memory["tracked"] |= self.mix({i: y[i] + g[i] - g_old[i] for i in g}, a)
+                self.memory["tracked"] |= self.mix(each(g, lambda i: y[i] + g[i] - g_old[i]), a)
                 self.memory["gradient"] |= g
                 return self.kept("tracked")
         return g
