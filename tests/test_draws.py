@@ -83,7 +83,9 @@ def test_broadcasting_equals_element_by_element(
 ) -> None:
     """A field may be a Python number, a NumPy scalar, a list or an array, with the same result."""
     grids = np.meshgrid(*axes, indexing="ij", sparse=True)
-    fields = [grid.tolist() if data.draw(st.booleans()) else grid for grid in grids]
+    fields = []
+    for grid in grids:
+        fields.append(grid.tolist() if data.draw(st.booleans()) else grid)
     together = draws.bits(seed, "grid", *fields)
     assert together.shape == tuple(len(axis) for axis in axes)
     for index in np.ndindex(together.shape):
@@ -205,7 +207,9 @@ def test_permutation_has_every_element_once(n: int, seed: int, t: int) -> None:
 
 
 def test_every_permutation_is_as_likely() -> None:
-    orders = [tuple(draws.permutation(4, 0, "order", t).tolist()) for t in range(2400)]
+    orders = []
+    for t in range(2400):
+        orders.append(tuple(draws.permutation(4, 0, "order", t).tolist()))
     counts = np.array([orders.count(order) for order in permutations(range(4))])
     assert (
         (counts - 100) ** 2 / 100

@@ -120,7 +120,9 @@ def check_mean(result: Tensor, models: Tensor, weights: Tensor, p: float) -> Non
     a = weights.tolist()
     bound = 8 * eps(models.dtype)
     for got, column in zip(result.tolist(), models.T.tolist(), strict=True):
-        terms = [mpf(share) * exact_power(w, p) for share, w in zip(a, column, strict=True)]
+        terms = []
+        for share, w in zip(a, column, strict=True):
+            terms.append(mpf(share) * exact_power(w, p))
         exact = mpmath.fsum(terms)
         size = mpmath.fsum(terms, absolute=True)
         assert abs(exact_power(got, p) - exact) <= bound * p * size
@@ -359,7 +361,9 @@ def check_bregman(result: Tensor, a: Tensor, b: Tensor, p: float) -> None:
     """Raise AssertionError unless the result is the divergence of a and b, up to rounding."""
     assert result.shape == ()
     assert result >= 0
-    parts = [exact_bregman(x, y, p) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    parts = []
+    for x, y in zip(a.tolist(), b.tolist(), strict=True):
+        parts.append(exact_bregman(x, y, p))
     exact, size = (mpmath.fsum(part) for part in zip(*parts, strict=True))
     if exact > np.finfo(float).max:
         assert result.isinf()

@@ -120,7 +120,9 @@ def test_smallest_b_is_that_of_the_definition(rounds):
 
 def test_aligned_b_is_not_monotone():
     """3 holds and 4 does not, since rounds 4…7 have the same link: B is not found by bisection."""
-    rounds = [Links.of(3, [(1, 2) if t in (2, 3, 8) else (0, 1)]) for t in range(9)]
+    rounds = []
+    for t in range(9):
+        rounds.append(Links.of(3, [(1, 2) if t in (2, 3, 8) else (0, 1)]))
     for k in (0, 3, 6):
         assert connects(rounds[k : k + 3])
     assert not connects(rounds[4:8])
@@ -292,7 +294,9 @@ def problem(seed: int):
     rounds = int(rng.integers(1, 30))
     share = rng.uniform(0.1, 0.9)
     upper = np.triu(np.ones((m, m), bool), 1)
-    links = [Links.of(m, np.argwhere(upper & (rng.random((m, m)) < share))) for _ in range(rounds)]
+    links = []
+    for _ in range(rounds):
+        links.append(Links.of(m, np.argwhere(upper & (rng.random((m, m)) < share))))
     b = smallest_b(links)
     assume(b is not None)
     weights = [metropolis(x) for x in links]

@@ -403,7 +403,9 @@ def test_models_of_a_dual_state(p: float, dtype: torch.dtype, anchor: bool) -> N
         highest = min(4.0, digits / p)
         size = 10 ** (lowest + (highest - lowest) * draws.uniform(0, "size", np.arange(500)))
         z = torch.from_numpy(size**p).to(held)[None]
-        exact = [mpmath.power(mpmath.mpf(value), 1 / mpmath.mpf(p)) for value in z[0].tolist()]
+        exact = []
+        for value in z[0].tolist():
+            exact.append(mpmath.power(mpmath.mpf(value), 1 / mpmath.mpf(p)))
         for sign in (1, -1):
             w = algorithm.models({"z": sign * z, "start": start})
             assert w.dtype == dtype

@@ -442,7 +442,9 @@ def test_effect_of_a_broken_device_grows_with_p() -> None:
 
     The models at p = 15 grow over 5 times larger than at p = 1.
     """
-    sizes = {p: norm(digits(gs.Broken(gs.WPM(p, 0.1), sends="large", size=1.5))) for p in (1, 15)}
+    sizes = {}
+    for p in (1, 15):
+        sizes[p] = norm(digits(gs.Broken(gs.WPM(p, 0.1), sends="large", size=1.5)))
     assert sizes[15] > 5 * sizes[1]
     clipped = gs.Broken(gs.Guarded(gs.WPM(15, 0.1), gs.Clip(0.3)), sends="large", size=1.5)
     assert norm(digits(clipped)) < sizes[1]

@@ -157,7 +157,9 @@ def check(document: dict[str, Any], sizes: tuple[int, ...]) -> None:
     """Check that all measurements exist and agree with each other."""
     several = document["cores"] > 1
     assert document["versions"].keys() >= {"gossamer", "torch", "numpy"}
-    rows = [(row["devices"], row["model"], row["p"]) for row in document["speeds"]]
+    rows = []
+    for row in document["speeds"]:
+        rows.append((row["devices"], row["model"], row["p"]))
     assert rows == [(m, model, p) for m in sizes for model in MODELS for p in POWERS]
     for row in document["speeds"]:
         assert row["blocks"] >= 1

@@ -173,10 +173,14 @@ def test_compare_over_seeds_and_again() -> None:
     assert [path.parent.name for path in summaries] == [
         f"{m}-seed{s}" for m in ("d-psgd", "wpm-p-3") for s in (4, 5, 6)
     ]
-    accuracies = [json.loads(path.read_text())["accuracy"] for path in summaries[3:]]
+    accuracies = []
+    for path in summaries[3:]:
+        accuracies.append(json.loads(path.read_text())["accuracy"])
     assert len(set(accuracies)) > 1
     assert f"{100 * sum(accuracies) / 3:.2f} ±" in rows(out)["WPM p=3"]
-    links = [spec_of(f"runs/b/wpm-p-3-seed{seed}")["network"]["seed"] for seed in (4, 5, 6)]
+    links = []
+    for seed in (4, 5, 6):
+        links.append(spec_of(f"runs/b/wpm-p-3-seed{seed}")["network"]["seed"])
     assert links == [4, 5, 6]
 
     times = [path.stat().st_mtime_ns for path in summaries]
@@ -232,7 +236,9 @@ def test_compare_without_a_spec_is_the_demo_and_suggests_commands(
     """Every suggested command works."""
     out = done("compare", "-q", "--set", "rounds=3")
     assert rows(out).keys() == {"WPM p=15", "WPM p=3", "WPM p=1", "SwarmSGD"}
-    suggested = [line.split("  ")[1] for line in out.split("Next:\n")[1].splitlines()]
+    suggested = []
+    for line in out.split("Next:\n")[1].splitlines():
+        suggested.append(line.split("  ")[1])
     assert len(suggested) == 4
     for command in suggested:
         program, *words = command.split()
@@ -330,7 +336,9 @@ def test_saved_links_are_the_network_bit_for_bit() -> None:
 def small_mnist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes]:
     """Replace MNIST by a data set of two small files, with an empty cache."""
     contents = {"train": b"images" * 1000, "test": b"labels" * 100}
-    packed = {f"{name}.gz": gzip.compress(content) for name, content in contents.items()}
+    packed = {}
+    for name, content in contents.items():
+        packed[f"{name}.gz"] = gzip.compress(content)
 
     def stamps(given: dict[str, bytes]) -> dict[str, download.Stamp]:
         found = {}

@@ -70,7 +70,10 @@ def test_own_network(capsys: pytest.CaptureFixture[str]) -> None:
 def test_theory(capsys: pytest.CaptureFixture[str]) -> None:
     words = lines_of("theory.py", capsys)
     assert words[0][:4] == ["Assumption", "1", "holds:", "True."]
-    rows = [line for line in words if line and line[0].isdigit()]
+    rows = []
+    for line in words:
+        if line and line[0].isdigit():
+            rows.append(line)
     assert [row[0] for row in rows] == ["1", "3", "5"]
     for _, _, measured, bound in rows:
         assert 0 < float(measured) < float(bound)

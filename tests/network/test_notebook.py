@@ -26,7 +26,9 @@ def test_a_network_shows_itself(name: str) -> None:
     net = NETWORKS[name]
     html = net._repr_html_()
     assert f"{net.devices:,}" in text_of(html)
-    pictures = [picture.attrib["aria-label"] for picture in parse_html(html).iter("svg")]
+    pictures = []
+    for picture in parse_html(html).iter("svg"):
+        pictures.append(picture.attrib["aria-label"])
     assert pictures == [
         f"links of round {t}"
         for t in range(0 if net.devices > 200 else 1 if net.period == 1 else 4)

@@ -231,7 +231,9 @@ def test_a_server_waits_for_all_active_devices() -> None:
     clock = Clock(FLEET, np.arange(M) * 0.1)
     active = np.arange(M) != 2
     clock.average(4, active, 40.0, star=True)
-    trips = [float(FLEET.carrying(4, np.array([i]), np.array([M]), 40.0)[0]) for i in range(M)]
+    trips = []
+    for i in range(M):
+        trips.append(float(FLEET.carrying(4, np.array([i]), np.array([M]), 40.0)[0]))
     received = max(0.1 * i + trips[i] for i in range(M) if active[i])
     for i in range(M):
         expected = received + trips[i] if active[i] else 0.1 * i
@@ -373,7 +375,9 @@ def test_a_trace_of_links_holds_from_its_round_on(
         expected = known[max(known)] if known else 7.5
         assert timing.of("rate", t, np.array([i]), np.array([j])).tolist() == [expected]
     a, b = np.triu_indices(5, 1)
-    one_by_one = [timing.of("rate", t, a[k : k + 1], b[k : k + 1])[0] for k in range(len(a))]
+    one_by_one = []
+    for k in range(len(a)):
+        one_by_one.append(timing.of("rate", t, a[k : k + 1], b[k : k + 1])[0])
     assert timing.of("rate", t, a, b).tolist() == one_by_one
 
 

@@ -40,7 +40,9 @@ def test_runs_that_differ_in_their_seed_are_one_method(runs: Path) -> None:
 
 def test_bands_are_the_intervals_of_the_tables(runs: Path) -> None:
     line = content_of(runs)["curves"][0]
-    metrics = [RunFolder(runs / "two" / f"d-psgd-seed{seed}").metrics() for seed in (0, 1)]
+    metrics = []
+    for seed in (0, 1):
+        metrics.append(RunFolder(runs / "two" / f"d-psgd-seed{seed}").metrics())
     for k, pair in enumerate(zip(*(m["loss"] for m in metrics), strict=True)):
         assert line["y"]["loss"]["mean"][k] == pytest.approx(interval(pair).mean, rel=1e-5)
         assert line["y"]["loss"]["half"][k] == pytest.approx(interval(pair).half, rel=1e-5)

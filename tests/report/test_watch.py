@@ -117,7 +117,10 @@ def test_a_running_run_shows_what_it_has_measured(finished: Path) -> None:
     metrics = RunFolder(finished).metrics()
     (finished / "summary.json").unlink()
     (finished / "metrics.parquet").unlink()
-    names = [name for name in metrics if name != "device_loss"]
+    names = []
+    for name in metrics:
+        if name != "device_loss":
+            names.append(name)
     with (finished / LIVE_FILE).open("w") as file:
         for k, t in enumerate(metrics["round"].tolist()):
             newest = k % 2 == 1

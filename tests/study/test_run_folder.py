@@ -50,7 +50,9 @@ def assert_same_run(one: Path | str, other: Path | str) -> None:
     for name, part in models.items():
         assert torch.equal(part.view(torch.uint8), others[name].view(torch.uint8)), name
     assert pq.read_table(f"{one}/metrics.parquet").equals(pq.read_table(f"{other}/metrics.parquet"))
-    summaries = [json.loads((Path(folder) / "summary.json").read_text()) for folder in (one, other)]
+    summaries = []
+    for folder in (one, other):
+        summaries.append(json.loads((Path(folder) / "summary.json").read_text()))
     for summary in summaries:
         for passing in ("seconds", "seconds_measuring", "command"):
             del summary[passing]
@@ -151,7 +153,9 @@ def test_a_run_interrupted_at_any_moment_resumes_bit_for_bit(
 
 def test_a_finished_run_is_not_run_again() -> None:
     run_spec("--out", "out")
-    before = {file: (file.stat().st_mtime_ns, file.read_bytes()) for file in Path("out").iterdir()}
+    before = {}
+    for file in Path("out").iterdir():
+        before[file] = (file.stat().st_mtime_ns, file.read_bytes())
     run_spec("--out", "out", "--resume")
     assert {
         file: (file.stat().st_mtime_ns, file.read_bytes()) for file in Path("out").iterdir()

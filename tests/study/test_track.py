@@ -202,7 +202,10 @@ def test_the_live_file_holds_the_measurements_of_a_run_in_progress(
     for line in lines:
         assert line["rounds"] == 12
     assert [line["round"] for line in lines] == sorted(line["round"] for line in lines)
-    records = [line["record"] for line in lines if "record" in line]
+    records = []
+    for line in lines:
+        if "record" in line:
+            records.append(line["record"])
     assert [record["round"] for record in records] == [
         0,
         5,
@@ -234,7 +237,9 @@ def test_the_live_file_is_written_at_most_once_per_second(
         written.append((tmp_path / LIVE_FILE).stat().st_size > before)
     times = np.flatnonzero(written)
     assert (np.diff(times) >= 10).all()  # each turn takes 0.1 s of this clock
-    lines = [json.loads(line) for line in (tmp_path / LIVE_FILE).read_text().splitlines()]
+    lines = []
+    for line in (tmp_path / LIVE_FILE).read_text().splitlines():
+        lines.append(json.loads(line))
     assert [line["record"]["round"] for line in lines] == list(
         range(times[-1] + 1)
     )  # nothing is lost
@@ -259,7 +264,9 @@ def test_the_live_file_stays_small_and_keeps_the_newest(
         file.advanced(t)
         assert path.stat().st_size <= 20_000
         inodes.add(path.stat().st_ino)
-    rounds = [json.loads(line)["record"]["round"] for line in path.read_text().splitlines()]
+    rounds = []
+    for line in path.read_text().splitlines():
+        rounds.append(json.loads(line)["record"]["round"])
     assert rounds == sorted(set(rounds))
     assert rounds[-1] == 2999
     assert rounds[0] < 300  # the whole of the curve is there still, with gaps
@@ -380,7 +387,10 @@ def test_track_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert gossamer("run", *words, "--out", "a").code == 0
     assert_shows(Path("a"), Run.read("a"))
     assert gossamer("compare", *words, "--out", "b").code == 0
-    folders = [path for path in Path("b").iterdir() if path.is_dir()]
+    folders = []
+    for path in Path("b").iterdir():
+        if path.is_dir():
+            folders.append(path)
     assert len(folders) > 1
     for folder in folders:
         assert_shows(folder, Run.read(folder))

@@ -436,7 +436,9 @@ def test_validation_samples_are_training_samples_that_are_not_trained_on(share: 
     assert len(train) + len(validation) == whole.samples
     assert len(validation) == int(np.ceil(share * whole.samples))
     assert not set(validation) & set(test)
-    labels = {x.numpy().tobytes(): int(y) for x, y in zip(whole.x, whole.y, strict=True)}
+    labels = {}
+    for x, y in zip(whole.x, whole.y, strict=True):
+        labels[x.numpy().tobytes()] = int(y)
     for x, y in zip(validation, part.y_test, strict=True):
         assert labels[x] == int(y)
     for x, y in zip(train, part.y, strict=True):
@@ -617,7 +619,9 @@ def test_the_command_from_end_to_end(here: Path) -> None:
     )
     first = real(*words, env={"OMP_NUM_THREADS": "1"})
     assert first.code == 0, first.err
-    runs = {path: os.stat(path).st_mtime_ns for path in files("runs/tune-fleet/cells")}
+    runs = {}
+    for path in files("runs/tune-fleet/cells"):
+        runs[path] = os.stat(path).st_mtime_ns
     assert runs
     again = gossamer(*words)
     assert again.out == first.out

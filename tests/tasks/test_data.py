@@ -119,7 +119,9 @@ def tiny(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
             )
         }
     else:
-        packed = {f"{file}.gz": gzip.compress(content) for file, content in files.items()}
+        packed = {}
+        for file, content in files.items():
+            packed[f"{file}.gz"] = gzip.compress(content)
     if name == "fashion-mnist":
         files = packed
     made = Tiny(name, files, packed, tmp_path / "cache")

@@ -107,7 +107,10 @@ def softmax_loss(outputs: Tensor, label: int) -> Tensor:
 
 
 def hinge_loss(outputs: Tensor, label: int) -> Tensor:
-    rivals = [outputs[j] for j in range(len(outputs)) if j != label]
+    rivals = []
+    for j in range(len(outputs)):
+        if j != label:
+            rivals.append(outputs[j])
     return torch.stack(
         [torch.zeros_like(outputs[0]), *(1 + rival - outputs[label] for rival in rivals)]
     ).max()
@@ -196,7 +199,9 @@ def test_scores_equal_a_loop_over_the_samples(kind: str, monkeypatch: pytest.Mon
             assert scores.accuracy[i].isnan()
             continue
         outputs = (x[:, :5] @ rows[:, :5].T + (rows[:, -1] if bias else 0)).tolist()
-        chosen = [int(o[0] > 0) if kind == "logistic" else int(np.argmax(o)) for o in outputs]
+        chosen = []
+        for o in outputs:
+            chosen.append(int(o[0] > 0) if kind == "logistic" else int(np.argmax(o)))
         right = sum(label == target for label, target in zip(chosen, y.tolist(), strict=True))
         assert scores.accuracy[i].item() == pytest.approx(right / len(y), abs=1e-15)
     for limit in (
@@ -594,7 +599,9 @@ class Masks(nn.Module):
         self.drop, self.layer = drop, nn.Dropout(0.5)
 
     def forward(self, x: Tensor) -> Tensor:
-        dropped = [self.drop(self, scale.expand(len(x), *scale.shape)) for scale in self.scale]
+        dropped = []
+        for scale in self.scale:
+            dropped.append(self.drop(self, scale.expand(len(x), *scale.shape)))
         return torch.stack(dropped, 1).flatten(1)
 
 

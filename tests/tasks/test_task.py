@@ -281,7 +281,9 @@ def test_results_have_the_requested_dtype(kind: str, dtype: torch.dtype) -> None
 
 def test_the_start_is_the_same_for_all_devices_and_another_for_another_seed() -> None:
     for model, data in MODELS.values():
-        starts = [worker(task(model, data), seed=seed).start() for seed in (0, 1)]
+        starts = []
+        for seed in (0, 1):
+            starts.append(worker(task(model, data), seed=seed).start())
         assert starts[0].shape == (1, task(model, data).learner.parameters)
         assert not torch.equal(starts[0], starts[1])
 

@@ -304,7 +304,9 @@ class Reference(Devices):
         for step in range(algorithm.local_steps):
             g = {i: self.gradient(i, point[i], step) for i in a}
             d = self._direction(algorithm.direction, g, a)
-            stepped = {i: self._step(algorithm.step, i, x[i], d[i], p) for i in a}
+            stepped = {}
+            for i in a:
+                stepped[i] = self._step(algorithm.step, i, x[i], d[i], p)
             x = {i: after for i, (after, _) in stepped.items()}
             self.dual_terms = {i: terms for i, (_, terms) in stepped.items()}
             point = x

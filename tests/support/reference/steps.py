@@ -94,7 +94,9 @@ def compress(rule: Any, x: Vector, i: int, t: int) -> tuple[Vector, int]:
             return _only(x, largest), k * (ITEM_BYTES + INDEX_BYTES)
         case RandomK():  # the receiver draws the same positions
             k = max(1, round(rule.share * n))
-            drawn = [int(draws.bits(rule.seed, "compression/random", t, i, c)) for c in range(n)]
+            drawn = []
+            for c in range(n):
+                drawn.append(int(draws.bits(rule.seed, "compression/random", t, i, c)))
             chosen = sorted(range(n), key=lambda c: -drawn[c])[:k]
             return _only(x, chosen), k * ITEM_BYTES
         case Quantised():

@@ -115,7 +115,9 @@ def matching(links: Links, t: int, seed: int) -> list[tuple[int, int]]:
     for i in range(links.devices):
         own = [pair for pair in pairs if i in pair]
         if own:
-            drawn = {p: int(draws.bits(seed, "weights/matching", t, *p)) for p in own}
+            drawn = {}
+            for p in own:
+                drawn[p] = int(draws.bits(seed, "weights/matching", t, *p))
             named[i] = min(own, key=lambda pair: (drawn[pair], pair))
     return [(a, b) for a, b in pairs if named[a] == named[b] == (a, b)]
 
@@ -137,7 +139,10 @@ def _equal_shares_of_senders(
     peers = random_peers(links, t, seed)
     a: Shares = {}
     for i in active:
-        senders = [j for j in active if peers.get(j) == i]
+        senders = []
+        for j in active:
+            if peers.get(j) == i:
+                senders.append(j)
         a[i] = dict.fromkeys(senders, one / (1 + len(senders)))
     return a
 
