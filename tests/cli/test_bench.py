@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from support.command import REAL, Result, assert_refused, gossamer, real
+from support.listing import attribute, column
 from support.processes import DEADLINE, cpu_seconds, needs_proc, started, wait_until
 
 from gossamer.cli.bench import document
@@ -178,14 +179,12 @@ def check(document: dict[str, Any], sizes: tuple[int, ...]) -> None:
         assert list(row["seconds"]) == list(row["shares"]) == list(PARTS)
         assert min(row["seconds"].values()) > 0
         assert math.isclose(sum(row["shares"].values()), 1)
-    assert [row["devices"] for row in document["threads"]] == (list(sizes) if several else [])
-    ratios = [row["ratio"] for row in document["power_costs"]] + [
-        row["gain"] for row in document["threads"]
-    ]
-    ratios += [row["rounds"] for row in document["evaluations"]] + [document["float64"]]
+    assert column(document["threads"], "devices") == (list(sizes) if several else [])
+    ratios = column(document["power_costs"], "ratio") + column(document["threads"], "gain")
+    ratios += [*column(document["evaluations"], "rounds"), document["float64"]]
     for ratio in ratios:
         assert 0 < ratio < math.inf
-    assert {one["key"] for one in document["advice"]} == {
+    assert set(column(document["advice"], "key")) == {
         "threads",
         "dtype",
         "measure.every",
@@ -203,7 +202,7 @@ def test_all_measurements_exist_and_agree() -> None:
     measured = bench.measure(0.01, SMALL, samples=300, tests=60, progress=shares.append)
     assert torch.get_num_threads() == before
     check(json.loads(json.dumps(document(measured))), SMALL)
-    assert [row.test for row in measured.evaluations] == [60, 60]
+    assert attribute(measured.evaluations, "test") == [60, 60]
     assert shares == sorted(shares)
     assert shares[-1] == 1
     assert shares.count(1) == 1

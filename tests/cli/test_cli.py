@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from support import processes
 from support.command import assert_refused, files, gossamer, real
+from support.listing import column, names_in, times_of
 from support.terminal import ANSI, COLOUR, SEVERAL, SPEC, in_a_terminal
 
 import gossamer as gs
@@ -131,7 +132,7 @@ def test_compare_one_file_with_several_methods() -> None:
     assert rows(out).keys() == {"WPM p=3", "D-PSGD"}
     assert "runs: runs/b   curves: runs/b/curves.png" in out
     assert Path("runs/b/curves.png").read_bytes().startswith(b"\x89PNG")
-    assert {path.name for path in Path("runs/b").iterdir()} == {
+    assert set(names_in("runs/b")) == {
         "wpm-p-3-seed0",
         "d-psgd-seed0",
         "curves.png",
@@ -183,15 +184,13 @@ def test_compare_over_seeds_and_again() -> None:
         links.append(spec_of(f"runs/b/wpm-p-3-seed{seed}")["network"]["seed"])
     assert links == [4, 5, 6]
 
-    times = [path.stat().st_mtime_ns for path in summaries]
+    times = times_of(summaries)
     again = gossamer("compare", "b.toml", "--seeds", "3", "--seed", "4")
     assert again.out == out
     assert again.err.count("done before") == 6
     more = gossamer("compare", "b.toml", "-q", "--seeds", "4", "--seed", "4")
     assert "4 seeds" in more.out
-    assert [
-        path.stat().st_mtime_ns for path in summaries
-    ] == times  # what was there was not run again
+    assert times_of(summaries) == times  # what was there was not run again
 
 
 @pytest.mark.slow
@@ -603,7 +602,7 @@ def test_methods_lists_every_registered_method() -> None:
         row = next(line for line in out.splitlines() if line.split()[:1] == [name])
         assert method.make.__name__ in row
     listed = json.loads(done("methods", "--json"))["methods"]
-    assert [row["kind"] for row in listed] == list(gs.METHODS)
+    assert column(listed, "kind") == list(gs.METHODS)
 
 
 @pytest.mark.parametrize(
@@ -611,7 +610,7 @@ def test_methods_lists_every_registered_method() -> None:
 )
 def test_methods_lists_other_parts_too(what: str, section: str) -> None:
     listed = json.loads(done("methods", what, "--json"))[what]
-    assert [row["kind"] for row in listed] == list(spec.KINDS[section])
+    assert column(listed, "kind") == list(spec.KINDS[section])
     for row in listed:
         assert row["description"]
 

@@ -20,6 +20,7 @@ import pytest
 import typer
 from support.browser import SIZES, Watched, chromium
 from support.command import gossamer
+from support.listing import names_in
 
 import gossamer as gs
 from gossamer.cli.app import app
@@ -287,13 +288,13 @@ def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.M
     for text in PAGES.values():
         for name in re.findall(r"\]\((?:docs/)?pictures/([^)]+)\)", text):
             shown.add(name)
-    there = {path.name for path in (DOCS / "pictures").iterdir()}
+    there = set(names_in(DOCS / "pictures"))
     assert shown == there
     monkeypatch.setattr(pictures, "DOCS", tmp_path)
     (tmp_path / "pictures").mkdir()
     (tmp_path / "networks.md").write_text(PAGES["docs/networks.md"])
     assert pictures.main(["links", "mixing", "mirror", "dual", "networks", "architecture"]) == 0
-    made = {path.name for path in (tmp_path / "pictures").iterdir()}
+    made = set(names_in(tmp_path / "pictures"))
     assert made == there - {
         "readme.png",
         "demo.png",

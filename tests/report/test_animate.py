@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from support.command import assert_refused, gossamer
+from support.listing import attribute
 
 import gossamer as gs
 from gossamer.report import animate
@@ -73,7 +74,7 @@ def test_frames_and_devices_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(animate, "_draw", noted)
     animate.animate(gs.Random(20, 0.3), 10, Path("a.gif"), "many {a} $b$")
     ((drawn, title),) = seen
-    assert [frame.t for frame in drawn] == [0, 3, 6, 9]
+    assert attribute(drawn, "t") == [0, 3, 6, 9]
     assert title(3) == "many {a} $b$: round 3 of 10, first 6 devices"
     for frame in drawn:
         links = gs.Random(20, 0.3).links(frame.t)

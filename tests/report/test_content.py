@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.listing import column
 
 from gossamer.report import grouping
 from gossamer.report.content import report_content
@@ -43,7 +44,7 @@ def test_bands_are_the_intervals_of_the_tables(runs: Path) -> None:
     metrics = []
     for seed in (0, 1):
         metrics.append(RunFolder(runs / "two" / f"d-psgd-seed{seed}").metrics())
-    for k, pair in enumerate(zip(*(m["loss"] for m in metrics), strict=True)):
+    for k, pair in enumerate(zip(*column(metrics, "loss"), strict=True)):
         assert line["y"]["loss"]["mean"][k] == pytest.approx(interval(pair).mean, rel=1e-5)
         assert line["y"]["loss"]["half"][k] == pytest.approx(interval(pair).half, rel=1e-5)
 
@@ -51,7 +52,7 @@ def test_bands_are_the_intervals_of_the_tables(runs: Path) -> None:
 def test_a_target_counts_if_every_seed_has_reached_it(runs: Path) -> None:
     content = content_of(runs)
     table = content["targets"]
-    labels = [column["label"] for column in table["columns"]]
+    labels = column(table["columns"], "label")
     for row, folder in zip(table["rows"][:2], ("d-psgd", "wpm-p-3"), strict=True):
         summaries = []
         for seed in (0, 1):

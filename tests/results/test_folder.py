@@ -15,6 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
+from support.listing import names_in
 from support.runs import SPEC, run_spec
 
 from gossamer.engines import Snapshot
@@ -33,7 +34,7 @@ def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_is_in_a_run_folder() -> None:
     run_spec("--out", "out", "--seed", "3")
     folder = Path("out")
-    assert sorted(file.name for file in folder.iterdir()) == [
+    assert names_in(folder) == [
         "metrics.parquet",
         "models.safetensors",
         "spec.toml",

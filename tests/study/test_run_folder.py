@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import load_file
 from support import processes
 from support.command import REAL, Result, gossamer
+from support.listing import names_in
 from support.processes import DEADLINE, has_loaded, needs_proc, started, wait_until
 from support.runs import SPEC, run_spec
 
@@ -41,9 +42,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def assert_same_run(one: Path | str, other: Path | str) -> None:
     """Assert equal models, measurements and summary (without times and commands), bit for bit."""
-    names = sorted(file.name for file in Path(one).iterdir())
+    names = names_in(one)
     assert names == ["metrics.parquet", "models.safetensors", "spec.toml", "summary.json"]
-    assert names == sorted(file.name for file in Path(other).iterdir())
+    assert names == names_in(other)
     models = load_file(Path(one) / "models.safetensors")
     others = load_file(Path(other) / "models.safetensors")
     assert models.keys() == others.keys()

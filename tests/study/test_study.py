@@ -14,6 +14,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from support.listing import attribute, times_of
 from torch import Tensor, nn
 
 import gossamer as gs
@@ -401,7 +402,7 @@ def test_compare_runs_every_method_on_every_seed(tmp_path: Path) -> None:
     ):
         studies.append(own(data=data, algorithm=a))
     methods = gs.compare(studies, seeds=2, out=tmp_path)
-    assert [m.label for m in methods] == ["D-PSGD", "WPM p=1", "SwarmSGD"]
+    assert attribute(methods, "label") == ["D-PSGD", "WPM p=1", "SwarmSGD"]
     assert [[r.study.seed for r in m.runs] for m in methods] == [[0, 1]] * 3
     first, second = methods[0].runs, methods[1].runs
     # The same links, batches, masks and start.
@@ -412,14 +413,9 @@ def test_compare_runs_every_method_on_every_seed(tmp_path: Path) -> None:
     assert methods[0].value("accuracy").mean == pytest.approx(
         np.mean([r.summary["accuracy"] for r in first])
     )
-    written = {}
-    for path in tmp_path.rglob("*"):
-        if path.is_file():
-            written[path] = path.stat().st_mtime_ns
+    written = times_of(filter(Path.is_file, tmp_path.rglob("*")))
     again = gs.compare(studies, seeds=2, out=tmp_path)
-    assert written == {
-        path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()
-    }  # nothing run again
+    assert written == times_of(filter(Path.is_file, tmp_path.rglob("*")))  # nothing run again
     for m, n in zip(methods, again, strict=True):
         for a, b in zip(m.runs, n.runs, strict=True):
             assert same(a, b)

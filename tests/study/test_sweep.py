@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.listing import attribute, times_of
 from support.processes import started, wait_until
 
 import gossamer as gs
@@ -31,10 +32,10 @@ def test_a_sweep_runs_each_study_once(tmp_path: Path) -> None:
     assert shares == sorted(shares)
     assert shares[-1] == 1
     assert len(list(tmp_path.iterdir())) == 2  # equal studies share a cell
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    before = times_of(tmp_path.rglob("*"))
     again = sweep(studies, tmp_path, Processes(2))
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-    assert [cell.summary for cell in again] == [cell.summary for cell in cells]
+    assert times_of(tmp_path.rglob("*")) == before
+    assert attribute(again, "summary") == attribute(cells, "summary")
 
 
 @pytest.mark.slow

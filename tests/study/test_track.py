@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.command import assert_refused, gossamer
+from support.listing import attribute, column, names_in
 
 import gossamer as gs
 from gossamer.engines import Observer
@@ -38,7 +39,7 @@ class Recorder(Observer):
     def started(
         self, study: gs.Study, folder: Path | None, rows: Sequence[Mapping[str, Any]]
     ) -> None:
-        self.events.append(("started", study, folder, [row["round"] for row in rows]))
+        self.events.append(("started", study, folder, column(rows, "round")))
 
     def advanced(self, round: int) -> None:
         self.events.append(("advanced", round))
@@ -77,9 +78,9 @@ def test_an_observer_receives_every_event_in_order(tmp_path: Path) -> None:
     done = gs.run(STUDY, tmp_path / "a", observers=[recorder])
     assert recorder.events[0] == ("started", STUDY, tmp_path / "a", [])
     assert recorder.events[-1] == ("ended", done.summary)
-    assert [row["round"] for row in recorder.all("measured")] == [0, 5, 10, 12]
+    assert column(recorder.all("measured"), "round") == [0, 5, 10, 12]
     for name, values in done.metrics.items():
-        np.testing.assert_array_equal([row[name] for row in recorder.all("measured")], values)
+        np.testing.assert_array_equal(column(recorder.all("measured"), name), values)
     advanced = recorder.all("advanced")
     assert advanced == sorted(advanced)
     assert (advanced[0], advanced[-1]) == (0, 12)
@@ -98,11 +99,11 @@ def test_a_resumed_run_reports_earlier_measurements(
     recorder = Recorder()
     stop(STUDY, tmp_path / "a", monkeypatch, 9, recorder)
     assert recorder.all("ended")[0]["finished"] is False
-    before = [row["round"] for row in recorder.all("measured")]
+    before = column(recorder.all("measured"), "round")
     assert 0 < len(before) < 4
     gs.run(STUDY, tmp_path / "a", resume=True, observers=[recorder])
     assert recorder.all("started") == [[], before]
-    assert [row["round"] for row in recorder.all("measured")] == [0, 5, 10, 12]  # each once
+    assert column(recorder.all("measured"), "round") == [0, 5, 10, 12]  # each once
     gs.run(STUDY, tmp_path / "a", resume=True, observers=[recorder])  # is finished: nothing to tell
     assert len(recorder.all("started")) == 2
 
@@ -125,7 +126,7 @@ def test_a_failing_observer_is_named_and_left_out_and_the_run_continues(what: st
         done = gs.run(STUDY, observers=[failing, recorder])
     assert len(failing.all(what)) == 1
     assert recorder.all("ended") == [done.summary]
-    assert [row["round"] for row in recorder.all("measured")] == [0, 5, 10, 12]
+    assert column(recorder.all("measured"), "round") == [0, 5, 10, 12]
 
 
 def test_the_command_reports_a_failing_observer_in_one_line(
@@ -201,12 +202,13 @@ def test_the_live_file_holds_the_measurements_of_a_run_in_progress(
     lines = reader.seen[-1]
     for line in lines:
         assert line["rounds"] == 12
-    assert [line["round"] for line in lines] == sorted(line["round"] for line in lines)
+    rounds = column(lines, "round")
+    assert rounds == sorted(rounds)
     records = []
     for line in lines:
         if "record" in line:
             records.append(line["record"])
-    assert [record["round"] for record in records] == [
+    assert column(records, "round") == [
         0,
         5,
         10,
@@ -271,7 +273,7 @@ def test_the_live_file_stays_small_and_keeps_the_newest(
     assert rounds[-1] == 2999
     assert rounds[0] < 300  # the whole of the curve is there still, with gaps
     assert len(inodes) > 1
-    assert {file.name for file in tmp_path.iterdir()} == {LIVE_FILE}
+    assert names_in(tmp_path) == [LIVE_FILE]
 
 
 def test_the_live_file_of_a_resumed_run_has_the_earlier_measurements(
@@ -295,7 +297,7 @@ def test_a_failed_write_is_reported_to_observers(
     with pytest.raises(OSError, match="full"):
         gs.run(STUDY, tmp_path / "a", observers=[recorder])
     assert recorder.all("ended") == [{"finished": False, "rounds": 12, "failed": "full"}]
-    assert {file.name for file in (tmp_path / "a").iterdir()} == {"spec.toml", "metrics.parquet"}
+    assert names_in(tmp_path / "a") == ["metrics.parquet", "spec.toml"]
 
 
 def test_a_run_that_cannot_start_leaves_no_files(tmp_path: Path) -> None:
@@ -332,10 +334,10 @@ TAGS = {
 def assert_shows(folder: Path, run: Run) -> None:
     read = events(folder / "tensorboard")
     assert set(read.Tags()["scalars"]) == TAGS.keys()
-    for tag, column in TAGS.items():
+    for tag, name in TAGS.items():
         found = read.Scalars(tag)
-        assert [event.step for event in found] == run.metrics["round"].tolist(), tag
-        np.testing.assert_allclose([event.value for event in found], run.metrics[column], rtol=1e-6)
+        assert attribute(found, "step") == run.metrics["round"].tolist(), tag
+        np.testing.assert_allclose(attribute(found, "value"), run.metrics[name], rtol=1e-6)
 
 
 def test_tensorboard_shows_what_was_measured(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.command import assert_refused, files, gossamer, real
+from support.listing import attribute, times_of
 
 import gossamer as gs
 from gossamer.algorithms import GainControl
@@ -141,9 +141,9 @@ def test_it_finds_the_planted_method_and_rate(planted: list[gs.Study]) -> None:
 
 
 def test_the_same_search_twice_is_the_same(planted: list[gs.Study]) -> None:
-    first = [score.candidate for score in search().confirmed]
+    first = attribute(search().confirmed, "candidate")
     asked = list(planted)
-    assert [score.candidate for score in search().confirmed] == first
+    assert attribute(search().confirmed, "candidate") == first
     assert planted == asked * 2
 
 
@@ -162,10 +162,10 @@ def test_the_confirmation_uses_fresh_seeds_and_samples(planted: list[gs.Study]) 
         if isinstance(study.data, gs.Validation):
             searched.add(study)
     confirmed = set(planted) - searched
-    assert {study.data for study in confirmed} == {STUDY.data}
-    assert {study.seed for study in confirmed} == set(range(FRESH_SEEDS))
-    assert not {study.seed for study in confirmed} & {study.seed for study in searched}
-    assert not {study.network for study in confirmed} & {study.network for study in searched}
+    assert set(attribute(confirmed, "data")) == {STUDY.data}
+    assert set(attribute(confirmed, "seed")) == set(range(FRESH_SEEDS))
+    for name in ("seed", "network"):
+        assert not set(attribute(confirmed, name)) & set(attribute(searched, name))
     for study in confirmed:
         assert study.rounds == STUDY.rounds
 
@@ -188,8 +188,8 @@ def test_the_baseline_is_tuned_at_full_length(planted: list[gs.Study]) -> None:
     for study in planted:
         if isinstance(study.algorithm, gs.DPSGD):
             base.append(study)
-    assert {study.rounds for study in base} == {STUDY.rounds}
-    assert len({study.algorithm for study in base}) >= RATES
+    assert set(attribute(base, "rounds")) == {STUDY.rounds}
+    assert len(set(attribute(base, "algorithm"))) >= RATES
 
 
 def test_progress_goes_from_0_to_1(planted: list[gs.Study]) -> None:
@@ -220,7 +220,7 @@ def test_a_method_that_rejects_the_network_is_left_out(planted: list[gs.Study]) 
 
 def test_the_baseline_alone_can_be_tuned(planted: list[gs.Study]) -> None:
     tuned = search(methods=(BASELINE,))
-    assert {score.candidate.method.name for score in tuned.confirmed} == {"d-psgd"}
+    assert set(names(tuned.confirmed)) == {"d-psgd"}
     assert len(tuned.confirmed) == 2
 
 
@@ -306,7 +306,7 @@ def test_every_setting_is_in_its_ranges_and_can_be_written_as_toml(method: Metho
 
 
 def test_methods_have_names_of_their_own() -> None:
-    assert len({method.name for method in METHODS}) == len(METHODS)
+    assert len(set(attribute(METHODS, "name"))) == len(METHODS)
     assert METHODS[0] is BASELINE
 
 
@@ -325,7 +325,7 @@ def test_settings_cover_a_range_evenly(count: int) -> None:
 def test_a_larger_search_extends_a_smaller_one() -> None:
     few, many = candidates(METHODS, 20), candidates(METHODS, 60)
     assert many[: len(few)] == few
-    assert {each.method.name for each in few} == {method.name for method in METHODS}
+    assert {each.method.name for each in few} == set(attribute(METHODS, "name"))
 
 
 def test_a_setting_at_the_edge_of_its_range_is_marked() -> None:
@@ -523,7 +523,7 @@ def test_a_task_without_labels_is_refused(here: Path) -> None:
 
 
 def test_methods_are_chosen_by_name() -> None:
-    assert [method.name for method in choose(["wpm", " swarm-sgd"])] == [
+    assert attribute(choose(["wpm", " swarm-sgd"]), "name") == [
         "d-psgd",
         "swarm-sgd",
         "wpm",
@@ -619,13 +619,11 @@ def test_the_command_from_end_to_end(here: Path) -> None:
     )
     first = real(*words, env={"OMP_NUM_THREADS": "1"})
     assert first.code == 0, first.err
-    runs = {}
-    for path in files("runs/tune-fleet/cells"):
-        runs[path] = os.stat(path).st_mtime_ns
+    runs = times_of(files("runs/tune-fleet/cells"))
     assert runs
     again = gossamer(*words)
     assert again.out == first.out
-    assert {path: os.stat(path).st_mtime_ns for path in files("runs/tune-fleet/cells")} == runs
+    assert times_of(files("runs/tune-fleet/cells")) == runs
     result = json.loads(Path("runs/tune-fleet/result.json").read_text())
     assert result["cost"] <= 40
     assert result["target"] in (0.3, 0.5)

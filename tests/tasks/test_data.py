@@ -22,6 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from safetensors.torch import save_file as save_torch
+from support.listing import contents_of, names_in, times_of
 
 from gossamer.errors import DataError, InputError
 from gossamer.tasks import download
@@ -171,13 +172,13 @@ def test_get_takes_files_from_a_folder_and_keeps_them_whole(
 ):
     source = tiny.write(tmp_path / "source", packed)
     assert download.get(tiny.name, source_dir=source) == tiny.folder
-    assert {p.name: p.read_bytes() for p in tiny.folder.iterdir()} == tiny.files
+    assert contents_of(tiny.folder) == tiny.files
     assert DOWNLOADABLE[tiny.name]().load().samples > 0
-    times = [p.stat().st_mtime_ns for p in sorted(tiny.folder.iterdir())]
+    times = times_of(tiny.folder.iterdir())
     download.get(
         tiny.name, source_dir=tmp_path / "nowhere"
     )  # already complete: the source is not read
-    assert [p.stat().st_mtime_ns for p in sorted(tiny.folder.iterdir())] == times
+    assert times_of(tiny.folder.iterdir()) == times
 
 
 @EACH
@@ -185,7 +186,7 @@ def test_get_repairs_a_damaged_cache(tiny: Tiny, tmp_path: Path):
     tiny.write(tiny.folder)
     next(tiny.folder.iterdir()).write_bytes(b"torn")
     download.get(tiny.name, source_dir=tiny.write(tmp_path / "source"))
-    assert {p.name: p.read_bytes() for p in tiny.folder.iterdir()} == tiny.files
+    assert contents_of(tiny.folder) == tiny.files
 
 
 @EACH
@@ -271,7 +272,7 @@ def test_a_tar_is_read_only_for_the_files_it_should_hold(tiny: Tiny, tmp_path: P
     }
     monkeypatch.setitem(ORIGINALS, "cifar10", tiny.original())
     download.get("cifar10", source_dir=tiny.write(tmp_path / "a" / "b" / "source", packed=True))
-    assert {p.name for p in tiny.folder.iterdir()} == set(tiny.files)
+    assert names_in(tiny.folder) == sorted(tiny.files)
     assert not list(tmp_path.rglob("outside.bin"))
     inside = []
     for p in tmp_path.rglob("*.bin"):
@@ -349,9 +350,9 @@ def test_get_downloads_with_progress_from_the_mirror_that_works(tiny: Tiny, serv
     folder = download.get(
         tiny.name, progress=lambda file, done, size: seen.update({file: (done, size)})
     )
-    assert {p.name: p.read_bytes() for p in folder.iterdir()} == tiny.files
+    assert contents_of(folder) == tiny.files
     assert seen == {file: (len(content), len(content)) for file, content in tiny.packed.items()}
-    assert [p.name for p in tiny.cache.iterdir()] == [folder.name]  # no temporary files are left
+    assert names_in(tiny.cache) == [folder.name]  # no temporary files are left
 
 
 def test_a_mirror_with_another_file_is_skipped(tiny: Tiny, server, monkeypatch):
