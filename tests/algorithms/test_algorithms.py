@@ -450,12 +450,11 @@ def test_presets() -> None:
 
 def test_schedules() -> None:
     """Schedules return the expected values per round."""
-    assert [Switch(5, 2)(t) for t in range(4)] == [5, 5, 1, 1]
-    assert [InverseSqrt(0.1)(t) for t in (0, 3)] == [0.1, 0.05]
-    assert [Inverse(0.1, 10)(t) for t in (0, 10, 30)] == [0.1, 0.05, 0.025]
-    assert [Cosine(0.1, 10, 0.02)(t) for t in (0, 5, 10, 99)] == pytest.approx(
-        [0.1, 0.06, 0.02, 0.02]
-    )
+    assert list(map(Switch(5, 2), range(4))) == [5, 5, 1, 1]
+    assert list(map(InverseSqrt(0.1), (0, 3))) == [0.1, 0.05]
+    assert list(map(Inverse(0.1, 10), (0, 10, 30))) == [0.1, 0.05, 0.025]
+    cosine = list(map(Cosine(0.1, 10, 0.02), (0, 5, 10, 99)))
+    assert cosine == pytest.approx([0.1, 0.06, 0.02, 0.02])
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import math
 import signal
 import subprocess
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -44,20 +45,22 @@ def made_up(
     cores: int = 4, gains: tuple[float, ...] = (0.5, 2.0, 3.0), chosen: tuple[int, ...] = (1, 4, 4)
 ) -> Bench:
     sizes = (10, 100, 1000)
+    speeds = []
+    for m, model, p in product(sizes, MODELS, POWERS):
+        speeds.append(Speed(m, model, p, 1, m * p / 1000, 5))
+    power_costs = []
+    for m, model in product(sizes, MODELS):
+        power_costs.append(PowerCost(m, model, 15.0))
+    threads = []
+    if cores > 1:
+        threads = list(map(Threads, sizes, chosen, gains))
     return Bench(
         cores=cores,
         busy=None,
-        speeds=tuple(
-            Speed(m, model, p, 1, m * p / 1000, 5)
-            for m in sizes
-            for model in MODELS
-            for p in POWERS
-        ),
-        power_costs=tuple(PowerCost(m, model, 15.0) for m in sizes for model in MODELS),
+        speeds=tuple(speeds),
+        power_costs=tuple(power_costs),
         parts=tuple(Parts(100, p, dict.fromkeys(PARTS, 0.001 * p)) for p in POWERS),
-        threads=tuple(Threads(m, k, gain) for m, k, gain in zip(sizes, chosen, gains, strict=True))
-        if cores > 1
-        else (),
+        threads=tuple(threads),
         float64=2.0,
         evaluations=(Evaluation(100, 10_000, 8.0), Evaluation(100, 1000, 0.9)),
     )
@@ -161,7 +164,7 @@ def check(document: dict[str, Any], sizes: tuple[int, ...]) -> None:
     rows = []
     for row in document["speeds"]:
         rows.append((row["devices"], row["model"], row["p"]))
-    assert rows == [(m, model, p) for m in sizes for model in MODELS for p in POWERS]
+    assert rows == list(product(sizes, MODELS, POWERS))
     for row in document["speeds"]:
         assert row["blocks"] >= 1
         assert row["threads"] in (1, document["cores"])
@@ -169,12 +172,12 @@ def check(document: dict[str, Any], sizes: tuple[int, ...]) -> None:
         assert math.isclose(
             row["device_steps_per_second"], row["devices"] * row["rounds_per_second"]
         )
-    assert [(row["devices"], row["model"]) for row in document["power_costs"]] == [
-        (m, model) for m in sizes for model in MODELS
-    ]
-    assert [(row["devices"], row["p"]) for row in document["parts"]] == [
-        (sizes[1], p) for p in POWERS
-    ]
+    costs = []
+    for row in document["power_costs"]:
+        costs.append((row["devices"], row["model"]))
+    assert costs == list(product(sizes, MODELS))
+    assert column(document["parts"], "devices") == [sizes[1]] * len(POWERS)
+    assert column(document["parts"], "p") == list(POWERS)
     for row in document["parts"]:
         assert list(row["seconds"]) == list(row["shares"]) == list(PARTS)
         assert min(row["seconds"].values()) > 0
@@ -184,16 +187,16 @@ def check(document: dict[str, Any], sizes: tuple[int, ...]) -> None:
     ratios += [*column(document["evaluations"], "rounds"), document["float64"]]
     for ratio in ratios:
         assert 0 < ratio < math.inf
-    assert set(column(document["advice"], "key")) == {
+    keys = column(document["advice"], "key")
+    assert set(keys) == {
         "threads",
         "dtype",
         "measure.every",
         "measure.test",
     }
-    every = next(one for one in document["advice"] if one["key"] == "measure.every")
-    test = next(one for one in document["advice"] if one["key"] == "measure.test")
-    assert every["value"] == document["evaluations"][0]["every"]
-    assert test["value"] == document["evaluations"][1]["test"]
+    advised = dict(zip(keys, document["advice"], strict=True))
+    assert advised["measure.every"]["value"] == document["evaluations"][0]["every"]
+    assert advised["measure.test"]["value"] == document["evaluations"][1]["test"]
 
 
 def test_all_measurements_exist_and_agree() -> None:

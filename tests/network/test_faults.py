@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -12,8 +13,13 @@ from hypothesis import strategies as st
 
 from gossamer import draws
 from gossamer.errors import InputError
-from gossamer.network import Callback, Churn, Full, GilbertElliott, LinkFailure, Random, Ring
+from gossamer.network import Callback, Churn, Full, GilbertElliott, LinkFailure, Links, Random, Ring
 from gossamer.network.faults import chain
+
+
+def pairs_of(links: Links) -> set[tuple[int, int]]:
+    return {(a, b) for a, b in links.pairs.tolist()}
+
 
 shares = st.one_of(st.floats(0, 1), st.sampled_from([0.0, 1.0, 0.5, 1e-9]))
 
@@ -83,28 +89,26 @@ def test_gilbert_elliott_is_the_chain_of_the_pair() -> None:
     # The state also changes while the pair is not linked.
     sometimes = Random(12, 0.3) & fault
     for t in (29, 3, 0):
-        wanted = {tuple(p) for p in full.keep(~states[t]).pairs.tolist()}
-        wanted &= {tuple(p) for p in Random(12, 0.3).links(t).pairs.tolist()}
-        assert {tuple(p) for p in sometimes.links(t).pairs.tolist()} == wanted
+        wanted = pairs_of(full.keep(~states[t]))
+        wanted &= pairs_of(Random(12, 0.3).links(t))
+        assert pairs_of(sometimes.links(t)) == wanted
 
 
 def test_gilbert_elliott_losses_in_each_state() -> None:
     fault = GilbertElliott(0.5, 0.5, loss_good=0.1, loss_bad=0.8)
     full = Full(200).links(0)
     bad = chain(0, "links/gilbert-elliott", 9, (full.a, full.b), 0.5, 0.5)
-    remaining = {tuple(p) for p in fault.apply(full, 9).pairs.tolist()}
+    remaining = pairs_of(fault.apply(full, 9))
     kept = np.array([tuple(p) in remaining for p in full.pairs.tolist()])
     for state, loss in ((~bad, 0.1), (bad, 0.8)):
         assert abs((~kept[state]).mean() - loss) < 5 * math.sqrt(loss * (1 - loss) / state.sum())
 
 
 def test_directed_links_share_the_state_of_their_pair() -> None:
-    both = Callback(
-        10, lambda t: [(i, j) for i in range(10) for j in range(10) if i != j], directed=True
-    )
+    both = Callback(10, lambda t: list(permutations(range(10), 2)), directed=True)
     for t in range(20):
         links = (both & GilbertElliott(0.3, 0.3)).links(t)
-        pairs = {tuple(pair) for pair in links.pairs.tolist()}
+        pairs = pairs_of(links)
         assert links.directed
         assert 0 < len(pairs) < 90
         assert pairs == {(b, a) for a, b in pairs}
@@ -115,7 +119,7 @@ def test_link_failures_are_independent() -> None:
     later = (Full(200) & LinkFailure(0.3)).links(1)
     sigma = math.sqrt(0.3 * 0.7 / 19_900)
     assert abs(len(links) / 19_900 - 0.7) < 5 * sigma
-    both = {tuple(p) for p in links.pairs.tolist()} & {tuple(p) for p in later.pairs.tolist()}
+    both = pairs_of(links) & pairs_of(later)
     assert abs(len(both) / 19_900 - 0.49) < 5 * math.sqrt(0.49 * 0.51 / 19_900)
     assert (Ring(5) & LinkFailure(0.0)).links(0) == Ring(5).links(0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,14 @@ def pairs(network: Recorded, t: int) -> list[list[int]]:
     return network.links(t).pairs.tolist()
 
 
+def all_pairs(network: Recorded) -> list[list[list[int]]]:
+    return [pairs(network, t) for t in range(network.rounds or 0)]
+
+
+def lines(rows: Iterable[tuple[object, ...]]) -> str:
+    return "".join(" ".join(map(str, row)) + "\n" for row in rows)
+
+
 # Contacts
 
 
@@ -44,20 +52,20 @@ def test_contacts(write: Callable[[str], Path]) -> None:
         write("# a comment\n0 1 0\n\n0.5, 2, 1  # and one here\n1.0\t0 1\n1.9,1,0\n4 0 2\n")
     )
     assert (trace.devices, trace.rounds, trace.names) == (3, 5, ("0", "1", "2"))
-    assert [pairs(trace, t) for t in range(5)] == [[[0, 1], [1, 2]], [[0, 1]], [], [], [[0, 2]]]
+    assert all_pairs(trace) == [[[0, 1], [1, 2]], [[0, 1]], [], [], [[0, 2]]]
 
 
 def test_lines_in_any_order_and_rounds_of_any_length(write: Callable[[str], Path]) -> None:
     trace = ContactTrace(write("0.3 0 1\n0.1 1 2\n0.0 0 2\n"), devices=5, seconds_per_round=0.1)
     assert trace.devices == 5
     # 0.3 / 0.1 is a little under 3 in floating point; the contact is in round 3 nevertheless.
-    assert [pairs(trace, t) for t in range(trace.rounds or 0)] == [[[0, 2]], [[1, 2]], [], [[0, 1]]]
+    assert all_pairs(trace) == [[[0, 2]], [[1, 2]], [], [[0, 1]]]
 
 
 def test_named_devices_are_numbered_in_sorted_order(write: Callable[[str], Path]) -> None:
     trace = ContactTrace(write("0 robot-9 robot-10\n1 anna robot-9\n"))
     assert trace.names == ("anna", "robot-10", "robot-9")
-    assert [pairs(trace, t) for t in (0, 1)] == [[[1, 2]], [[0, 2]]]
+    assert all_pairs(trace) == [[[1, 2]], [[0, 2]]]
 
 
 def test_clock_times_with_a_start(write: Callable[[str], Path]) -> None:
@@ -68,7 +76,7 @@ def test_clock_times_with_a_start(write: Callable[[str], Path]) -> None:
 
 
 @given(
-    contacts=st.lists(
+    quarters=st.lists(
         st.tuples(st.integers(0, 400), st.integers(0, 6), st.integers(0, 6)),
         min_size=1,
         max_size=60,
@@ -77,17 +85,17 @@ def test_clock_times_with_a_start(write: Callable[[str], Path]) -> None:
 )
 @with_files
 def test_contacts_against_a_plain_loop(
-    tmp_path: Path, contacts: list[tuple[int, int, int]], seconds: float
+    tmp_path: Path, quarters: list[tuple[int, int, int]], seconds: float
 ) -> None:
-    contacts = [(t, a, b) for t, a, b in contacts if a != b] or [(0, 0, 1)]
+    contacts = [(quarter / 4, a, b) for quarter, a, b in quarters if a != b] or [(0.0, 0, 1)]
     path = tmp_path / "trace.txt"
-    path.write_text("".join(f"{t / 4} {a} {b}\n" for t, a, b in contacts))
+    path.write_text(lines(contacts))
     trace = ContactTrace(path, devices=7, seconds_per_round=seconds)
-    assert trace.rounds == max(math.floor(t / 4 / seconds) for t, _, _ in contacts) + 1
+    assert trace.rounds == math.floor(max(contacts)[0] / seconds) + 1
     for t in range(trace.rounds):
         wanted = set()
         for time, a, b in contacts:
-            if math.floor(time / 4 / seconds) == t:
+            if math.floor(time / seconds) == t:
                 wanted.add((min(a, b), max(a, b)))
         assert pairs(trace, t) == sorted(map(list, wanted))
 
@@ -113,7 +121,7 @@ def test_intervals(write: Callable[[str], Path]) -> None:
     )
     # 0-1 is up in [0.5, 2) and from 2 to the end; 1-2 in [1, 2), which ends when round 2 begins;
     # 0-2 from 4.2.
-    assert [pairs(trace, t) for t in range(trace.rounds or 0)] == [
+    assert all_pairs(trace) == [
         [[0, 1]],
         [[0, 1], [1, 2]],
         [[0, 1]],
@@ -155,7 +163,8 @@ def test_intervals_against_a_plain_loop(tmp_path: Path, steps: list, seconds: fl
             up[pair] = now
             event = "up"
         lines.append(f"{now} CONN {pair[0]} {pair[1]} {event}\n")
-    contacts += [(pair, begin, None) for pair, begin in up.items()]
+    for pair, begin in up.items():
+        contacts.append((pair, begin, None))
     path = tmp_path / "trace.txt"
     path.write_text("".join(lines))
     trace = ContactTrace(path, devices=4, seconds_per_round=seconds)
@@ -177,14 +186,13 @@ def test_positions(write: Callable[[str], Path]) -> None:
     trace = PositionTrace(write("0 a 0 0\n4 a 8 0\n1,b,4,0\n3,b,4,3\n"), radius=2.0)
     assert (trace.names, trace.rounds) == (("a", "b"), 5)
     np.testing.assert_allclose(trace.positions(2), [[4, 0], [4, 1.5]])
-    assert [trace.links(t).active.tolist() for t in range(5)] == [
-        [True, 1 <= t <= 3] for t in range(5)
-    ]
-    assert [pairs(trace, t) for t in range(5)] == [[], [[0, 1]], [[0, 1]], [], []]
+    for t in range(5):
+        assert trace.links(t).active.tolist() == [True, 1 <= t <= 3]
+    assert all_pairs(trace) == [[], [[0, 1]], [[0, 1]], [], []]
 
 
 @given(
-    fixes=st.lists(
+    halves=st.lists(
         st.tuples(st.integers(0, 40), st.integers(0, 4), st.integers(-9, 9), st.integers(-9, 9)),
         min_size=1,
         max_size=40,
@@ -193,18 +201,19 @@ def test_positions(write: Callable[[str], Path]) -> None:
 )
 @with_files
 def test_positions_against_numpy_interp(
-    tmp_path: Path, fixes: list[tuple[int, int, int, int]]
+    tmp_path: Path, halves: list[tuple[int, int, int, int]]
 ) -> None:
+    fixes = [(half / 2, who, x, y) for half, who, x, y in halves]
     path = tmp_path / "trace.txt"
-    path.write_text("".join(f"{t / 2} {who} {x} {y}\n" for t, who, x, y in fixes))
+    path.write_text(lines(fixes))
     trace = PositionTrace(path, radius=6.0, devices=5)
     for t in range(trace.rounds or 0):
         wanted = np.full((5, 2), np.nan)
         for who in range(5):
             own = sorted(fix for fix in fixes if fix[1] == who)
-            if own and own[0][0] / 2 <= t <= own[-1][0] / 2:
-                times = [fix[0] / 2 for fix in own]
-                wanted[who] = [np.interp(t, times, [fix[axis] for fix in own]) for axis in (2, 3)]
+            if own and own[0][0] <= t <= own[-1][0]:
+                times, _, x, y = np.transpose(own)
+                wanted[who] = np.interp(t, times, x), np.interp(t, times, y)
         np.testing.assert_allclose(trace.positions(t), wanted, atol=1e-12)
         links = trace.links(t)
         assert np.array_equal(links.active, ~np.isnan(wanted[:, 0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -97,6 +97,20 @@ def buffers_of(learner: Learner, devices: int) -> dict[str, Tensor]:
     for name, b in learner.buffers().items():
         found[name] = (b.double() if b.is_floating_point() else b).expand(devices, *b.shape).clone()
     return found
+
+
+def flat(tensors: Iterable[Tensor]) -> Tensor:
+    return torch.cat([x.reshape(-1) for x in tensors])
+
+
+def flat_gradient(module: nn.Module) -> Tensor:
+    """Return the gradients of a module's parameters, in one row."""
+    slopes: Any = [p.grad for p in module.parameters()]
+    return flat(slopes)
+
+
+def shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(x.shape) for name, x in tensors.items()}
 
 
 # -- closed forms -
@@ -277,7 +291,7 @@ def test_unstack_gives_names_and_shapes() -> None:
     assert learner.parameters == 3 * 5
     row = torch.arange(15.0)
     parts = learner.unstack(torch.stack([row, row + 100]))
-    assert {name: tuple(p.shape) for name, p in parts.items()} == {
+    assert shapes(parts) == {
         "weight": (2, 3, 4),
         "bias": (2, 3),
     }
@@ -288,7 +302,7 @@ def test_unstack_gives_names_and_shapes() -> None:
     )
     assert list(LogisticRegression().learner(data(2)).unstack(torch.zeros(5))) == ["weight"]
     named = Mlp((4,)).learner(source).unstack(torch.zeros(7, Mlp((4,)).learner(source).parameters))
-    assert {name: tuple(p.shape) for name, p in named.items()} == {
+    assert shapes(named) == {
         "1.weight": (7, 4, 4),
         "1.bias": (7, 4),
         "3.weight": (7, 3, 4),
@@ -525,9 +539,7 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
             for p in own.parameters():
                 slopes.append(p.grad if p.grad is not None else torch.zeros_like(p))
             torch.testing.assert_close(losses[i], loss.detach(), rtol=1e-10, atol=1e-12)
-            torch.testing.assert_close(
-                gradient[i], torch.cat([g.reshape(-1) for g in slopes]), rtol=1e-10, atol=1e-12
-            )
+            torch.testing.assert_close(gradient[i], flat(slopes), rtol=1e-10, atol=1e-12)
             for name, b in own.named_buffers():
                 torch.testing.assert_close(buffers[name][i], b, rtol=1e-10, atol=1e-12)
             for p, g in zip(own.parameters(), slopes, strict=True):
@@ -922,9 +934,7 @@ def test_images_are_channels_last_where_the_module_accepts_it(
         learner.gradient(w, x, y, {}, torch.zeros(1, dtype=torch.int64), found)
     assert seen == [last]
     slopes = torch.autograd.grad(F.cross_entropy(module(x[0]), y[0]), list(module.parameters()))
-    torch.testing.assert_close(
-        found[0], torch.cat([g.reshape(-1) for g in slopes]), rtol=1e-5, atol=1e-6
-    )
+    torch.testing.assert_close(found[0], flat(slopes), rtol=1e-5, atol=1e-6)
 
 
 # -- losses, starts, frozen parameters -
@@ -943,7 +953,7 @@ def test_a_loss_of_the_users_own() -> None:
     gradient = stack.gradient(learner)
     for i, own in enumerate(plain_modules(learner, lambda: module, stack.w)):
         focal(own(stack.x[i]), stack.y[i]).mean().backward()
-        expected = torch.cat([p.grad.reshape(-1) for p in own.parameters()])
+        expected = flat_gradient(own)
         torch.testing.assert_close(gradient[i], expected, rtol=1e-10, atol=1e-12)
     with pytest.raises(InputError) as refusal:
         Module(nn.Linear(5, 3), loss=lambda outputs, y: outputs).learner(source)
@@ -967,7 +977,7 @@ def test_a_module_is_its_own_start_and_a_function_is_called_for_each_seed() -> N
     source = data(3)
     module = nn.Linear(5, 3)
     given = Module(module).learner(source)
-    own = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+    own = flat(module.parameters()).detach()
     assert torch.equal(given.init(0), own)
     assert torch.equal(given.init(7), own)
     with torch.no_grad():
@@ -1019,7 +1029,7 @@ def test_frozen_parameters_are_constants() -> None:
         for name, part in learner.unstack(stack.w[i]).items():
             head.get_parameter(name.removeprefix("head.")).data.copy_(part)
         F.cross_entropy(head(torch.tanh(frozen(stack.x[i])) + 2), stack.y[i]).backward()
-        expected = torch.cat([p.grad.reshape(-1) for p in head.parameters()])
+        expected = flat_gradient(head)
         torch.testing.assert_close(gradient[i], expected, rtol=1e-10, atol=1e-12)
 
 
