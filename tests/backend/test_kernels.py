@@ -117,7 +117,8 @@ def test_a_result_does_not_depend_on_its_position_in_memory(
     p: int, columns: int, shift: int
 ) -> None:
     """Equal bit for bit at another address and among other columns, as shards and nodes need it."""
-    w, d = numbers(3, shift + columns), numbers(3, shift + columns, seed=1)
+    w = numbers(3, shift + columns)
+    d = numbers(3, shift + columns, seed=1)
     csr = gs.Metropolis()(gs.Full(3).links(0), 0, 0).csr()
     whole = mean_of([w], csr, p)
     part = mean_of([w[:, shift:]], csr, p)
@@ -136,7 +137,8 @@ def test_a_result_does_not_depend_on_its_position_in_memory(
 @settings(max_examples=60)
 def test_weighted_sums(devices: int, columns: int, seed: int, more: bool) -> None:
     """Equal to a dense product in float64; some devices have no link."""
-    x, out = numbers(devices, columns, seed=seed), numbers(devices, columns, seed=seed + 1)
+    x = numbers(devices, columns, seed=seed)
+    out = numbers(devices, columns, seed=seed + 1)
     weights = gs.Metropolis()(
         gs.Random(devices, density=0.2, seed=seed).links(0) if devices > 1 else gs.Full(1).links(0),
         0,
@@ -151,7 +153,9 @@ def test_weighted_sums(devices: int, columns: int, seed: int, more: bool) -> Non
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_results_do_not_depend_on_the_number_of_threads(threads: int) -> None:
-    w, d, index = numbers(40, 5_001), numbers(40, 5_001, seed=1), torch.arange(40).flip(0)
+    w = numbers(40, 5_001)
+    d = numbers(40, 5_001, seed=1)
+    index = torch.arange(40).flip(0)
     mix = StackedMix(gs.Metropolis()(gs.Ring(40).links(0), 0, 0), torch.arange(40), 4, Traffic())
 
     p15 = power_map(15)
@@ -202,7 +206,8 @@ def test_images_are_read_from_bytes(mean: float, std: float, columns: int) -> No
         .reshape(300, columns)
     )
     levels[:2, 0] = 0, 255
-    x, y = scaled_bytes(levels, mean, std), torch.arange(300) % 7
+    x = scaled_bytes(levels, mean, std)
+    y = torch.arange(300) % 7
     rows = Samples.of(x)
     assert rows.levels is not None
     assert np.array_equal(rows.levels.numpy(), levels)
@@ -211,7 +216,8 @@ def test_images_are_read_from_bytes(mean: float, std: float, columns: int) -> No
         backend.gather(rows, index.view(-1), torch.empty(60, columns)), x[index.view(-1)]
     )
     w = numbers(3, 7 * (columns + 1))
-    found, wanted = torch.empty_like(w), torch.empty_like(w)
+    found = torch.empty_like(w)
+    wanted = torch.empty_like(w)
     for samples, out in ((rows, found), (Samples(x), wanted)):
         gradient(w, samples, y, index, 7, out)
     assert torch.equal(found, wanted)
@@ -237,7 +243,8 @@ def test_samples_without_levels_are_read_unchanged(wrong: str) -> None:
         x = torch.ones_like(x)
     else:
         x = x.double()
-    rows, index = Samples.of(x), torch.arange(len(x)).flip(0)
+    rows = Samples.of(x)
+    index = torch.arange(len(x)).flip(0)
     assert rows.levels is None
     torch.testing.assert_close(
         backend.gather(rows, index, torch.empty_like(x)), x.flip(0), equal_nan=True, rtol=0, atol=0
@@ -293,7 +300,8 @@ def test_softmax_gradient(
     devices: int, batch: int, features: int, classes: int, size: float
 ) -> None:
     """Equal to the closed form in float64, for any padding; shares of 0 and 1 too."""
-    x, y = numbers(30, features, decades=1), torch.arange(30) % classes
+    x = numbers(30, features, decades=1)
+    y = torch.arange(30) % classes
     index = torch.from_numpy(draws.below(30, 0, "rows", np.arange(devices * batch))).view(
         devices, batch
     )
@@ -309,7 +317,9 @@ def test_softmax_gradient(
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_softmax_gradient_of_values_that_are_not_finite(wrong: float) -> None:
-    w, x, y = numbers(3, 44), numbers(9, 10), torch.arange(9) % 4
+    w = numbers(3, 44)
+    x = numbers(9, 10)
+    y = torch.arange(9) % 4
     w[1, 5] = wrong
     found = torch.empty_like(w)
     gradient(w, Samples(x), y, torch.arange(9).expand(3, 9).contiguous(), 4, found)

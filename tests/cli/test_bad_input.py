@@ -306,7 +306,8 @@ def test_a_classifier_for_regression_targets(model: str) -> None:
 
 def arrays(path: str = "mine.npz", **changes: object) -> str:
     rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(40, 6)), np.arange(40) % 4
+    x = rng.normal(size=(40, 6))
+    y = np.arange(40) % 4
     np.savez(path, **{"x": x, "y": y, "x_test": x[:8], "y_test": y[:8], **changes})
     return f"data={{kind='arrays',path='{path}'}}"
 
@@ -742,7 +743,8 @@ def test_a_folder_that_cannot_be_created() -> None:
 def test_a_full_disk(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(running, "_CHECKPOINT_SPACING", 0)
-    sync, write = os.fsync, write_atomically
+    sync = os.fsync
+    write = write_atomically
 
     def full(path: Path, content: bytes) -> None:
         def fail(handle: int) -> None:
@@ -778,7 +780,8 @@ def test_a_run_that_diverges() -> None:
     )
     result = gossamer("run", "a.toml", "-q", "--out", "out")
     summary = json.loads(Path("out/summary.json").read_text(), parse_constant=pytest.fail)
-    at, device = summary["diverged"]["round"], summary["diverged"]["device"]
+    at = summary["diverged"]["round"]
+    device = summary["diverged"]["device"]
     assert_refused(
         result,
         f"device {device} has a value that is not finite after round {at}",

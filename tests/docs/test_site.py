@@ -162,7 +162,8 @@ def test_from_its_folder_in_a_browser(site: Path) -> None:
         for size, scheme in (("desktop", "light"), ("phone", "dark")):
             context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, offline=True)
             watched = Watched(context.new_page(), (site.as_uri(),))
-            page, wrong = watched.page, watched.wrong
+            page = watched.page
+            wrong = watched.wrong
             page.on(
                 "request",
                 lambda asked, wrong=wrong: (

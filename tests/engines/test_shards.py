@@ -168,7 +168,8 @@ def check_local_weights(
 
 
 def test_a_sparse_matrix_with_empty_rows() -> None:
-    row, column = np.array([0, 0, 2]), np.array([1, 3, 0])
+    row = np.array([0, 0, 2])
+    column = np.array([1, 3, 0])
     matrix = CsrMatrix.from_entries(row, column, np.array([1.0, 2.0, 3.0]), shape=(4, 4))
     assert matrix.indptr.tolist() == [0, 2, 2, 3, 3]
     assert matrix.row.tolist() == [0, 0, 2]

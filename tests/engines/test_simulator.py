@@ -117,7 +117,8 @@ def test_measured_after_the_step_or_after_the_mix(
         for until in (0, 1, 2, 4, 6):
             simulator.advance(until)
             record = simulator.record()
-            worker, w = worker_of(plan), simulator.models()
+            worker = worker_of(plan)
+            w = simulator.models()
             for name, b in worker.buffers.items():
                 b.copy_(simulator.snapshot().tensors["buffer/" + name])
             if at == middle and until > 0:
@@ -145,7 +146,8 @@ def test_measured_after_the_step_or_after_the_mix(
 @pytest.mark.parametrize("network", [CHANGING, Star(M)], ids=["changing", "star"])
 def test_bytes_and_messages(network: Network, dtype: Any) -> None:
     """A message is one model from one device to one neighbour, in the type of the models."""
-    size, parameters = {"float32": 4, "float64": 8}[dtype], 5
+    size = {"float32": 4, "float64": 8}[dtype]
+    parameters = 5
     rounds = [network.links(t) for t in range(12)]
     linked = sum(2 * len(links) for links in rounds)
     one = sum(2 * (len(links) > 0) for links in rounds)

@@ -240,7 +240,8 @@ def assert_stopped(result: Result) -> None:
 @needs_proc
 @pytest.mark.slow
 def test_ctrl_c_at_random_moments_and_resume() -> None:
-    chance, codes = random.Random(0), []
+    chance = random.Random(0)
+    codes = []
     for moment in (has_begun, loads_torch, loads_torch):
         later = chance.uniform(0.0, 0.6) if moment is has_begun else chance.uniform(1.0, 3.0)
         words = ["run", "a.toml", "-q", "--out", "out", "--resume", *LONGER]

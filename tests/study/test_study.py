@@ -53,7 +53,9 @@ class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Linear(4, 8).requires_grad_(False)
-        self.norm, self.drop, self.head = nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 3)
+        self.norm = nn.BatchNorm1d(8)
+        self.drop = nn.Dropout(0.2)
+        self.head = nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.drop(torch.relu(self.norm(self.features(x)))))
@@ -275,7 +277,8 @@ def test_running_statistics_stay_with_their_device() -> None:
     )
     simulator = gs.Simulator(study.plan())
     simulator.advance(5)
-    w, tensors = simulator.models(), simulator.snapshot().tensors
+    w = simulator.models()
+    tensors = simulator.snapshot().tensors
     torch.testing.assert_close(w, w[:1].expand_as(w), rtol=1e-5, atol=1e-6)
     means = tensors["buffer/norm.running_mean"]
     assert torch.pdist(means).min() > 0.01  # two devices with the same label
@@ -404,7 +407,8 @@ def test_compare_runs_every_method_on_every_seed(tmp_path: Path) -> None:
     methods = gs.compare(studies, seeds=2, out=tmp_path)
     assert attribute(methods, "label") == ["D-PSGD", "WPM p=1", "SwarmSGD"]
     assert [[r.study.seed for r in m.runs] for m in methods] == [[0, 1]] * 3
-    first, second = methods[0].runs, methods[1].runs
+    first = methods[0].runs
+    second = methods[1].runs
     # The same links, batches, masks and start.
     for a, b in zip(first, second, strict=True):
         assert same(a, b)

@@ -55,10 +55,8 @@ def test_the_folder_name_depends_on_the_whole_study(tmp_path: Path) -> None:
 
 
 def test_equal_studies_have_equal_folder_names(tmp_path: Path) -> None:
-    whole, real = (
-        gs.Study(gs.WPM(1, 1, anchor=False), gs.Ring(4)),
-        gs.Study(gs.WPM(1.0, 1.0, anchor=False), gs.Ring(4)),
-    )
+    whole = gs.Study(gs.WPM(1, 1, anchor=False), gs.Ring(4))
+    real = gs.Study(gs.WPM(1.0, 1.0, anchor=False), gs.Ring(4))
     (read,) = spec.studies(spec.parse(spec.dumps(whole)))
     assert run_path(tmp_path, whole) == run_path(tmp_path, real) == run_path(tmp_path, read)
 

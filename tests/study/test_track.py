@@ -118,7 +118,8 @@ def test_a_failing_observer_is_named_and_left_out_and_the_run_continues(what: st
         raise RuntimeError("no such page")
 
     setattr(Failing, what, fail)
-    failing, recorder = Failing(), Recorder()
+    failing = Failing()
+    recorder = Recorder()
     with pytest.warns(
         RuntimeWarning,
         match=rf"Failing\.{what} failed and is left out; the run continues.*no such page",
@@ -165,10 +166,8 @@ def test_divergence_and_errors_are_reported_to_observers() -> None:
 
 
 def test_observers_do_not_change_results(tmp_path: Path) -> None:
-    plain, followed = (
-        gs.run(STUDY, tmp_path / "a"),
-        gs.run(STUDY, tmp_path / "b", observers=[Recorder()]),
-    )
+    plain = gs.run(STUDY, tmp_path / "a")
+    followed = gs.run(STUDY, tmp_path / "b", observers=[Recorder()])
     for name, values in plain.metrics.items():
         np.testing.assert_array_equal(followed.metrics[name], values)
 
@@ -259,7 +258,8 @@ def test_the_live_file_stays_small_and_keeps_the_newest(
     monkeypatch.setattr(live, "_SECONDS", 0.0)
     monkeypatch.setattr(live, "LIMIT", 20_000)
     file = live.Live()
-    path, inodes = tmp_path / LIVE_FILE, set()
+    path = tmp_path / LIVE_FILE
+    inodes = set()
     file.started(STUDY, tmp_path, [])
     for t in range(3000):
         file.measured({"round": t, "accuracy": 0.5})

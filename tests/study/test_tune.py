@@ -323,7 +323,8 @@ def test_settings_cover_a_range_evenly(count: int) -> None:
 
 
 def test_a_larger_search_extends_a_smaller_one() -> None:
-    few, many = candidates(METHODS, 20), candidates(METHODS, 60)
+    few = candidates(METHODS, 20)
+    many = candidates(METHODS, 60)
     assert many[: len(few)] == few
     assert {each.method.name for each in few} == set(attribute(METHODS, "name"))
 
@@ -398,13 +399,12 @@ def test_the_highest_reachable_target() -> None:
 
 
 def test_leads() -> None:
-    quick, slow, never = (
-        score("q", 0.1, 0.11, 0.1),
-        score("s", 0.04, 0.03, 0.04),
-        score("n", 0.001, 0.001, 0.001),
-    )
+    quick = score("q", 0.1, 0.11, 0.1)
+    slow = score("s", 0.04, 0.03, 0.04)
+    never = score("n", 0.001, 0.001, 0.001)
     ahead = lead(quick, slow, "rounds", 0.8)
-    own, theirs = quick.to_target("rounds", 0.8), slow.to_target("rounds", 0.8)
+    own = quick.to_target("rounds", 0.8)
+    theirs = slow.to_target("rounds", 0.8)
     assert ahead.unit == "rounds"
     assert ahead.ahead.mean == pytest.approx(np.mean(np.subtract(theirs, own)))
     assert ahead.share == pytest.approx(1 - np.sum(own) / np.sum(theirs))
@@ -426,7 +426,8 @@ def test_leads() -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.999])
 def test_validation_samples_are_training_samples_that_are_not_trained_on(share: float) -> None:
-    whole, part = gs.Digits().load(), gs.Validation(gs.Digits(), share).load()
+    whole = gs.Digits().load()
+    part = gs.Validation(gs.Digits(), share).load()
     rows = {x.numpy().tobytes() for x in whole.x}
     train = [x.numpy().tobytes() for x in part.x]
     validation = [x.numpy().tobytes() for x in part.x_test]
@@ -443,10 +444,8 @@ def test_validation_samples_are_training_samples_that_are_not_trained_on(share: 
         assert labels[x] == int(y)
     for x, y in zip(train, part.y, strict=True):
         assert labels[x] == int(y)
-    again, other = (
-        gs.Validation(gs.Digits(), share).load(),
-        gs.Validation(gs.Digits(), share, seed=1).load(),
-    )
+    again = gs.Validation(gs.Digits(), share).load()
+    other = gs.Validation(gs.Digits(), share, seed=1).load()
     assert repr(again) == repr(part) != repr(other)
     assert part.classes == whole.classes
 

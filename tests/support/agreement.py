@@ -27,7 +27,8 @@ def both_to_the_end(plan: Plan) -> tuple[Simulator, Reference]:
     To 1e-12 in float64 and 1e-5 in float32. Where z crosses zero its root is ill-conditioned: more
     is allowed there, as much as rounding makes of two runs of the reference itself.
     """
-    simulator, reference = Simulator(plan), Reference(plan)
+    simulator = Simulator(plan)
+    reference = Reference(plan)
     gaps = []
     for until in range(1, plan.rounds + 1):
         simulator.advance(until)

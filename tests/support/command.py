@@ -31,7 +31,8 @@ class Result:
 
 def gossamer(*words: object) -> Result:
     """Run the command in this process."""
-    out, err = io.StringIO(), io.StringIO()
+    out = io.StringIO()
+    err = io.StringIO()
     with (
         redirect_stdout(out),
         redirect_stderr(err),

@@ -93,7 +93,8 @@ def has_loaded(pid: int, library: str) -> bool:
 def cpu_seconds(pid: int) -> float:
     """Return the processor time that a process has used: its progress, on a busy machine too."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    user_time, system_time = int(fields[11]), int(fields[12])
+    user_time = int(fields[11])
+    system_time = int(fields[12])
     return (user_time + system_time) / os.sysconf("SC_CLK_TCK")
 
 

@@ -91,7 +91,10 @@ class Tiny:
     def __init__(
         self, name: str, files: dict[str, bytes], packed: dict[str, bytes], cache: Path
     ) -> None:
-        self.name, self.files, self.packed, self.cache = name, files, packed, cache
+        self.name = name
+        self.files = files
+        self.packed = packed
+        self.cache = cache
         self.folder = cache / ORIGINALS[name].folders[0]
 
     def original(self) -> Original:
@@ -415,7 +418,8 @@ def test_the_cache_is_where_the_environment_says(monkeypatch, tmp_path: Path):
 
 
 def test_digits_have_a_fixed_split():
-    data, again = Digits().load(), Digits().load()
+    data = Digits().load()
+    again = Digits().load()
     assert (data.samples, len(data.x_test), data.shape, data.classes) == (1437, 360, (1, 8, 8), 10)
     assert data.x.equal(again.x)
     assert not data.x.equal(Digits(seed=1).load().x)
@@ -609,7 +613,8 @@ def test_a_damaged_file_gives_a_sentence_or_the_data(
 ):
     folder = tmp_path_factory.mktemp("damaged")
     content = bytearray(write(folder, kind).read_bytes())
-    cut, bent = folder / f"cut.{kind}", folder / f"bent.{kind}"
+    cut = folder / f"cut.{kind}"
+    bent = folder / f"bent.{kind}"
     cut.write_bytes(content[: int(len(content) * share)])
     content[int(len(content) * share)] ^= 1 << flip
     bent.write_bytes(content)
@@ -651,7 +656,8 @@ def test_from_arrays_takes_numpy_torch_and_lists_and_copies():
 
 
 def test_from_dataset_reads_map_and_iterable_datasets():
-    x, y = torch.arange(24.0).reshape(6, 4), torch.arange(6) % 3
+    x = torch.arange(24.0).reshape(6, 4)
+    y = torch.arange(6) % 3
     train = torch.utils.data.TensorDataset(x, y)
 
     class Counted(torch.utils.data.Dataset):

@@ -174,7 +174,8 @@ def test_closed_form_equals_autograd(
     source = data(classes, (features,), seed=seed)
     learner = model(l2).learner(source)
     stack = Batch.of(learner, source, devices, batch, seed)
-    gradient, losses = stack.gradient(learner), stack.loss(learner)
+    gradient = stack.gradient(learner)
+    losses = stack.loss(learner)
     for i in range(devices):
         w = stack.w[i].view(-1, features + bias).clone().requires_grad_()
         expected = naive(w, stack.x[i, :, :features], stack.y[i], loss, bias, l2)
@@ -190,7 +191,8 @@ def test_a_device_alone_equals_its_row_in_a_stack(kind: str) -> None:
     source = data(classes)
     learner = model(0.1).learner(source)
     stack = Batch.of(learner, source, devices=5)
-    together, losses = stack.gradient(learner), stack.loss(learner)
+    together = stack.gradient(learner)
+    losses = stack.loss(learner)
     for rows in ([3], [0, 4], [4, 2, 1]):  # of several sizes, in the same buffers
         some = Batch(stack.w[rows], stack.x[rows], stack.y[rows], stack.keys[rows])
         torch.testing.assert_close(some.gradient(learner), together[rows], rtol=1e-12, atol=1e-12)
@@ -203,7 +205,8 @@ def test_scores_equal_a_loop_over_the_samples(kind: str, monkeypatch: pytest.Mon
     source = data(classes)
     learner = model(0.2).learner(source)
     w = Batch.of(learner, source, devices=5).w
-    x, y = learner.features(source.x_test.double()), _typed(source.y_test)
+    x = learner.features(source.x_test.double())
+    y = _typed(source.y_test)
     scores = learner.scores(w, x, y, {})
     for i in range(5):
         rows = w[i].view(-1, 5 + bias)
@@ -259,7 +262,8 @@ def test_losses_and_gradients_are_finite_for_large_weights() -> None:
 
 def test_logistic_loss_is_exact_for_confident_outputs() -> None:
     learner = LogisticRegression().learner(data(2, (1,)))
-    x, y = torch.ones(1, 1, 1, dtype=torch.float64), torch.ones(1, 1, dtype=torch.int64)
+    x = torch.ones(1, 1, 1, dtype=torch.float64)
+    y = torch.ones(1, 1, dtype=torch.int64)
     for margin, label, expected in (
         (30, 1, math.log1p(math.exp(-30))),
         (30, 0, 30 + math.exp(-30)),
@@ -346,14 +350,17 @@ def test_a_linear_module_equals_the_closed_form() -> None:
     module = Module(nn.Sequential(nn.Flatten(), nn.Linear(6, 4))).learner(source)
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-6)):
         stack = Batch.of(closed, source, devices=4)
-        w, x = stack.w.to(dtype), stack.x.to(dtype)
+        w = stack.w.to(dtype)
+        x = stack.x.to(dtype)
         parts = closed.unstack(w)
         w_module = torch.cat([parts["weight"].reshape(4, -1), parts["bias"]], 1)
         images = x[..., :6].reshape(4, -1, 2, 3)
-        expected, found = torch.empty_like(w), torch.empty_like(w)
+        expected = torch.empty_like(w)
+        found = torch.empty_like(w)
         closed.gradient(w, x, stack.y, {}, stack.keys, expected)
         module.gradient(w_module, images, stack.y, {}, stack.keys, found)
-        exact, other = closed.unstack(expected), module.unstack(found)
+        exact = closed.unstack(expected)
+        other = module.unstack(found)
         torch.testing.assert_close(
             other["1.weight"], exact["weight"], rtol=tolerance, atol=tolerance
         )
@@ -421,11 +428,9 @@ class Branches(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.one, self.other, self.norm = (
-            nn.Linear(5, 3),
-            nn.Linear(5, 3),
-            nn.BatchNorm1d(3, momentum=None),
-        )
+        self.one = nn.Linear(5, 3)
+        self.other = nn.Linear(5, 3)
+        self.norm = nn.BatchNorm1d(3, momentum=None)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.one(x) if x.sum() > 0 else self.other(x) * x.max().item())
@@ -437,7 +442,8 @@ class Shared(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Linear(5, 5)
-        self.second, self.last = self.first, nn.Linear(5, 3)
+        self.second = self.first
+        self.last = nn.Linear(5, 3)
         self.last.offset = self.last.bias
 
     def forward(self, x: Tensor) -> Tensor:
@@ -449,11 +455,9 @@ class Layers(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.words, self.all, self.offset = (
-            nn.Linear(2, 4),
-            nn.Linear(12, 6, bias=False),
-            nn.Parameter(torch.ones(())),
-        )
+        self.words = nn.Linear(2, 4)
+        self.all = nn.Linear(12, 6, bias=False)
+        self.offset = nn.Parameter(torch.ones(()))
 
     def forward(self, x: Tensor) -> Tensor:
         words = torch.tanh(self.words(x.view(-1, 3, 2)))
@@ -530,7 +534,8 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
     for step in range(4):
         stack = Batch.of(learner, source, seed=step)
         stack.w = w
-        losses, gradient = stack.loss(learner, buffers), stack.gradient(learner, buffers)
+        losses = stack.loss(learner, buffers)
+        gradient = stack.gradient(learner, buffers)
         for i, own in enumerate(plain):
             own.train().zero_grad()
             loss = plain_loss(own, stack.x[i], stack.y[i], classes)
@@ -584,7 +589,8 @@ def test_batch_norm_statistics_stay_with_their_device() -> None:
         "1.bias",
         "1.weight",
     ]  # the statistics are not mixed
-    stack, buffers = Batch.of(learner, source), buffers_of(learner, 3)
+    stack = Batch.of(learner, source)
+    buffers = buffers_of(learner, 3)
     stack.x[1] += 10
     stack.gradient(learner, buffers)
     stack.gradient(learner, buffers)
@@ -608,7 +614,8 @@ class Masks(nn.Module):
     ) -> None:
         super().__init__()
         self.scale = nn.Parameter(torch.ones(layers, *shape))
-        self.drop, self.layer = drop, nn.Dropout(0.5)
+        self.drop = drop
+        self.layer = nn.Dropout(0.5)
 
     def forward(self, x: Tensor) -> Tensor:
         dropped = []
@@ -706,7 +713,8 @@ def test_a_layer_under_two_names_drops_in_both() -> None:
     learner = Module(module).learner(source)
     stack = Batch.of(learner, source)
     assert torch.equal(stack.gradient(learner), stack.gradient(learner))
-    first, stack.keys = stack.gradient(learner), stack.keys + 1
+    first = stack.gradient(learner)
+    stack.keys = stack.keys + 1
     assert (first != stack.gradient(learner)).any()
     # The user's module is unchanged.
     for layer in module:
@@ -728,7 +736,8 @@ class Calls(nn.Module):
 
     def __init__(self, then: Callable[[Any, Tensor], Any], outputs: int = 3) -> None:
         super().__init__()
-        self.layer, self.then = nn.Linear(5, outputs), then
+        self.layer = nn.Linear(5, outputs)
+        self.then = then
 
     def forward(self, x: Tensor) -> Tensor:
         return self.then(self, self.layer(x))
@@ -839,7 +848,8 @@ def test_a_perceptron_equals_the_same_module_under_torch_func(
 ) -> None:
     source = data(3, (2, 3))
     module = PERCEPTRONS[kind]()
-    fast, slow = Module(module, loss).learner(source), Module(module, loss).learner(source)
+    fast = Module(module, loss).learner(source)
+    slow = Module(module, loss).learner(source)
     assert isinstance(fast, modules.ModuleLearner)
     assert isinstance(slow, modules.ModuleLearner)
     assert fast._perceptron is not None
@@ -847,7 +857,8 @@ def test_a_perceptron_equals_the_same_module_under_torch_func(
     stack = Batch.of(fast, source, devices=6)
     torch.testing.assert_close(stack.gradient(fast), stack.gradient(slow), rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(stack.loss(fast, {}), stack.loss(slow, {}), rtol=1e-10, atol=1e-12)
-    rows, threads = torch.empty_like(stack.w), torch.get_num_threads()
+    rows = torch.empty_like(stack.w)
+    threads = torch.get_num_threads()
 
     def one(i: slice) -> None:
         fast.gradient(stack.w[i], stack.x[i], stack.y[i], {}, stack.keys[i], rows[i])
@@ -891,7 +902,8 @@ def test_other_modules_are_not_taken_for_a_perceptron(module: nn.Module) -> None
 class Viewed(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.out = nn.Conv2d(2, 4, 3), nn.Linear(16, 3)
+        self.conv = nn.Conv2d(2, 4, 3)
+        self.out = nn.Linear(16, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.out(F.max_pool2d(self.conv(x), 2).view(len(x), -1))
@@ -916,12 +928,10 @@ def test_images_are_channels_last_where_the_module_accepts_it(
 ) -> None:
     source = data(3, (channels, 6, 6))
     learner = Module(module).learner(source)
-    w, x, y, found = (
-        learner.init(0)[None],
-        source.x[None, :8],
-        source.y[None, :8],
-        torch.empty(1, learner.parameters),
-    )
+    w = learner.init(0)[None]
+    x = source.x[None, :8]
+    y = source.y[None, :8]
+    found = torch.empty(1, learner.parameters)
     seen: list[bool] = []
     forward = nn.Conv2d.forward
     with pytest.MonkeyPatch.context() as patch:
@@ -961,10 +971,8 @@ def test_a_loss_of_the_users_own() -> None:
 
 
 def test_regression_on_several_targets() -> None:
-    x, y = (
-        torch.randn(30, 5, generator=torch.Generator().manual_seed(0)),
-        torch.arange(60.0).view(30, 2) / 60,
-    )
+    x = torch.randn(30, 5, generator=torch.Generator().manual_seed(0))
+    y = torch.arange(60.0).view(30, 2) / 60
     source = from_arrays(x, y, x, y)
     module = nn.Linear(5, 2)
     learner = Module(module).learner(source)
@@ -1057,5 +1065,6 @@ def test_layers_of_cnn_and_mlp() -> None:
     mlp = Mlp((7, 6), dropout=0.5).learner(source)
     assert mlp.parameters == 49 * 7 + 8 * 6 + 7 * 3
     stack = Batch.of(mlp, source)
-    first, stack.keys = stack.gradient(mlp), stack.keys + 1
+    first = stack.gradient(mlp)
+    stack.keys = stack.keys + 1
     assert (first != stack.gradient(mlp)).any()

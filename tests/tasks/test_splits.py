@@ -132,7 +132,8 @@ def test_labels_holds_every_label_on_nearly_as_many_devices_and_varies_the_pairs
 
 def test_dirichlet_has_the_moments_of_its_distribution():
     # A label's share on one device has mean 1/m and variance (1/m)(1 - 1/m)/(m·α + 1).
-    y, m = np.zeros(4_000, dtype=np.int64), 10
+    y = np.zeros(4_000, dtype=np.int64)
+    m = 10
     for alpha in (0.1, 1.0, 10.0):
         shares = np.array([Dirichlet(alpha).make(y, m, seed).sizes / len(y) for seed in range(300)])
         expected = (1 / m) * (1 - 1 / m) / (m * alpha + 1)

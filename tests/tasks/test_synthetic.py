@@ -22,8 +22,10 @@ PROBLEMS = [
 
 def naive_loss(problem: LeastSquares | Logistic, w: np.ndarray) -> float:
     """Return the mean over devices of their mean losses, computed from `load` and `split`."""
-    data, split = problem.load(), problem.split()
-    x, y = data.x.numpy().astype(np.float64), data.y.numpy().astype(np.float64)
+    data = problem.load()
+    split = problem.split()
+    x = data.x.numpy().astype(np.float64)
+    y = data.y.numpy().astype(np.float64)
     losses = []
     for device in range(split.devices):
         of = split.of(device)
@@ -61,7 +63,8 @@ def test_scipy_finds_nothing_better_than_the_optimum(problem):
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
 def test_the_gradient_at_the_optimum_vanishes(problem):
-    w, x = problem.optimum(), problem.load().x.numpy().astype(np.float64)
+    w = problem.optimum()
+    x = problem.load().x.numpy().astype(np.float64)
     y = problem.load().y.numpy().astype(np.float64)
     if isinstance(problem, LeastSquares):
         gradient = x.T @ (x @ w - y) / len(x)
@@ -73,7 +76,8 @@ def test_the_gradient_at_the_optimum_vanishes(problem):
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
 def test_curvature_lies_between_the_constants(problem):
-    low, high = problem.strong_convexity(), problem.smoothness()
+    low = problem.strong_convexity()
+    high = problem.smoothness()
     rng = np.random.default_rng(0)
     for _ in range(20):
         a, b = rng.normal(size=(2, problem.dimension))
@@ -101,8 +105,10 @@ def test_fewer_samples_than_dimensions_still_has_an_optimum():
 def test_heterogeneity_separates_the_devices():
     def spread(heterogeneity: float) -> float:
         problem = LeastSquares(devices=6, samples=200, noise=0.0, heterogeneity=heterogeneity)
-        data, split = problem.load(), problem.split()
-        x, y = data.x.numpy().astype(np.float64), data.y.numpy().astype(np.float64)
+        data = problem.load()
+        split = problem.split()
+        x = data.x.numpy().astype(np.float64)
+        y = data.y.numpy().astype(np.float64)
         own = []
         for i in range(6):
             own.append(np.linalg.lstsq(x[split.of(i)], y[split.of(i)], rcond=None)[0])
@@ -115,17 +121,16 @@ def test_heterogeneity_separates_the_devices():
 @pytest.mark.parametrize("make", [LeastSquares, Logistic])
 def test_data_and_split_belong_together(make):
     problem = make(devices=3, dimension=5, samples=11, seed=1)
-    data, split = problem.load(), problem.split()
+    data = problem.load()
+    split = problem.split()
     assert data.x.shape == (33, 5)
     assert len(data.y) == 33
     assert split.sizes.tolist() == [11, 11, 11]
     assert data.x_test is data.x
     assert data.classes == (None if make is LeastSquares else 2)
     assert data.y.is_floating_point() == (make is LeastSquares)
-    again, other = (
-        make(devices=3, dimension=5, samples=11, seed=1),
-        make(devices=3, dimension=5, samples=11, seed=2),
-    )
+    again = make(devices=3, dimension=5, samples=11, seed=1)
+    other = make(devices=3, dimension=5, samples=11, seed=2)
     assert again.load().x.equal(data.x)
     assert again.load().y.equal(data.y)
     assert not other.load().x.equal(data.x)

@@ -53,7 +53,9 @@ class Seen(Learner):
     def gradient(
         self, w: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor], keys: Tensor, out: Tensor
     ) -> None:
-        self.x, self.y, self.keys = x.clone(), y.clone(), keys.clone()
+        self.x = x.clone()
+        self.y = y.clone()
+        self.keys = keys.clone()
 
     def loss(
         self, w: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor], keys: Tensor
@@ -62,7 +64,8 @@ class Seen(Learner):
         return w[:, 0]
 
     def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Scores:
-        self.x, self.y = x.clone(), y.clone()
+        self.x = x.clone()
+        self.y = y.clone()
         return Scores(w[:, 0], w[:, 0])
 
 
@@ -143,7 +146,8 @@ def test_the_loss_is_of_the_gradients_own_batch() -> None:
     one = worker(task())
     assert isinstance(one.learner, Seen)
     one.gradient(torch.zeros(6, 1), t=3, step=1)
-    x, keys = one.learner.x, one.learner.keys
+    x = one.learner.x
+    keys = one.learner.keys
     one.loss(torch.zeros(6, 1), t=3, step=1)
     assert torch.equal(one.learner.x, x)
     assert torch.equal(one.learner.keys, keys)
@@ -195,7 +199,8 @@ def test_any_rows_equal_those_rows_of_the_whole_stack(kind: str) -> None:
     """Gradients and buffers agree to 1e-12, as rows and in a worker of their own (a shard)."""
     model, data = MODELS[kind]
     shared = task(model, data)
-    whole, parts = worker(shared), worker(shared)
+    whole = worker(shared)
+    parts = worker(shared)
     w = spread(whole)
     shard = np.array([4, 1, 5])
     alone = worker(shared, shard)
@@ -211,7 +216,8 @@ def test_any_rows_equal_those_rows_of_the_whole_stack(kind: str) -> None:
     for name, b in whole.buffers.items():
         torch.testing.assert_close(parts.buffers[name], b, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(alone.buffers[name], b[shard], rtol=1e-12, atol=1e-12)
-    scores, own = whole.scores(w), alone.scores(w[shard])
+    scores = whole.scores(w)
+    own = alone.scores(w[shard])
     torch.testing.assert_close(own.loss, scores.loss[shard], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(own.accuracy, scores.accuracy[shard])
 
@@ -233,9 +239,11 @@ def test_chunks_of_devices_equal_all_at_once(
 ) -> None:
     """Chunks of one device, two devices and more, one after the other or in threads."""
     shared = task(*MODELS[kind])
-    whole, parts = worker(shared), worker(task(*MODELS[kind]))
+    whole = worker(shared)
+    parts = worker(task(*MODELS[kind]))
     parts.learner.at_once = at_once
-    w, rows = spread(whole), torch.tensor([5, 0, 3])
+    w = spread(whole)
+    rows = torch.tensor([5, 0, 3])
     if threads == 2:
         request.getfixturevalue("two_threads")
     for t in range(2):
