@@ -84,18 +84,19 @@ def imports(module: str, runtime: bool = False) -> set[str]:
     skipped: set[ast.AST] = set()
     for node in ast.walk(tree):
         if runtime and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            skipped |= {inner for statement in node.body for inner in ast.walk(statement)}
+            for statement in node.body:
+                skipped.update(ast.walk(statement))
     found = set()
     for node in ast.walk(tree):
         if node in skipped:
             continue
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            for alias in node.names:
+                found.add(alias.name)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} imports relatively"
-            for alias in (
-                node.names
-            ):  # `from gossamer.network import base` is the module, not the package's attribute
+            for alias in node.names:
+                # `from gossamer.network import base` is the module, not the package's attribute.
                 inner = f"{node.module}.{alias.name}"
                 found.add(inner if inner in FILES else str(node.module))
     return {name for name in found if name.split(".")[0] == "gossamer"} - {module}
@@ -110,9 +111,8 @@ def test_a_module_imports_only_from_the_layers_above_it(module: str) -> None:
     assert own in MAY_IMPORT, f"{own} is not a layer of DESIGN.md"
     for name in imports(module):
         assert name in FILES, f"{module} imports {name}, which is not there"
-        if (
-            name == "gossamer"
-        ):  # its lazy names would hide what is imported: only what it defines itself
+        if name == "gossamer":
+            # Its lazy names would hide what is imported: only what it defines itself.
             assert own == "cli" or module == "gossamer._core.versions"
         else:
             assert part(name) in MAY_IMPORT[own] | {own}
@@ -166,9 +166,11 @@ def test_no_pickle(module: str) -> None:
     tree = ast.parse(FILES[module].read_text(encoding="utf-8"))
     forbidden = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
     for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-        assert not {name.split(".")[0] for name in names} & forbidden
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                assert alias.name.split(".")[0] not in forbidden
+        if isinstance(node, ast.ImportFrom):
+            assert str(node.module).split(".")[0] not in forbidden
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             assert called not in {"torch.load", "torch.save"}

@@ -197,12 +197,15 @@ MODELS = {
 
 
 def equal(a: Snapshot, b: Snapshot) -> bool:
-    return (
-        (a.round, a.messages, a.bytes, set(a.tensors))
-        == (b.round, b.messages, b.bytes, set(b.tensors))
-        and all(a.tensors[name].dtype == b.tensors[name].dtype for name in a.tensors)
-        and all(torch.equal(a.tensors[name], b.tensors[name]) for name in a.tensors)
-    )
+    if (a.round, a.messages, a.bytes) != (b.round, b.messages, b.bytes):
+        return False
+    if set(a.tensors) != set(b.tensors):
+        return False
+    for name, x in a.tensors.items():
+        y = b.tensors[name]
+        if x.dtype != y.dtype or not torch.equal(x, y):
+            return False
+    return True
 
 
 @pytest.mark.slow

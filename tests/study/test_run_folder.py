@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file
 from support import processes
 from support.command import REAL, Result, gossamer
-from support.listing import names_in
+from support.listing import contents_of, names_in, times_of
 from support.processes import DEADLINE, has_loaded, needs_proc, started, wait_until
 from support.runs import SPEC, run_spec
 
@@ -154,13 +154,11 @@ def test_a_run_interrupted_at_any_moment_resumes_bit_for_bit(
 
 def test_a_finished_run_is_not_run_again() -> None:
     run_spec("--out", "out")
-    before = {}
-    for file in Path("out").iterdir():
-        before[file] = (file.stat().st_mtime_ns, file.read_bytes())
+    contents = contents_of("out")
+    times = times_of(Path("out").iterdir())
     run_spec("--out", "out", "--resume")
-    assert {
-        file: (file.stat().st_mtime_ns, file.read_bytes()) for file in Path("out").iterdir()
-    } == before
+    assert contents_of("out") == contents
+    assert times_of(Path("out").iterdir()) == times
 
 
 def test_resume_without_a_run_starts_one() -> None:

@@ -76,12 +76,13 @@ def own(**changes: Any) -> gs.Study:
 
 def same(one: Run, other: Run) -> bool:
     """True if models and measurements are equal bit for bit."""
-    return all(
-        torch.equal(one.models[name], other.models[name]) for name in {*one.models, *other.models}
-    ) and all(
-        np.array_equal(one.metrics[name], other.metrics[name], equal_nan=True)
-        for name in {*one.metrics, *other.metrics}
-    )
+    for name in {*one.models, *other.models}:
+        if not torch.equal(one.models[name], other.models[name]):
+            return False
+    for name in {*one.metrics, *other.metrics}:
+        if not np.array_equal(one.metrics[name], other.metrics[name], equal_nan=True):
+            return False
+    return True
 
 
 # -- the study itself ----------------------------------------------------------------------------

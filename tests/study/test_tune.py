@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.command import assert_refused, files, gossamer, real
 from support.listing import attribute, times_of
+from torch import Tensor
 
 import gossamer as gs
 from gossamer.algorithms import GainControl
@@ -173,13 +174,12 @@ def test_the_confirmation_uses_fresh_seeds_and_samples(planted: list[gs.Study]) 
 def test_methods_are_run_on_the_same_links_and_seeds(planted: list[gs.Study]) -> None:
     search()
     for algorithm in (gs.DPSGD, GainControl):
-        last = []
-        for s in planted:
-            if s.data == STUDY.data and isinstance(s.algorithm, algorithm):
-                last.append(s)
-        assert {(s.seed, s.network) for s in last} >= {
-            (k, STUDY.with_seed(k).network) for k in range(FRESH_SEEDS)
-        }
+        last = set()
+        for study in planted:
+            if study.data == STUDY.data and isinstance(study.algorithm, algorithm):
+                last.add((study.seed, study.network))
+        for seed in range(FRESH_SEEDS):
+            assert (seed, STUDY.with_seed(seed).network) in last
 
 
 def test_the_baseline_is_tuned_at_full_length(planted: list[gs.Study]) -> None:
@@ -332,12 +332,10 @@ def test_a_larger_search_extends_a_smaller_one() -> None:
 def test_a_setting_at_the_edge_of_its_range_is_marked() -> None:
     tried = [candidate(BASELINE, number) for number in range(40)]
     edges = [each for each in tried if each.edges]
-    ends = []
-    for c in edges:
-        for end in (0.002, 1.0):
-            ends.append(abs(np.log(rate_of(c) / end)))
     assert edges
-    assert sum(distance < 0.06 * np.log(500) for distance in ends) == len(edges)
+    for each in edges:  # near one end of the range, not the other
+        distances = np.abs(np.log(rate_of(each) / np.array([0.002, 1.0])))
+        assert (distances < 0.06 * np.log(500)).sum() == 1
 
 
 # -- ranking -------------------------------------------------------------------------------------
@@ -424,26 +422,24 @@ def test_leads() -> None:
 # -- the validation samples ----------------------------------------------------------------------
 
 
+def labelled(x: Tensor, y: Tensor) -> dict[bytes, int]:
+    """Return the labels by the bytes of their samples."""
+    return {x_i.numpy().tobytes(): int(y_i) for x_i, y_i in zip(x, y, strict=True)}
+
+
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.999])
 def test_validation_samples_are_training_samples_that_are_not_trained_on(share: float) -> None:
     whole = gs.Digits().load()
     part = gs.Validation(gs.Digits(), share).load()
-    rows = {x.numpy().tobytes() for x in whole.x}
-    train = [x.numpy().tobytes() for x in part.x]
-    validation = [x.numpy().tobytes() for x in part.x_test]
-    test = [x.numpy().tobytes() for x in whole.x_test]
-    assert len(rows) == whole.samples  # no image is there twice, so that rows can stand for samples
-    assert set(train) | set(validation) == rows
+    labels = labelled(whole.x, whole.y)
+    train = labelled(part.x, part.y)
+    validation = labelled(part.x_test, part.y_test)
+    test = labelled(whole.x_test, whole.y_test)
+    assert len(labels) == whole.samples  # no image is there twice: its bytes stand for a sample
+    assert train | validation == labels
     assert len(train) + len(validation) == whole.samples
     assert len(validation) == int(np.ceil(share * whole.samples))
-    assert not set(validation) & set(test)
-    labels = {}
-    for x, y in zip(whole.x, whole.y, strict=True):
-        labels[x.numpy().tobytes()] = int(y)
-    for x, y in zip(validation, part.y_test, strict=True):
-        assert labels[x] == int(y)
-    for x, y in zip(train, part.y, strict=True):
-        assert labels[x] == int(y)
+    assert not validation.keys() & test.keys()
     again = gs.Validation(gs.Digits(), share).load()
     other = gs.Validation(gs.Digits(), share, seed=1).load()
     assert repr(again) == repr(part) != repr(other)
