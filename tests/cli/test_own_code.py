@@ -85,6 +85,20 @@ def test_commands_about_runs_run_no_code() -> None:
     assert not Path("executed").exists()
 
 
+def test_a_report_draws_an_own_network_with_the_flag() -> None:
+    network = "network={ kind = 'python', object = 'own:Chain' }"
+    words = ("run", "a.toml", "--allow-code", "-q", "--set", network, "--out", "one")
+    assert gossamer(*words).code == 0
+    for option, drawn in (((), False), (("--allow-code",), True)):
+        assert gossamer("report", "one", "-o", "page.html", *option).code == 0
+        assert ("without permission" in Path("page.html").read_text()) != drawn
+    Path("one/summary.json").unlink()
+    spec = Path("one/spec.toml")
+    method = 'kind = "python"\nobject = "own:Chain"'
+    spec.write_text(spec.read_text().replace('kind = "d-psgd"', method))
+    assert "Chain" in gossamer("runs", "one").out
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [

@@ -9,16 +9,17 @@ from pathlib import Path
 import typer
 
 
-def report(runs: Sequence[Path], out: Path) -> None:
+def report(runs: Sequence[Path], out: Path, allow_code: bool = False) -> None:
     """Write the report of some runs, and print where it is.
 
     Args:
         runs: Run folders, or folders with runs in them.
         out: The HTML file to write.
+        allow_code: Import and run the Python code that the specs of the runs name.
     """
     from gossamer.report.page import page
 
-    page(runs, out)
+    page(runs, out, allow_code)
     size = out.stat().st_size / 1e6
     typer.echo(f"{out}: {size:.1f} MB; opens in any browser, without the network")
 

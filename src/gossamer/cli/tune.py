@@ -94,7 +94,10 @@ def tune(
     console.print(ranking(tuned))
     width = min(console.width, _MOST_COLUMNS)
     console.print(textwrap.fill(result["why"], width), highlight=False, soft_wrap=True)
-    typer.echo(f"\nwinner: {winner}   (gossamer run {winner})")
+    option = ""
+    if any(spec.code_tables(spec.to_table(tuned.spec))):
+        option = " --allow-code"
+    typer.echo(f"\nwinner: {winner}   (gossamer run {winner}{option})")
 
 
 def ranking(tuned: Tuned) -> Table:

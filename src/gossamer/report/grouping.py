@@ -20,26 +20,28 @@ _LABEL_SETTINGS = 4  # settings that a label shows at most
 _LABEL_LENGTH = 60  # characters of a setting's value at most
 
 
-def read(folder: Path) -> Run:
+def read(folder: Path, allow_code: bool = False) -> Run:
     """Read a run, with its study where that can be built from the spec.
 
     Args:
         folder: The run folder.
+        allow_code: Import and run the Python code that the spec names.
 
     Returns:
         The run, whatever its status.
     """
-    return attach_study(Run.read(folder))
+    return attach_study(Run.read(folder), allow_code)
 
 
-def attach_study(run: Run) -> Run:
+def attach_study(run: Run, allow_code: bool = False) -> Run:
     """Return a run with its study, or as it is if its study cannot be built.
 
     Args:
         run: A run read from its folder.
+        allow_code: Import and run the Python code that the spec names.
     """
     try:
-        return with_study(run)
+        return with_study(run, allow_code=allow_code)
     except GossamerError:
         return run
 

@@ -33,12 +33,13 @@ _MODULES = (
 )
 
 
-def page(runs: Sequence[Path], out: Path) -> None:
+def page(runs: Sequence[Path], out: Path, allow_code: bool = False) -> None:
     """Write the report of some runs.
 
     Args:
         runs: Run folders, or folders with runs in them.
         out: The HTML file to write.
+        allow_code: Import and run the Python code that the specs of the runs name.
 
     Raises:
         GossamerError: A path holds no run, or a run cannot be read.
@@ -46,7 +47,8 @@ def page(runs: Sequence[Path], out: Path) -> None:
     Example:
         >>> page([Path("runs/demo")], Path("report.html"))    # doctest: +SKIP
     """
-    content, blocks = report_content([grouping.read(folder) for folder in select_runs(runs)])
+    found = [grouping.read(folder, allow_code) for folder in select_runs(runs)]
+    content, blocks = report_content(found)
     write_atomically(out, assemble("report", content["title"], content, blocks).encode())
 
 

@@ -160,8 +160,10 @@ class Run:
         if self.method:
             return self.method
         algorithm = self.spec.get("algorithm", {})
-        kind = algorithm.get("kind") if isinstance(algorithm, dict) else None
-        return str(kind or "unknown")
+        if not isinstance(algorithm, dict):
+            return "unknown"
+        own = str(algorithm.get("object", "")).rpartition(":")[2]  # the user's own class
+        return own or str(algorithm.get("kind") or "unknown")
 
     @property
     def seed(self) -> int:

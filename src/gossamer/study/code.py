@@ -8,6 +8,7 @@ process that receives it imports the same file, and compares its digest first.
 from __future__ import annotations
 
 import inspect
+import platform
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -75,8 +76,12 @@ class Code:
     def made(self) -> Any:
         """The object that this part stands for."""
         if "_made" not in vars(self):  # in a process that has received the part
-            with self._named():
-                self._load()
+            try:
+                with self._named():
+                    self._load()
+            except InputError as error:
+                accepted = f"{error.accepted}, on {platform.node()}"
+                raise InputError(error.field, error.value, accepted) from None
         return vars(self)["_made"]
 
     def _load(self) -> None:

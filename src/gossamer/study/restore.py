@@ -37,14 +37,15 @@ def study_of(run: Run, *, allow_code: bool = False) -> Study:
     return studies[0]
 
 
-def with_study(run: Run) -> Run:
+def with_study(run: Run, *, allow_code: bool = False) -> Run:
     """Return a run with its study, and with the label that the study's method has.
 
     Args:
         run: A run, made in this process or read from its folder.
+        allow_code: As in `study_of`.
 
     Raises:
         GossamerError: As `study_of`.
     """
-    study = study_of(run)
+    study = study_of(run, allow_code=allow_code)
     return replace(run, study=study, method=study.algorithm.label)

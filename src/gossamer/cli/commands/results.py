@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli.commands.options import Json
+from gossamer.cli.commands.options import AllowCode, Json
 
 _X_AXES = ["rounds", "bytes", "seconds"]
 _Y_AXES = ["accuracy", "worst", "loss", "distance"]
@@ -64,13 +64,14 @@ def report(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")
     ] = Path("report.html"),
+    allow_code: AllowCode = False,
 ) -> None:
     """One page about runs: table, curves, the network over time, every device, the exact data.
     Opens without the network.
     """
     from gossamer.cli.pages import report as write_report
 
-    write_report(runs, out)
+    write_report(runs, out, allow_code)
 
 
 def watch(
