@@ -259,7 +259,7 @@ def _label(run: Run) -> str:
     try:
         return study_of(run).algorithm.label
     except GossamerError:
-        return ""
+        return run.label
 
 
 def _changed(folder: Path) -> str:
