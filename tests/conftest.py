@@ -6,9 +6,13 @@ OpenMP's settings are read when torch is imported: one thread, and waiting threa
 from __future__ import annotations
 
 import os
+import tempfile
 
 os.environ["OMP_WAIT_POLICY"] = "passive"
 os.environ["OMP_NUM_THREADS"] = "1"
+# Hugging Face: no downloads, and no files in the home folder.
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HOME"] = os.path.join(tempfile.gettempdir(), "gossamer-hugging-face")
 
 from pathlib import Path
 

@@ -40,6 +40,7 @@ _EXPORTS = {
         LinearRegression LogisticRegression Loss CrossEntropy BinaryCrossEntropy SquaredError
         AbsoluteError Huber
     """,
+    "tasks.hf": "TokenModel Transformers from_hf",
     "tasks.synthetic": "LeastSquares Logistic",
     "engines": "Measure Observer Plan Ray Simulator",
     "results.run": "Run",

@@ -207,6 +207,13 @@ models = st.one_of(
     st.builds(tasks.LogisticRegression, number),
     st.builds(tasks.Mlp, st.lists(count, min_size=1, max_size=3).map(tuple), st.floats(0, 0.9)),
     st.builds(tasks.Cnn, st.tuples(count, count), st.booleans()),
+    st.builds(
+        tasks.Transformers,
+        config=st.builds(lambda size: {"model_type": "bert", "hidden_size": size}, count),
+        head=st.sampled_from(["sequence-classification", "causal-lm"]),
+        lora=st.none() | st.builds(lambda r: {"r": r, "target_modules": ["query"]}, count),
+        pad=st.none() | count,
+    ),
 )
 measures = st.builds(
     Measure,

@@ -20,6 +20,10 @@ from gossamer.tasks.splits import Split, from_lists
 from gossamer.tasks.task import Model, Task
 from gossamer.tasks.worker import Worker
 
+# isort: split
+# Last, since kinds are listed in the order in which they are registered.
+from gossamer.tasks.hf import TokenModel, Transformers, from_hf
+
 __all__ = [
     "AbsoluteError",
     "Arrays",
@@ -52,10 +56,13 @@ __all__ = [
     "SquaredError",
     "Svm",
     "Task",
+    "TokenModel",
+    "Transformers",
     "Uneven",
     "Validation",
     "Worker",
     "from_arrays",
     "from_dataset",
+    "from_hf",
     "from_lists",
 ]

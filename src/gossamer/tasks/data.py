@@ -9,7 +9,7 @@ import math
 import warnings
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -57,6 +57,7 @@ class Data:
         name: Name of the data, for tables.
         classes: Number of classes of labels, which are from 0 to classes − 1; None for other
             targets.
+        labels: Names of the classes, if they have any.
 
     Example:
         >>> from gossamer import Digits
@@ -71,6 +72,7 @@ class Data:
     y_test: Tensor
     name: str
     classes: int | None
+    labels: tuple[str, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -158,8 +160,8 @@ class Validation:
         # Sorted, so that a split by rule deals the samples out much as it would the whole data.
         test = order[:count].sort().values
         train = order[count:].sort().values
-        return Data(
-            whole.x[train], whole.y[train], whole.x[test], whole.y[test], whole.name, whole.classes
+        return replace(
+            whole, x=whole.x[train], y=whole.y[train], x_test=whole.x[test], y_test=whole.y[test]
         )
 
 

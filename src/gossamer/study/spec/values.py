@@ -86,6 +86,8 @@ def describe_type(hint: Any) -> str:
         return "text"
     if hint in _NOUNS:
         return f"a {_NOUNS[hint]}"
+    if origin is dict:
+        return "a table"
     if origin is typing.Literal:
         return " or ".join(map(repr, parts))
     if origin is dict:

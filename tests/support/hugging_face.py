@@ -1,0 +1,79 @@
+"""Small models, tokenisers and data sets of Hugging Face, made on the spot: no downloads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import datasets
+import numpy as np
+import tokenizers
+import transformers
+
+WORDS = ("alpha", "beta", "gamma", "delta")
+FILLERS = ("v", "w", "x", "y", "z")
+VOCABULARY = ("[PAD]", "[UNK]", *WORDS, *FILLERS)
+
+_SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "max_position_embeddings": 32,
+}
+_COMMON = {"vocab_size": len(VOCABULARY), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 1}
+_BERT: dict[str, Any] = {"model_type": "bert", **_COMMON, **_SIZES}
+_GPT2: dict[str, Any] = {
+    "model_type": "gpt2",
+    **_COMMON,
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 32,
+}
+_LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    **_COMMON,
+    **_SIZES,
+    "num_key_value_heads": 2,
+}
+_MISTRAL = _LLAMA | {"model_type": "mistral", "sliding_window": 3}
+_MODERNBERT = _BERT | {
+    "model_type": "modernbert",
+    "local_attention": 4,
+    "cls_token_id": 1,
+    "sep_token_id": 1,
+}
+CONFIGS = {
+    "bert": _BERT,
+    "gpt2": _GPT2,
+    "llama": _LLAMA,
+    "mistral": _MISTRAL,
+    "modernbert": _MODERNBERT,
+}
+CAUSAL = ("gpt2", "llama", "mistral")
+
+
+def tokenizer() -> Any:
+    """Return a tokeniser that knows the words of `VOCABULARY`."""
+    ids = {word: number for number, word in enumerate(VOCABULARY)}
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel(ids, unk_token="[UNK]"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]"
+    )
+
+
+def topics(samples: int, seed: int = 0) -> Any:
+    """Return texts of random words, each with two words of its topic."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(samples) % len(WORDS)
+    texts = []
+    for label in labels:
+        words = rng.choice(FILLERS, size=rng.integers(1, 6)).tolist()
+        for place in rng.integers(len(words) + 1, size=2).tolist():
+            words.insert(place, WORDS[label])
+        texts.append(" ".join(words))
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=list(WORDS))}
+    )
+    return datasets.Dataset.from_dict({"text": texts, "label": labels}, features=features)
