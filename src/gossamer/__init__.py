@@ -24,9 +24,9 @@ __version__ = "0.2.0"  # the only place: pyproject.toml reads it from here
 _EXPORTS = {
     "algorithms": """
         METHODS SGD Adam AdamW Algorithm Broken Checked Clip Composition Constant Cosine
-        GradientTracking Guarded Inverse InverseSqrt Matched Median Plain
-        PlainGradient Power PowerSchedule Preset Quantised QuasiGlobalMomentum RandomK Ratio
-        Safe Switch TopK TrimmedMean Warmup method
+        GradientTracking Guarded Inverse InverseSqrt Matched Median Plain PlainGradient Power
+        PowerSchedule Preset Quantised QuasiGlobalMomentum QuasiGlobalMoments RandomK Ratio Safe
+        Switch TopK TrimmedMean Warmup method
     """,
     "network": """
         Network Links Random Full Ring RandomRing ErdosRenyi Regular Star Mobility Cycle Graph

@@ -233,8 +233,12 @@ def test_the_label_says_what_differs() -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_takes_an_optimiser_or_says_why_not(name: str) -> None:
     refusals = {"adom": "nothing"}
-    for exact in ("dabmd", "d2", "extra", "nids", "tracking", "gain-tracking", "wpm-tracking"):
-        refusals[exact] = "SGD without momentum"
+    for own in ("momentum", "d-adam"):
+        refusals[own] = "none"
+    for tracking in ("tracking", "gain-tracking", "wpm-tracking", "k-gt"):
+        refusals[tracking] = "SGD without momentum"
+    for other in ("dabmd", "d2", "extra", "nids", "quasi-global-adam"):
+        refusals[other] = "SGD without momentum"
     make = METHODS[name].make
     if name in refusals:
         with pytest.raises(InputError, match=f"give {refusals[name]}: ") as refusal:

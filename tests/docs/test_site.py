@@ -249,7 +249,7 @@ def test_tables_are_made_from_the_code() -> None:
     for name, text in PAGES.items():
         assert blocks.filled(text) == text, f"stale: python docs/blocks.py {name}"
     shown = re.findall(r"<!-- (?:kinds|keys) (\w+) -->", PAGES["docs/spec.md"])
-    assert set(shown) == {"study", *spec.KINDS, *SECTIONS}
+    assert set(shown) == {"study", "method", *spec.KINDS, *SECTIONS}
 
 
 def test_every_network_has_a_section_that_runs(

@@ -18,6 +18,7 @@ from gossamer.algorithms.directions import (
     Direction,
     GradientTracking,
     PlainGradient,
+    QuasiGlobalMoments,
     QuasiGlobalMomentum,
 )
 from gossamer.algorithms.guards import Checked, Clip, Guarded, Median, MixRule, TrimmedMean
@@ -69,6 +70,7 @@ __all__ = [
     "PowerSchedule",
     "Preset",
     "Quantised",
+    "QuasiGlobalMoments",
     "QuasiGlobalMomentum",
     "RandomK",
     "Ratio",

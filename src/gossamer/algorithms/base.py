@@ -37,6 +37,7 @@ __all__ = [
     "check_local_steps",
     "check_static",
     "descend",
+    "descend_locally",
 ]
 
 Order = Literal["combine-then-adapt", "adapt-then-combine"]
@@ -153,10 +154,10 @@ class Algorithm(ABC):
             cls.__repr__ = Algorithm.__repr__  # type: ignore[method-assign] # kept by `dataclass`
 
     def __post_init__(self) -> None:
-        if self.optimizer.has_memory and self.corrects_gradients:
+        if self.optimizer.has_memory and self.needs_gradients:
             accepted = (
-                "SGD without momentum: this method corrects or sums gradients, and the directions "
-                "of an optimiser are none"
+                "SGD without momentum: this method needs gradients, and the directions of an "
+                "optimiser are none"
             )
             raise InputError("optimizer", self.optimizer, accepted)
         self.local_step  # noqa: B018 - refuses values that are not accepted
@@ -191,8 +192,8 @@ class Algorithm(ABC):
         return LocalStep(self.optimizer, self.weight_decay, self.clip_norm)
 
     @property
-    def corrects_gradients(self) -> bool:
-        """True if the method corrects or sums gradients: it takes no optimiser with memory."""
+    def needs_gradients(self) -> bool:
+        """True if the method takes no optimiser with memory, since it computes with gradients."""
         return False
 
     @property
@@ -315,6 +316,26 @@ def descend(w: Tensor, d: Tensor, eta: float | Tensor) -> Tensor:
     if isinstance(eta, float):
         return w.sub_(d, alpha=eta)
     return w.sub_(eta * d)
+
+
+def descend_locally(
+    w: Tensor, grad: Gradient, eta: float | Tensor, steps: int, rows: Tensor | None = None
+) -> Tensor:
+    """Take the local steps of a round from w, in place.
+
+    Args:
+        w: The models, which are overwritten.
+        grad: The gradients of the round.
+        eta: The learning rate: a number, or one per row as [rows, 1].
+        steps: The number of steps.
+        rows: The rows of the stack that w holds. None: all.
+
+    Returns:
+        w.
+    """
+    for step in range(steps):
+        w = descend(w, grad(w, step, rows), eta)
+    return w
 
 
 def check_static(method: Algorithm, network: Network) -> None:

@@ -190,8 +190,8 @@ class Composition(Algorithm):
             raise InputError("gain", self.gain, accepted)
 
     @property
-    def corrects_gradients(self) -> bool:
-        return self.direction.mixes
+    def needs_gradients(self) -> bool:
+        return self.direction.needs_gradients
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:

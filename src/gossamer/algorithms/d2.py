@@ -54,7 +54,7 @@ class D2(Algorithm):
         check_constant_eta(self.eta, self.label)
 
     @property
-    def corrects_gradients(self) -> bool:
+    def needs_gradients(self) -> bool:
         return True
 
     @property

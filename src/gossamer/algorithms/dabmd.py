@@ -69,7 +69,7 @@ class DABMD(Algorithm):
             raise InputError("max_batches", self.max_batches, "a whole number of at least 1")
 
     @property
-    def corrects_gradients(self) -> bool:
+    def needs_gradients(self) -> bool:
         return True
 
     @property

@@ -15,7 +15,11 @@ from torch import Tensor
 
 from gossamer._core.registry import register
 from gossamer.algorithms.base import Mix, State
-from gossamer.algorithms.optimizers import check_coefficients
+from gossamer.algorithms.optimizers import Adam, check_coefficients
+
+# Added to the length of a path, as in its authors' code: a round that moves nothing is not divided
+# by 0.
+_NO_PATH = 1e-8
 
 
 class Direction(Protocol):
@@ -32,6 +36,10 @@ class Direction(Protocol):
     @property
     def mixes(self) -> bool:
         """True if it mixes an estimate of its own in every step."""
+
+    @property
+    def needs_gradients(self) -> bool:
+        """True if it is right for gradients only, not for the directions of an optimiser."""
 
     def init(self, w0: Tensor) -> State:
         """Return the first memory."""
@@ -51,6 +59,7 @@ class PlainGradient:
     label: ClassVar[str] = ""
     looks_back: ClassVar[bool] = False
     mixes: ClassVar[bool] = False
+    needs_gradients: ClassVar[bool] = False
 
     def init(self, w0: Tensor) -> State:
         return {}
@@ -96,6 +105,48 @@ class QuasiGlobalMomentum(PlainGradient):
         return {"momentum": torch.where(rate == 0, b, moved)}
 
 
+@register("direction", "quasi-global-adam")
+@dataclass(frozen=True)
+class QuasiGlobalMoments(PlainGradient):
+    """Adam's direction from moments of the shared path; see `QuasiGlobalAdam`.
+
+    The path of a round is normalised, u = (w − w⁺)/‖w − w⁺‖, and enters both moments. It costs no
+    messages.
+
+    Args:
+        beta1: The coefficient of the first moment.
+        beta2: The coefficient of the second moment.
+        eps: ε.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    label: ClassVar[str] = "quasi-global Adam"
+    looks_back: ClassVar[bool] = True
+    needs_gradients: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        Adam(self.beta1, self.beta2, self.eps)  # refuses what Adam refuses
+
+    def init(self, w0: Tensor) -> State:
+        return Adam().init(w0)
+
+    def along(self, g: Tensor, memory: State, mix: Mix) -> tuple[Tensor, State]:
+        adam = Adam(self.beta1, self.beta2, self.eps)
+        moments = {name: memory[name].clone() for name in ("mean", "square", "steps")}
+        return adam.direction(g, g, moments), memory
+
+    def remember(self, memory: State, w: Tensor, w_next: Tensor, eta: float | Tensor) -> State:
+        path = w - w_next
+        u = path / (path.norm(dim=1, keepdim=True) + _NO_PATH)
+        return {
+            "mean": self.beta1 * memory["mean"] + (1 - self.beta1) * u,
+            "square": self.beta2 * memory["square"] + (1 - self.beta2) * u**2,
+            "steps": memory["steps"] + 1,
+        }
+
+
 @register("direction", "gradient-tracking")
 @dataclass(frozen=True)
 class GradientTracking(PlainGradient):
@@ -108,6 +159,7 @@ class GradientTracking(PlainGradient):
 
     label: ClassVar[str] = "tracking"
     mixes: ClassVar[bool] = True
+    needs_gradients: ClassVar[bool] = True
 
     def init(self, w0: Tensor) -> State:
         return {"tracked": torch.zeros_like(w0), "gradient": torch.zeros_like(w0)}

@@ -49,7 +49,7 @@ class EXTRA(Algorithm):
         check_constant_eta(self.eta, self.label)
 
     @property
-    def corrects_gradients(self) -> bool:
+    def needs_gradients(self) -> bool:
         return True
 
     def check(self, network: Network) -> None:

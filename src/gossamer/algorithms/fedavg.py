@@ -26,7 +26,7 @@ from gossamer.algorithms.base import (
     Mix,
     State,
     check_local_steps,
-    descend,
+    descend_locally,
 )
 from gossamer.algorithms.registry import method
 from gossamer.algorithms.schedules import Rate, at, check_eta
@@ -94,7 +94,5 @@ class FedAvg(Algorithm):
             return w
         w_i = w[clients]
         η = at(self.eta, t, mix.devices[clients], w)
-        for step in range(self.local_steps):
-            w_i = descend(w_i, grad(w_i, step, clients), η)
-        w[clients] = w_i
+        w[clients] = descend_locally(w_i, grad, η, self.local_steps, clients)
         return w

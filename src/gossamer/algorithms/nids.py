@@ -50,7 +50,7 @@ class NIDS(Algorithm):
         check_constant_eta(self.eta, self.label)
 
     @property
-    def corrects_gradients(self) -> bool:
+    def needs_gradients(self) -> bool:
         return True
 
     @property

@@ -55,8 +55,9 @@ class Choice:
 
 Range = LogRange | Choice
 
-# The learning rates that `tune` tries.
+# The learning rates that `tune` tries, and those for steps of Adam, whose length is the rate.
 RATE = LogRange(0.002, 1.0)
+ADAM_RATE = LogRange(0.0002, 0.1)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,12 @@ def _not_negative(**values: float) -> None:
             raise InputError(name, value, "a number of at least 0")
 
 
-def _positive(**values: float) -> None:
+def check_positive(**values: float) -> None:
+    """Raise InputError for the first value that is not above 0 and finite.
+
+    Args:
+        values: The values by the names of their fields.
+    """
     for name, value in values.items():
         if not 0 < value < math.inf:
             raise InputError(name, value, "a number above 0")
@@ -48,7 +53,7 @@ class InverseSqrt:
 
     def __post_init__(self) -> None:
         _not_negative(start=self.start)
-        _positive(every=self.every)
+        check_positive(every=self.every)
 
     def __call__(self, t: int) -> float:
         return self.start / math.sqrt(1 + t / self.every)
@@ -80,7 +85,7 @@ class Cosine:
 
     def __post_init__(self) -> None:
         _not_negative(start=self.start, end=self.end)
-        _positive(rounds=self.rounds)
+        check_positive(rounds=self.rounds)
 
     @property
     def lowest(self) -> float:
@@ -145,7 +150,7 @@ class Warmup:
     then: Rate
 
     def __post_init__(self) -> None:
-        _positive(rounds=self.rounds)
+        check_positive(rounds=self.rounds)
         if isinstance(self.then, int | float):
             _not_negative(then=self.then)
 

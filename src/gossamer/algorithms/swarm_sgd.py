@@ -24,7 +24,7 @@ from gossamer.algorithms.base import (
     State,
     check_choice,
     check_local_steps,
-    descend,
+    descend_locally,
 )
 from gossamer.algorithms.registry import RATE, Choice, method
 from gossamer.algorithms.schedules import Rate, at, check_eta
@@ -83,7 +83,5 @@ class SwarmSGD(Algorithm):
             return w
         w_paired = w[paired]
         η = at(self.eta, t, mix.devices[paired], w)
-        for step in range(self.local_steps):
-            w_paired = descend(w_paired, grad(w_paired, step, paired), η)
-        w[paired] = w_paired
+        w[paired] = descend_locally(w_paired, grad, η, self.local_steps, paired)
         return w

@@ -14,13 +14,17 @@ from gossamer.algorithms import (
     DABMD,
     DPSGD,
     EXTRA,
+    KGT,
     NIDS,
     AllReduce,
     Composition,
+    DiLoCo,
     FedAvg,
     GossipLearning,
     GradientTracking,
+    NoLoCo,
     PushSum,
+    QuasiGlobalMoments,
     QuasiGlobalMomentum,
     SwarmSGD,
 )
@@ -58,6 +62,9 @@ class Reference(Devices):
             FedAvg: self.fedavg,
             DABMD: self.dabmd,
             ADOM: self.adom,
+            DiLoCo: self.diloco,
+            NoLoCo: self.noloco,
+            KGT: self.k_gt,
         }
         run_round = rounds[type(self.algorithm)]
         while self.round < until:
@@ -257,6 +264,83 @@ class Reference(Devices):
         """Return device i's step from x along −d, and the magnitude of its terms in the dual."""
         return mirror_step(rule, x, d, self.eta(i), p, lambda: self.loss(i, x))
 
+    # Many local steps between two exchanges
+
+    def _local_path(self, algorithm: Any, i: int, w: Vector) -> Vector:
+        """Return device i's model after its local steps from w."""
+        for step in range(algorithm.local_steps):
+            w = w - self.eta(i) * self.gradient(i, w, step)
+        return w
+
+    def diloco(self, algorithm: DiLoCo) -> Vectors:
+        """SGD with Nesterov momentum along the mean of (shared model − local model).
+
+        In a ring all-reduce each device sends 2·(k − 1) messages of 1/k of the vector.
+        """
+        if "shared" not in self.memory:
+            self.memory["shared"] = {0: self.start}
+            self.memory["outer"] = {0: 0 * self.start}
+        shared = self.memory["shared"][0]
+        k = len(self.active)
+        if k == 0:
+            return {}
+        outer_gradient = 0 * self.start
+        for i in self.active:
+            outer_gradient = outer_gradient + (shared - self._local_path(algorithm, i, shared)) / k
+            self.count(2 * (k - 1) * len(shared) / k, messages=2 * (k - 1))
+        b = algorithm.outer_momentum * self.memory["outer"][0] + outer_gradient
+        nesterov = outer_gradient + algorithm.outer_momentum * b
+        shared = shared - algorithm.outer_eta * nesterov
+        self.memory["shared"][0] = shared
+        self.memory["outer"][0] = b
+        return dict.fromkeys(self.active, shared)
+
+    def noloco(self, algorithm: NoLoCo) -> Vectors:
+        """Equation 2 of the paper; a device without a partner is a group of its own."""
+        momentum = self.kept("outer")
+        phi = self.states()
+        outer_gradients = {}
+        for i in phi:
+            outer_gradients[i] = phi[i] - self._local_path(algorithm, i, phi[i])
+        groups = [[i] for i in phi]
+        for i, j in matching(self.links, self.round, self.plan.seed):
+            groups.remove([i])
+            groups.remove([j])
+            groups.append([i, j])
+            self.count(2 * (len(phi[i]) + len(outer_gradients[i])), messages=2)
+        after = {}
+        for group in groups:
+            mean_gradient = sum(outer_gradients[i] for i in group) / len(group)
+            mean_phi = sum(phi[i] for i in group) / len(group)
+            for i in group:
+                kept = algorithm.outer_momentum * momentum[i]
+                apart = phi[i] - mean_phi
+                delta = kept - algorithm.outer_eta * mean_gradient - algorithm.pull * apart
+                self.memory["outer"][i] = delta
+                after[i] = phi[i] + delta
+        return after
+
+    def k_gt(self, algorithm: KGT) -> Vectors:
+        """Algorithm 1 of the paper, with corrections that start at 0."""
+        a = self.weights()
+        c = self.kept("correction")
+        x = self.states()
+        path = each(x, lambda i: algorithm.local_steps * self.eta(i))
+        z = {}
+        for i in x:
+            x_k = x[i]
+            for k in range(algorithm.local_steps):
+                x_k = x_k - self.eta(i) * (self.gradient(i, x_k, k) + c[i])
+            z[i] = (x[i] - x_k) / path[i]
+        z_mean = self.mix(z, a)
+        moved = each(x, lambda i: x[i] - algorithm.outer_eta * path[i] * z[i])
+        messages = self.messages
+        x_mean = self.mix(moved, a)
+        self.messages = messages  # both vectors are in one message
+        for i in x:
+            self.memory["correction"][i] = c[i] - z[i] + z_mean[i]
+        return x_mean
+
     # The composition, of which WPM and many others are presets
 
     def composition(self, algorithm: Composition) -> Vectors:
@@ -283,7 +367,23 @@ class Reference(Devices):
             for i in a:
                 moved = (before[i] - after[i]) / (self.eta(i) * algorithm.local_steps)
                 self.memory["momentum"][i] = beta * b[i] + (1 - beta) * moved
+        if isinstance(algorithm.direction, QuasiGlobalMoments):
+            self._remember_path(algorithm.direction, before, after)
         return after
+
+    def _remember_path(
+        self, direction: QuasiGlobalMoments, before: Vectors, after: Vectors
+    ) -> None:
+        """Let the normalised path of the round enter both moments."""
+        first = self.kept("first")
+        second = self.kept("second")
+        count = self.kept("count", np.zeros(1))
+        for i in before:
+            path = before[i] - after[i]
+            u = path / (sum(path**2) ** 0.5 + 1e-8)
+            self.memory["first"][i] = direction.beta1 * first[i] + (1 - direction.beta1) * u
+            self.memory["second"][i] = direction.beta2 * second[i] + (1 - direction.beta2) * u**2
+            self.memory["count"][i] = count[i] + 1
 
     def _power_mean(self, algorithm: Composition, a: Shares, p: Any, x: Vectors) -> Vectors:
         """Return gain·(Σ_j a_ij·x_j^[p])^[1/p]; with compression, x moved towards it."""
@@ -318,6 +418,8 @@ class Reference(Devices):
             case QuasiGlobalMomentum():
                 b = self.kept("momentum")
                 return each(g, lambda i: g[i] + direction.beta * b[i])
+            case QuasiGlobalMoments():
+                return each(g, lambda i: self._quasi_global_adam(direction, i, g[i]))
             case GradientTracking():
                 y = self.kept("tracked")
                 g_old = self.kept("gradient")
@@ -325,6 +427,15 @@ class Reference(Devices):
                 self.memory["gradient"] |= g
                 return self.kept("tracked")
         return g
+
+    def _quasi_global_adam(self, direction: QuasiGlobalMoments, i: int, g: Vector) -> Vector:
+        """Return Adam's direction with the moments of the shared path in place of Adam's own."""
+        k = self.kept("count", np.zeros(1))[i] + 1
+        m = direction.beta1 * self.kept("first")[i] + (1 - direction.beta1) * g
+        v = direction.beta2 * self.kept("second")[i] + (1 - direction.beta2) * g**2
+        m_corrected = m / (1 - direction.beta1**k)
+        v_corrected = v / (1 - direction.beta2**k)
+        return cast(Vector, m_corrected / (v_corrected**0.5 + direction.eps))
 
     def _send_changes(self, algorithm: Composition, x: Vectors, a: Shares) -> Inbox:
         """Send compressed changes (CHOCO-SGD).
