@@ -117,6 +117,7 @@ def test_a_method_takes_less_than_30_lines() -> None:
 
 def test_every_example_is_tested() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
+        "own_code.py",
         "own_data.py",
         "own_data_and_model.py",
         "own_model.py",
