@@ -79,7 +79,10 @@ def _methods(_: str) -> list[str]:
 
 def _keys(name: str) -> list[str]:
     cls = _PLAIN[name]
-    kept = [field for field in _fields(cls) if name != "study" or field.name in PLAIN_KEYS]
+    kept = []
+    for field in _fields(cls):
+        if name != "study" or field.name in PLAIN_KEYS:
+            kept.append(field)
     return _table(("key", "default", "accepted"), (_row(cls, field) for field in kept))
 
 
@@ -100,10 +103,11 @@ def _row(cls: type, field: dataclasses.Field[Any]) -> tuple[str, str, str]:
 def _key(cls: type, field: dataclasses.Field[Any]) -> str:
     """Return `name = default`; bold if a value is required."""
     default = _default(cls, field)
-    name = (
-        f"`{field.name} = {default.strip('`')}`" if default.startswith("`") else f"`{field.name}`"
-    )
-    return name if default else f"**{name}**"
+    if not default:
+        return f"**`{field.name}`**"
+    if not default.startswith("`"):
+        return f"`{field.name}`"
+    return f"`{field.name} = {default.strip('`')}`"
 
 
 def _default(cls: type, field: dataclasses.Field[Any]) -> str:
@@ -128,13 +132,11 @@ def _toml(cls: type, name: str, value: Any) -> str:
         return str(value).lower()
     if isinstance(value, tuple):
         return f"[{', '.join(_toml(cls, name, v) for v in value)}]"
-    return (
-        f'"{value}"'
-        if isinstance(value, str | Path)
-        else f"{value:g}"
-        if isinstance(value, float)
-        else str(value)
-    )
+    if isinstance(value, str | Path):
+        return f'"{value}"'
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value)
 
 
 def _accepted(cls: type, field: dataclasses.Field[Any]) -> str:
@@ -142,8 +144,11 @@ def _accepted(cls: type, field: dataclasses.Field[Any]) -> str:
     wanted = spec.describe_type(spec.type_hints(cls)[field.name]).replace("'", '"')
     if not section:
         return wanted
-    a = f"a {section}" if section[0] not in "aeiou" else f"an {section}"
-    what = "networks" if section == "network" else a
+    what = f"a {section}"
+    if section[0] in "aeiou":
+        what = f"an {section}"
+    if section == "network":
+        what = "networks"
     return wanted.replace("a list of values", "a list").replace("a table with a kind", what)
 
 
@@ -164,7 +169,10 @@ def commands() -> str:
 
     lines: list[str] = []
     for path, command in walk(typer.main.get_command(app)):
-        arguments = [_argument(p) for p in command.params if p.param_type_name == "argument"]
+        arguments = []
+        for p in command.params:
+            if p.param_type_name == "argument":
+                arguments.append(_argument(p))
         about = " ".join((command.help or "").split())
         lines += ["", f"## {path}", "", " ".join(["    gossamer", path, *arguments]), "", about, ""]
         lines += _table(
@@ -176,8 +184,11 @@ def commands() -> str:
 
 def _argument(parameter: Any) -> str:
     name = parameter.metavar or parameter.name.upper()
-    more = f"{name}…" if parameter.nargs == -1 else name
-    return more if parameter.required else f"[{more}]"
+    if parameter.nargs == -1:
+        name += "…"
+    if not parameter.required:
+        name = f"[{name}]"
+    return name
 
 
 def walk(group: Any, before: str = "") -> Iterable[tuple[str, Any]]:
@@ -217,7 +228,10 @@ def api(words: str) -> str:
     shown = []
     for word in words.split():
         package = f"gossamer.{word}"
-        paths = [path for path in _public_paths() if f"{path}.".startswith(f"{package}.")]
+        paths = []
+        for path in _public_paths():
+            if f"{path}.".startswith(f"{package}."):
+                paths.append(path)
         for path in paths or [package]:
             shown.append(f"::: {path}")
     return "\n\n".join(shown)
@@ -234,17 +248,21 @@ def _public_paths() -> list[str]:
 
 
 def main(words: list[str]) -> int:
-    stale = [
-        path
-        for path in map(Path, words)
-        if path.suffix == ".md" and filled(path.read_text()) != path.read_text()
-    ]
-    for path in stale:
-        if "--check" in words:
+    check = "--check" in words
+    code = 0
+    for path in map(Path, words):
+        if path.suffix != ".md":
+            continue
+        text = path.read_text()
+        new = filled(text)
+        if new == text:
+            continue
+        if check:
             print(f"{path} is stale: python docs/blocks.py {path}")
+            code = 1
         else:
-            path.write_text(filled(path.read_text()))
-    return 1 if stale and "--check" in words else 0
+            path.write_text(new)
+    return code
 
 
 if __name__ == "__main__":

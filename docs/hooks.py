@@ -37,8 +37,13 @@ def on_config(config: Any) -> Any:
     for section in config["nav"]:
         for title, pages in section.items():
             if title == "Methods":
-                listed = [page for page in pages if page != "methods/index.md"]
-                methods = [{m.label: f"methods/{name}.md"} for name, m in METHODS.items()]
+                listed = []
+                for page in pages:
+                    if page != "methods/index.md":
+                        listed.append(page)
+                methods = []
+                for name, m in METHODS.items():
+                    methods.append({m.label: f"methods/{name}.md"})
                 section[title] = ["methods/index.md", *listed, *methods]
     return config
 
@@ -49,7 +54,9 @@ def repository_path(page: str) -> str:
     >>> repository_path("spec.md"), repository_path("papers/wpm/README.md")
     ('docs/spec.md', 'papers/wpm/README.md')
     """
-    return page if page.startswith("papers/") else ROOT_PAGES.get(page, f"docs/{page}")
+    if page.startswith("papers/"):
+        return page
+    return ROOT_PAGES.get(page, f"docs/{page}")
 
 
 def site_path(path: str) -> str | None:
@@ -59,11 +66,9 @@ def site_path(path: str) -> str | None:
         return elsewhere[path]
     if path.startswith("papers/") and path.endswith((".md", ".png")):
         return path
-    return (
-        path.removeprefix("docs/")
-        if path.startswith("docs/") and not path.endswith(".py")
-        else None
-    )
+    if path.startswith("docs/") and not path.endswith(".py"):
+        return path.removeprefix("docs/")
+    return None
 
 
 def relinked(markdown: str, page: str) -> str:
@@ -83,7 +88,9 @@ def relinked(markdown: str, page: str) -> str:
             there = site_path(readme)
         if there is None:
             name = found["text"].strip("`")
-            return f"`{name}`" if target.endswith(name) else f"{found['text']} (`{target}`)"
+            if target.endswith(name):
+                return f"`{name}`"
+            return f"{found['text']} (`{target}`)"
         path = posixpath.relpath(there, posixpath.dirname(page) or ".")
         return f"{found['picture']}[{found['text']}]({path}{found['anchor'] or ''})"
 
@@ -92,13 +99,15 @@ def relinked(markdown: str, page: str) -> str:
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages and pictures of the papers, the changelog and CONTRIBUTING.md."""
-    papers = [
-        path.relative_to(ROOT).as_posix()
-        for end in ("md", "png")
-        for path in (ROOT / "papers").rglob(f"*.{end}")
-    ]
+    papers = []
+    for end in ("md", "png"):
+        for path in (ROOT / "papers").rglob(f"*.{end}"):
+            papers.append(path.relative_to(ROOT).as_posix())
     # results/methods.md is a table that other pages include.
-    shown = [path for path in sorted(papers) if not path.endswith("results/methods.md")]
+    shown = []
+    for path in sorted(papers):
+        if not path.endswith("results/methods.md"):
+            shown.append(path)
     for here, there in [*((path, path) for path in shown), *ROOT_PAGES.items()]:
         files.append(File.generated(config, here, abs_src_path=str(ROOT / there)))
     return files

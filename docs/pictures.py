@@ -35,7 +35,8 @@ from matplotlib.collections import LineCollection
 
 DOCS = Path(__file__).parent
 BLUE, ORANGE, GREEN = COLOURS[:3]
-INK, PALE = "#333333", "#c9c9c9"
+INK = "#333333"
+PALE = "#c9c9c9"
 WHITE = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}
 STYLE: Any = {
     "font.size": 9,
@@ -74,7 +75,7 @@ def draw(
             axis.add_collection(
                 LineCollection(list(places[shown.pairs]), colors=colour, linewidths=width, zorder=1)
             )
-    here = np.ones(links.devices, dtype=bool) if links.active is None else links.active
+    here = links.active_mask
     known = here & ~np.isnan(places[:, 0])
     face = colours if isinstance(colours, str) else np.asarray(colours)[known]
     axis.scatter(*places[known].T, s=size, c=face, edgecolors="white", linewidths=0.8, zorder=2)
@@ -87,7 +88,9 @@ def draw(
 
 def save(figure: Any, name: str) -> None:
     path = DOCS / "pictures" / name
-    about = {"Date": None} if path.suffix == ".svg" else None
+    about: Any = None
+    if path.suffix == ".svg":
+        about = {"Date": None}
     figure.savefig(path, dpi=150, facecolor="white", metadata=about)
     plt.close(figure)
     print(path.relative_to(DOCS.parent))
@@ -156,7 +159,8 @@ def links() -> None:
     rounds = [net.links(t) for t in range(4)]
     union = Links.of(10, np.concatenate([one.pairs for one in rounds]))
     assert connected(union)
-    assert not any(connected(one) for one in rounds)
+    for one in rounds:
+        assert not connected(one)
     figure, axes = plt.subplots(1, 5, figsize=(8.4, 1.95))
     for t, (axis, one) in enumerate(zip(axes, [*rounds, union], strict=True)):
         draw(axis, one, around(10))
@@ -211,7 +215,9 @@ def mixing() -> None:
 def _fraction(value: float) -> str:
     for below in range(1, 13):
         if abs(value * below - round(value * below)) < 1e-9:
-            return f"{round(value * below)}/{below}" if below > 1 else f"{round(value)}"
+            if below == 1:
+                return f"{round(value)}"
+            return f"{round(value * below)}/{below}"
     return f"{value:.2f}"
 
 
@@ -304,7 +310,9 @@ def dual() -> None:
 
 def _dash(k: int) -> Any:
     _, dash = line_style(k)
-    return (0, DASHES[dash]) if DASHES[dash] else "-"
+    if not DASHES[dash]:
+        return "-"
+    return (0, DASHES[dash])
 
 
 # -- architecture --
@@ -351,7 +359,9 @@ _PHASES = ((0, 3, "start"), (4, 5, "per round"), (6, 7, "per measurement"), (8, 
 def architecture() -> None:
     """Draw the way of one run to the Parquet file for the simulator, Ray and a node."""
     figure, axis = plt.subplots(figsize=(9.2, 8.6))
-    width, height, gap = 3.0, 0.72, 0.38
+    width = 3.0
+    height = 0.72
+    gap = 0.38
     pitch = width + 0.18
     columns = ("simulator", "Ray", "node (real device)")
     for column, name in enumerate(columns):
@@ -449,13 +459,11 @@ def readme() -> None:
     bar.outline.set_visible(False)
     curve = figure.add_subplot(whole[1])
     for k, method in enumerate(methods):
-        points = [
-            interval(values)
-            for values in zip(*(run.metrics["accuracy"] for run in method.runs), strict=True)
-        ]
-        mean, half = (
-            100 * np.array([getattr(point, part) for point in points]) for part in ("mean", "half")
-        )
+        points = []
+        for values in zip(*(run.metrics["accuracy"] for run in method.runs), strict=True):
+            points.append(interval(values))
+        mean = 100 * np.array([point.mean for point in points])
+        half = 100 * np.array([point.half for point in points])
         curve.plot(
             rounds, mean, color=COLOURS[k], linestyle=_dash(k), linewidth=1.8, label=method.label
         )
