@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from gossamer import draws
 from gossamer._core.threads import run_in_threads
-from gossamer.errors import InputError
+from gossamer.errors import InputError, SpeedWarning
 from gossamer.tasks import (
     Cnn,
     Data,
@@ -519,6 +519,7 @@ def plain_loss(module: nn.Module, x: Tensor, y: Tensor, classes: int | None) -> 
     return F.cross_entropy(outputs, y) if classes else 0.5 * ((outputs[:, 0] - y) ** 2).mean()
 
 
+@pytest.mark.filterwarnings("ignore::gossamer.SpeedWarning")
 @pytest.mark.parametrize("kind", MODULES)
 def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gradients, losses, buffers and scores agree over several steps, to 1e-10."""
@@ -680,7 +681,8 @@ def test_dropout_is_by_name() -> None:
             lambda own, x: F.dropout(x.clone(), training=own.training, inplace=True), KEYS, layers=3
         ),
     )
-    in_turn = masks(lambda own, x: own.layer(x) * (x.max().item() > 0), KEYS, layers=3)
+    with pytest.warns(SpeedWarning, match=r"trains one device at a time.*\.item\(\)"):
+        in_turn = masks(lambda own, x: own.layer(x) * (x.max().item() > 0), KEYS, layers=3)
     assert torch.equal(layer, in_turn)  # a module that cannot run stacked has the same masks
     flat = layer.reshape(12, -1)
     # Every device and every layer has its own mask.
@@ -762,18 +764,27 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: Calls(lambda own, x: F.dropout(x)),
         "training=self.training",
     ),
-    "alpha dropout": (
-        lambda: nn.Sequential(nn.Linear(5, 3), nn.AlphaDropout()),
-        "only randomness is Dropout",
+    "noise": (
+        lambda: Calls(lambda own, x: x + torch.randn(3)),
+        "with torch.randn in evaluation.*while self.training is true",
     ),
-    "noise": (lambda: Calls(lambda own, x: x + torch.randn(3)), "only randomness is Dropout"),
     "noise of the batch": (
         lambda: Calls(lambda own, x: x + torch.rand_like(x)),
-        "only randomness is Dropout",
+        "with torch.rand_like in evaluation",
     ),
     "noise in turn": (
         lambda: Calls(lambda own, x: torch.bernoulli(x.sigmoid()) * x.max().item()),
-        "only randomness is Dropout",
+        "with torch.bernoulli in evaluation",
+    ),
+    "an operation that has no replacement": (
+        lambda: Calls(lambda own, x: torch.poisson(x.exp()) if own.training else x),
+        "with torch.poisson'.*uniform, normal",
+    ),
+    "a generator of its own": (
+        lambda: Calls(
+            lambda own, x: x + torch.rand(3, generator=torch.Generator()) if own.training else x
+        ),
+        "with torch.rand'.*no generator",
     ),
     "no parameters": (nn.Flatten, "parameters to train"),
     "all frozen": (all_frozen, "parameters to train"),

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from gossamer.errors import InputError
-
-_GOLDEN = -7046029254386353131  # 0x9E3779B97F4A7C15 as int64: spreads consecutive elements
-_MURMUR_FACTORS = (-49064778989728563, -4265267296055464877)
-_LOW_31_BITS = 0x7FFFFFFF
+from gossamer.tasks.random_ops import element_bits, top_31_bits
 
 
 class ForwardPass(TorchFunctionMode):
@@ -27,13 +26,29 @@ class ForwardPass(TorchFunctionMode):
         key: 64 random bits of the device; None in evaluation, where no mask may be drawn.
         stacked: The pass is that of many devices at once. Its linear layers then use a product
             whose gradient is computed faster.
+        plain_attention: Compute attention by matrix products. torch's own kernel has no batching
+            rule.
     """
 
-    def __init__(self, key: Tensor | None, stacked: bool = False) -> None:
+    def __init__(
+        self, key: Tensor | None, stacked: bool = False, plain_attention: bool = False
+    ) -> None:
         super().__init__()
         self.key = key
         self.stacked = stacked
+        self._attention: AbstractContextManager[None] = nullcontext()
+        if plain_attention:
+            self._attention = sdpa_kernel(SDPBackend.MATH)
         self._drawn = 0  # dropouts of this pass so far
+
+    def __enter__(self) -> ForwardPass:
+        self._attention.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._attention.__exit__(*error)
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -77,11 +92,9 @@ class ForwardPass(TorchFunctionMode):
         shape = input.shape
         if channels:
             shape = torch.Size((*input.shape[:2], *[1] * (input.dim() - 2)))
-        element = torch.arange(shape.numel(), device=input.device).view(shape)
-        # int64 wraps around, as the hash needs it.
-        bits = _murmur(element * _GOLDEN + _murmur(self.key + self._drawn))
+        bits = element_bits(self.key + self._drawn, shape.numel()).view(shape)
         self._drawn += 1
-        kept = ((bits >> 33) & _LOW_31_BITS) >= int(p * 2.0**31)
+        kept = top_31_bits(bits) >= int(p * 2.0**31)
         scale = kept.to(input.dtype) / max(1 - p, 2.0**-31)
         if inplace:
             return input.mul_(scale)
@@ -98,10 +111,3 @@ def _stacked_linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -
     if bias is None:
         return (weight @ input.mT).mT.contiguous()
     return torch.addmm(bias[:, None], weight, input.mT).mT.contiguous()
-
-
-def _murmur(bits: Tensor) -> Tensor:
-    """Return MurmurHash3's finaliser, as in `draws`. The mask makes >> a shift of unsigned bits."""
-    for factor in _MURMUR_FACTORS:
-        bits = (bits ^ ((bits >> 33) & _LOW_31_BITS)) * factor
-    return bits ^ ((bits >> 33) & _LOW_31_BITS)

@@ -8,8 +8,8 @@ module neither saves nor changes.
 
 from __future__ import annotations
 
-import copy
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -18,16 +18,21 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gossamer.errors import InputError
+from gossamer.errors import InputError, SpeedWarning
+from gossamer.tasks import module_copies
 from gossamer.tasks.data import Data
 from gossamer.tasks.forward_pass import ForwardPass
 from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.losses import Loss, LossFunction, Terms, loss_of
 from gossamer.tasks.perceptron import Perceptron
+from gossamer.tasks.random_ops import RandomOps
 from gossamer.tasks.stacking import run_one_by_one, run_stacked
 
 _Mode = tuple[torch.device, torch.dtype]
 _EVALUATION_ELEMENTS = 1 << 24  # elements that one evaluation pass may put through a module
+_WIDE = 2048  # elements of a layer's output per sample from which attention runs one by one
+_ATTENTION = "aten::_scaled_dot_product"
+_NO_RULE = "not yet implemented the batching rule for "
 _LARGEST_LAYER = 4  # assumed size of a module's largest layer, in inputs
 
 _CONVOLUTIONS = (
@@ -70,26 +75,26 @@ class ModuleLearner(Learner):
                 self._name,
                 "a module whose lazy layers have run once, so that their shapes are known",
             )
-        self._constants = _frozen(module)
+        self._constants = module_copies.frozen(module)
         self._cast_constants: tuple[_Mode, dict[str, Tensor]] | None = None
         self._constant_buffers: frozenset[str] = frozenset()
         self._lock = threading.Lock()
-        self.module = _copy(module, self._constants)
+        self.module = module_copies.copied(module, self._constants)
         self.integers = not data.x.is_floating_point()
         self._classes = data.classes
         self._make = make
         self._loss = loss_of(loss, data)
-        self._start: dict[str, Tensor] = {}
-        for name, p in self.module.named_parameters():
-            if p.requires_grad:
-                self._start[name] = p.detach().clone()
+        self._start = {name: p.clone() for name, p in module_copies.trained(module).items()}
         if not self._start or any(p.is_complex() for p in self._start.values()):
             raise InputError(
                 "module", self._name, "a module with parameters to train, all of them real numbers"
             )
         self.shapes = {name: tuple(p.shape) for name, p in self._start.items()}
-        self._places = _places(self.module)
+        self._places = module_copies.places(self.module)
         self._stacked = True
+        self._plain_attention = False
+        self._draws_values = True
+        self._has_drawn = False
         self._own = threading.local()
         self._perceptron = Perceptron.find(self.module, data)
         if self._perceptron:  # nothing in it belongs to one thread, and a call costs little
@@ -98,15 +103,7 @@ class ModuleLearner(Learner):
         self._channels_last = self._gains_from_channels_last()
         if any(isinstance(part, _CONVOLUTIONS) for part in self.module.modules()):
             self._run_one_by_one()  # many small convolutions are slower at once
-        try:
-            self._try(data)
-        except InputError:
-            # Recurrent layers, `.item()` and branches on the data cannot run stacked; `.view`
-            # cannot run channels last.
-            self._run_one_by_one()
-            self._perceptron = None
-            self._channels_last = False
-            self._try(data)
+        self._settle(data)
 
     def _gains_from_channels_last(self) -> bool:
         images = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
@@ -118,11 +115,77 @@ class ModuleLearner(Learner):
         self.concurrent = True
         self.at_once = 1
 
-    def _try(self, data: Data) -> None:
-        """Train and score once, to refuse now and not in the first round what cannot be done."""
+    def _settle(self, data: Data) -> None:
+        """Find out how the module runs: stacked, or one device at a time."""
+        stacked = self._stacked
+        obstacle = self._obstacle(data)
+        if _ATTENTION in obstacle and self._widest_layer(data) < _WIDE:
+            self._plain_attention = True
+            obstacle = self._obstacle(data)
+        if not obstacle:
+            return
+        # Recurrent layers, `.item()` and branches on the data cannot run stacked; `.view` cannot
+        # run channels last.
+        self._run_one_by_one()
+        self._perceptron = None
+        self._channels_last = False
+        self._try(data)
+        if stacked and _ATTENTION not in obstacle:
+            warnings.warn(
+                f"{self._name} trains one device at a time, which takes longer if there are many: "
+                f"{obstacle}",
+                SpeedWarning,
+                stacklevel=2,
+            )
+
+    def _obstacle(self, data: Data) -> str:
+        """Try the module; return why it must not run as it does now, or "" if it may."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                self._try(data)
+            except InputError as error:
+                _, _, said = error.accepted.rpartition("torch says: ")
+                return said.partition(". ")[0]
+        for warning in caught:
+            _, found, operation = str(warning.message).partition(_NO_RULE)
+            if found:
+                return f"torch has no batching rule for {operation.split('. ')[0]}"
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+        return ""
+
+    def _widest_layer(self, data: Data) -> int:
+        """Return the elements of the largest output of a layer for one sample."""
+        widest = 0
+
+        def note(layer: nn.Module, inputs: Any, output: Any) -> None:
+            nonlocal widest
+            if isinstance(output, Tensor):
+                widest = max(widest, output[:1].numel())
+
+        w = self._first_row()
+        self._prepare_module(w, training=False)
+        hooks = [layer.register_forward_hook(note) for layer in self._own.module.modules()]
+        own = {name: _cast(b, w.dtype) for name, b in self.buffers().items()}
+        with torch.no_grad():
+            self._forward(self.unstack(w[0]), own, _cast(data.x[:1], w.dtype), None)
+        for hook in hooks:
+            hook.remove()
+        return widest
+
+    def _first_row(self) -> Tensor:
+        """Return the start as a stack of one device."""
         w = torch.cat([p.reshape(-1) for p in self._start.values()])[None]
         # Not less precise than the module: its constants are cast with it.
-        w = w.to(torch.promote_types(w.dtype, torch.float32))
+        return w.to(torch.promote_types(w.dtype, torch.float32))
+
+    def _try(self, data: Data) -> None:
+        """Train and score once, to refuse now and not in the first round what cannot be done."""
+        self._draws_values = True
+        self._has_drawn = False
+        w = self._first_row()
         two = [0, -1]  # samples, since BatchNorm takes no single one
         x = _cast(data.x[two], w.dtype)
         y = data.y[two]
@@ -142,17 +205,15 @@ class ModuleLearner(Learner):
         unchanged = [name for name in before if torch.equal(before[name], buffers[name])]
         self._constant_buffers = frozenset(unchanged) - frozenset(saved)
         if drawn:
-            accepted = (
-                "a module whose only randomness is Dropout (layers or F.dropout): "
-                "other draws cannot be made by name"
-            )
+            accepted = "a module that draws by operations of torch alone, without a generator"
             raise InputError("module", self._name, accepted)
+        self._draws_values = self._has_drawn
 
     def _check_targets(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, data: Data) -> None:
         """Refuse targets for which the module has no output."""
         self._prepare_module(w, training=False)
         own = {name: b[0] for name, b in buffers.items()}
-        with self._refusing(x.shape), torch.no_grad():
+        with self._refusing(x.shape), torch.no_grad(), self._random_ops(None):
             outputs, _ = self._forward(self.unstack(w[0]), own, x, None)
             self._check_outputs(outputs, y)
         self._loss.check_targets("y", data.y, outputs.shape)
@@ -174,7 +235,7 @@ class ModuleLearner(Learner):
     def init(self, seed: int) -> Tensor:
         start = self._start
         if self._make is not None:
-            start = dict(self._make(seed).named_parameters())
+            start = module_copies.trained(self._make(seed))
         return torch.cat([start[name].detach().reshape(-1) for name in self.shapes])
 
     def buffers(self) -> Buffers:
@@ -197,16 +258,29 @@ class ModuleLearner(Learner):
             # Pooling takes a fifth of its time, a small network three quarters; float64 gains
             # nothing. Unlike `contiguous`, this also works for one channel.
             x = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
-        with ForwardPass(key, stacked=self._stacked):
+        with ForwardPass(key, self._stacked, self._plain_attention):
             outputs = functional_call(self._own.module, state, (x,), tie_weights=False)
         return self._tensor_of(outputs), {name: state[name].detach() for name in buffers}
+
+    @contextmanager
+    def _random_ops(self, keys: Tensor | None) -> Iterator[str]:
+        """Draw random values by name within a block, if the module draws any.
+
+        Yields what vmap does with random operations.
+        """
+        if not self._draws_values:
+            yield "error"
+            return
+        with RandomOps(keys, self._name) as operations:
+            yield "different"
+        self._has_drawn = self._has_drawn or operations.drawn > 0
 
     def _prepare_module(self, w: Tensor, training: bool) -> None:
         """Give this thread a module of its own, on the stack's torch device, in the right mode."""
         own = self._own
         mode = (w.device, w.dtype)
         if getattr(own, "mode", None) != mode:
-            own.module = _copy(self.module, self._constants_in(mode)).to(*mode)
+            own.module = module_copies.copied(self.module, self._constants_in(mode)).to(*mode)
             own.mode = mode
             own.training = None
         if own.training != training:
@@ -241,6 +315,14 @@ class ModuleLearner(Learner):
         if accepted:
             raise InputError("module", f"{self._name} with outputs {list(outputs.shape)}", accepted)
 
+    def _device_loss(
+        self, parameters: dict[str, Tensor], own: Buffers, x: Tensor, y: Tensor, key: Tensor
+    ) -> tuple[Tensor, Buffers]:
+        """Return one device's mean batch loss, and its buffers after the pass."""
+        with self._random_ops(key):
+            outputs, own = self._forward(parameters, own, x, key)
+        return self._loss(outputs, y), own
+
     def _losses(
         self, parameters: dict[str, Tensor], x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor
     ) -> Tensor:
@@ -249,18 +331,15 @@ class ModuleLearner(Learner):
             outputs = self._perceptron.outputs(parameters, x, keys)
             return _mean(self._loss.stacked_terms(outputs, y))
 
-        def one_device(
-            parameters: dict[str, Tensor], own: Buffers, x: Tensor, y: Tensor, key: Tensor
-        ) -> tuple[Tensor, Buffers]:
-            outputs, own = self._forward(parameters, own, x, key)
-            return self._loss(outputs, y), own
-
         self._prepare_module(next(iter(parameters.values())), training=True)
         if self._stacked:
-            outputs, after = run_stacked(self._forward, parameters, buffers, x, keys)
+            with self._random_ops(keys) as randomness:
+                outputs, after = run_stacked(
+                    self._forward, parameters, buffers, x, keys, randomness=randomness
+                )
             losses: Tensor = _mean(self._loss.stacked_terms(outputs, y))
         else:
-            losses, after = run_one_by_one(one_device, parameters, buffers, x, y, keys)
+            losses, after = run_one_by_one(self._device_loss, parameters, buffers, x, y, keys)
         for name, b in after.items():
             buffers[name].copy_(b)
         return losses
@@ -268,18 +347,39 @@ class ModuleLearner(Learner):
     def gradient(
         self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor, out: Tensor
     ) -> None:
-        # Devices share nothing: the gradient of the sum of their losses is each device's own.
-        parameters = {}
-        for name, part in self.unstack(w).items():
-            parameters[name] = part.detach().requires_grad_()
         with self._refusing(x.shape[1:]), torch.enable_grad():
+            if not self._stacked:
+                for device in range(len(w)):
+                    own = {name: b[device] for name, b in buffers.items()}
+                    self._device_gradient(
+                        w[device], x[device], y[device], own, keys[device], out[device]
+                    )
+                return
+            # Devices share nothing: the gradient of the sum of their losses is each device's own.
+            parameters = self._leaves(w)
             total = self._losses(parameters, x, y, buffers, keys).sum()
-            gradients = torch.autograd.grad(
-                total, list(parameters.values()), allow_unused=True, materialize_grads=True
-            )
+            gradients = _gradients(total, parameters)
             parts_of_out = self.unstack(out).values()  # views
             for part, gradient in zip(parts_of_out, gradients, strict=True):
                 part.copy_(gradient)
+
+    def _device_gradient(
+        self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, key: Tensor, out: Tensor
+    ) -> None:
+        """Do the same for one device, without the overhead of a stack."""
+        self._prepare_module(w, training=True)
+        parameters = self._leaves(w)
+        loss, after = self._device_loss(parameters, buffers, x, y, key)
+        torch.cat([g.reshape(-1) for g in _gradients(loss, parameters)], out=out)
+        for name, b in after.items():
+            buffers[name].copy_(b)
+
+    def _leaves(self, w: Tensor) -> dict[str, Tensor]:
+        """Return the parameters by name, for gradients with respect to them."""
+        leaves = {}
+        for name, part in self.unstack(w).items():
+            leaves[name] = part.detach().requires_grad_()
+        return leaves
 
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         copies = {name: b.clone() for name, b in buffers.items()}
@@ -294,7 +394,7 @@ class ModuleLearner(Learner):
         loss = w.new_zeros(len(w))
         terms = w.new_zeros(len(w))
         correct = w.new_zeros(len(w))
-        with self._refusing(x.shape), torch.no_grad():
+        with self._refusing(x.shape), torch.no_grad(), self._random_ops(None):
             for part_x, part_y in zip(
                 x.split(samples_at_once), y.split(samples_at_once), strict=True
             ):
@@ -323,40 +423,11 @@ class ModuleLearner(Learner):
         return score
 
 
-def _frozen(module: nn.Module) -> dict[str, Tensor]:
-    """Return the frozen parameters of a module by name, not copied."""
-    frozen = {}
-    for name, p in module.named_parameters():
-        if not p.requires_grad:
-            frozen[name] = p.detach()
-    return frozen
-
-
-def _copy(module: nn.Module, constants: dict[str, Tensor]) -> nn.Module:
-    """Copy a module, except for its frozen parameters, which are those that are given."""
-    copied: dict[int, Any] = {}
-    for name, p in module.named_parameters():
-        if name in constants:
-            copied[id(p)] = nn.Parameter(constants[name], requires_grad=False)
-    return copy.deepcopy(module, copied)
-
-
-def _places(module: nn.Module) -> dict[str, str]:
-    """Return the name of the tensor in each place of a module: tied weights are in two places.
-
-    functional_call could tie them itself, but then breaks a layer that has two names.
-    """
-    first: dict[int, str] = {}
-    places = {}
-    for prefix, part in module.named_modules():  # each layer once, under its first name
-        tensors = (
-            *part.named_parameters(recurse=False, remove_duplicate=False),
-            *part.named_buffers(recurse=False, remove_duplicate=False),
-        )
-        for name, tensor in tensors:
-            place = f"{prefix}.{name}" if prefix else name
-            places[place] = first.setdefault(id(tensor), place)
-    return places
+def _gradients(loss: Tensor, parameters: dict[str, Tensor]) -> tuple[Tensor, ...]:
+    """Return the gradients with respect to parameters, zeros for those that are not used."""
+    return torch.autograd.grad(
+        loss, list(parameters.values()), allow_unused=True, materialize_grads=True
+    )
 
 
 def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -15,12 +15,15 @@ from torch.func import vmap
 Tensors = Tensor | dict[str, Tensor]
 
 
-def run_stacked(function: Callable[..., tuple[Tensors, ...]], *stacks: Tensors) -> Any:
+def run_stacked(
+    function: Callable[..., tuple[Tensors, ...]], *stacks: Tensors, randomness: str = "error"
+) -> Any:
     """Run a function for all devices at once.
 
     Args:
         function: Takes one device's part of each stack; returns a tuple of tensors or dicts.
         stacks: The arguments of all devices.
+        randomness: What vmap does with random operations: "error", or "different" for each device.
 
     Returns:
         A tuple like the function's, with the devices as leading axis.
@@ -39,7 +42,7 @@ def run_stacked(function: Callable[..., tuple[Tensors, ...]], *stacks: Tensors) 
         structure[:] = function(*_unflatten(stacks, tensors))
         return tuple(_flatten(structure))
 
-    results = vmap(flat_function, randomness="error")(*_flatten(stacks))
+    results = vmap(flat_function, randomness=randomness)(*_flatten(stacks))
     return _unflatten(structure, results)
 
 

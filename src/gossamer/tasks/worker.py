@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer import draws
+from gossamer._core.memory import available_memory
 from gossamer._core.threads import available_threads, limit_torch_threads, run_in_threads
 from gossamer.backend import Batches, Samples, Scratch
 from gossamer.errors import InputError
@@ -22,6 +23,7 @@ from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.splits import Split
 
 _SAMPLES_DRAWN_AT_ONCE = 1 << 15  # sample numbers of one draw: several rounds of few devices
+_COPIES = 2  # of the models, at least: the models and their gradients
 _ELEMENTS_PER_THREAD = 300_000  # elements of batches from which a further thread pays
 
 
@@ -60,6 +62,7 @@ class Worker:
         torch_device: torch.device,
         test: int,
     ) -> None:
+        _check_memory(learner.parameters, len(devices), dtype, torch_device)
         self.learner = learner
         self._batch = batch
         self._devices = devices
@@ -213,6 +216,20 @@ class Worker:
         for chunk in chunks:
             with limit_torch_threads(chunk.samples.numel() * sample // 2):
                 compute(chunk)
+
+
+def _check_memory(
+    parameters: int, devices: int, dtype: torch.dtype, torch_device: torch.device
+) -> None:
+    """Refuse models that cannot all be in memory, before any of them is allocated."""
+    available = available_memory()
+    needed = _COPIES * devices * parameters * dtype.itemsize
+    if torch_device.type == "cpu" and available is not None and needed > available:
+        accepted = (
+            f"a smaller model or fewer devices: models and gradients take {needed / 2**30:.1f} GiB,"
+            f" and {available / 2**30:.1f} GiB are available"
+        )
+        raise InputError("model", f"{parameters:,} parameters on {devices} devices", accepted)
 
 
 class _BatchDraws:
