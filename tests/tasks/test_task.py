@@ -34,6 +34,9 @@ from gossamer.tasks import (
 )
 from gossamer.tasks.split_rules import SplitRule
 
+# BatchNorm with momentum=None cannot run stacked.
+pytestmark = pytest.mark.filterwarnings("ignore::gossamer.SpeedWarning")
+
 CPU = torch.device("cpu")
 DEVICES = np.arange(6)
 
