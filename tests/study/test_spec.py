@@ -52,8 +52,20 @@ steps = st.one_of(
 points = st.sampled_from(["local", "aggregate"])
 orders = st.sampled_from(["combine-then-adapt", "adapt-then-combine"])
 betas = st.floats(0, 0.99)
+optimizers = st.one_of(
+    st.just(algorithms.SGD()),
+    st.builds(algorithms.SGD, st.floats(0.01, 0.99), st.booleans()),
+    st.builds(algorithms.Adam, betas, betas, number),
+    st.builds(algorithms.AdamW, betas, betas, number, share),
+)
+local_steps = {
+    "optimizer": optimizers,
+    "weight_decay": share,
+    "clip_norm": st.none() | number,
+}
 directions = st.one_of(
     st.just(algorithms.PlainGradient()),
+    st.builds(algorithms.QuasiGlobalMoments, betas, betas, number),
     st.builds(algorithms.QuasiGlobalMomentum, betas),
 )
 weight_rules = st.one_of(
@@ -89,7 +101,14 @@ methods = st.one_of(
     st.builds(algorithms.ChocoSGD, etas, compressors.filter(bool), st.floats(0.1, 1)),
     st.builds(algorithms.WPMTracking, etas, powers),
     st.builds(algorithms.LocalSGD, etas, count, weight_rules),
-    st.builds(algorithms.DPSGD, etas, points, orders),
+    st.builds(algorithms.DPSGD, etas, points, orders, **local_steps),
+    st.builds(algorithms.WPM, powers, **local_steps),
+    st.builds(algorithms.Momentum, etas, st.floats(0.01, 0.99), st.booleans()),
+    st.builds(algorithms.DAdam, etas, betas, betas, number, weight_decay=share),
+    st.builds(algorithms.QuasiGlobalAdam, etas, betas, betas, number),
+    st.builds(algorithms.DiLoCo, etas, count, number, betas, **local_steps),
+    st.builds(algorithms.NoLoCo, etas, count, number, betas, number, **local_steps),
+    st.builds(algorithms.KGT, etas, count, number, weight_decay=share),
     st.builds(algorithms.SwarmSGD, etas, count, st.sampled_from(["one", "matching"])),
     st.builds(algorithms.AllReduce, etas),
     st.builds(

@@ -20,10 +20,10 @@ from torch import Tensor
 
 import gossamer as gs
 from gossamer.algorithms import GainControl
-from gossamer.algorithms.registry import Choice, LogRange, Method
+from gossamer.algorithms.registry import ADAM_RATE, RATE, Choice, LogRange, Method
 from gossamer.errors import InputError
 from gossamer.study import spec
-from gossamer.study.space import BASELINE, Candidate, candidate, point, searched
+from gossamer.study.space import BASELINE, Candidate, candidate, fixed_settings, point, searched
 from gossamer.study.tune import (
     FRESH_SEEDS,
     RATES,
@@ -303,6 +303,33 @@ def test_every_setting_is_in_its_ranges_and_can_be_written_as_toml(method: Metho
         study = replace(STUDY, algorithm=made.algorithm)
         assert spec.studies(spec.parse(spec.dumps(study))) == [study]
         assert method.label in made.label
+
+
+def test_the_local_step_of_the_study_holds_for_every_method() -> None:
+    given = gs.DPSGD(eta=0.3, optimizer=gs.Adam(), weight_decay=0.1)
+    fixed = fixed_settings(given)
+    assert fixed == {"optimizer": gs.Adam(), "weight_decay": 0.1}
+    assert fixed_settings(gs.DiLoCo()) == {}
+    tried = candidate(gs.METHODS["local-sgd"], 0, fixed)
+    assert tried.algorithm.optimizer == gs.Adam()
+    assert tried.label.startswith("Local SGD Adam decay 0.1 η=0.0")
+    assert ADAM_RATE.low <= rate_of(tried) <= ADAM_RATE.high
+    assert rate_of(candidate(gs.METHODS["noloco"], 0, {"optimizer": gs.SGD()})) == RATE.at(0.5)
+    decayed = candidate(gs.METHODS["d-adam"], 0, {"weight_decay": 0.1})
+    assert decayed.algorithm.weight_decay == 0.1
+    assert "weight_decay" not in dict(decayed.settings)
+
+
+def test_methods_that_refuse_the_optimiser_of_the_study_are_left_out(
+    planted: list[gs.Study],
+) -> None:
+    study = replace(STUDY, algorithm=gs.DPSGD(optimizer=gs.SGD(0.9)))
+    methods = [BASELINE, gs.METHODS["local-sgd"], gs.METHODS["tracking"]]
+    tuned = tuning.tune(study, 60, Path("runs"), methods=methods)
+    assert list(tuned.left_out) == ["tracking"]
+    assert "SGD without momentum" in tuned.left_out["tracking"]
+    for tried in planted:
+        assert tried.algorithm.optimizer == gs.SGD(0.9)
 
 
 def test_methods_have_names_of_their_own() -> None:

@@ -32,6 +32,10 @@ class Optimizer(Protocol):
     def has_memory(self) -> bool:
         """True if a direction depends on earlier gradients."""
 
+    @property
+    def adaptive(self) -> bool:
+        """True if the length of a step does not depend on that of the gradient, as with Adam."""
+
     def init(self, w0: Tensor) -> Memory:
         """Return the first memory, one row per device, for models like w0."""
 
@@ -80,6 +84,10 @@ class SGD:
     @property
     def has_memory(self) -> bool:
         return self.momentum != 0
+
+    @property
+    def adaptive(self) -> bool:
+        return False
 
     def init(self, w0: Tensor) -> Memory:
         if not self.has_memory:
@@ -130,6 +138,10 @@ class Adam:
 
     @property
     def has_memory(self) -> bool:
+        return True
+
+    @property
+    def adaptive(self) -> bool:
         return True
 
     def init(self, w0: Tensor) -> Memory:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gossamer._core import checks
 from gossamer.algorithms import Method
@@ -150,12 +151,15 @@ def _survivors(count: int, depth: int) -> int:
     return max(2, math.ceil(count / float(KEEP**depth)))
 
 
-def candidates(methods: Sequence[Method], count: int) -> list[Candidate]:
+def candidates(
+    methods: Sequence[Method], count: int, fixed: Mapping[str, Any] | None = None
+) -> list[Candidate]:
     """Choose settings of several methods.
 
     Args:
         methods: The methods. They take turns; a method has as many turns as ranges.
         count: Number of settings.
+        fixed: Settings that are the same for all methods.
 
     Returns:
         The settings. One that occurs twice, where a method has only choices, counts once.
@@ -166,6 +170,6 @@ def candidates(methods: Sequence[Method], count: int) -> list[Candidate]:
     numbers = {method.name: itertools.count() for method in methods}
     found = {}
     for method in itertools.islice(itertools.cycle(turns), count):
-        setting = candidate(method, next(numbers[method.name]))
+        setting = candidate(method, next(numbers[method.name]), fixed)
         found[method.name, setting.settings] = setting
     return list(found.values())

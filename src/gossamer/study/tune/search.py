@@ -11,7 +11,7 @@ from gossamer.algorithms import Method
 from gossamer.engines import Simulator
 from gossamer.errors import InputError, nearest
 from gossamer.study.pools import Pool
-from gossamer.study.space import BASELINE, Candidate, candidate, searched
+from gossamer.study.space import BASELINE, Candidate, candidate, fixed_settings, searched
 from gossamer.study.study import Study, load
 from gossamer.study.sweep import sweep
 from gossamer.study.tune.budget import FRESH_SEEDS, Rung, SearchPlan, candidates, plan_search
@@ -102,7 +102,8 @@ def tune(
     """Search for the method and settings that reach a target accuracy at the lowest cost.
 
     Args:
-        study: What to tune; its algorithm is replaced.
+        study: What to tune; its algorithm is replaced. An optimiser, a weight decay or a clipping
+            that it sets holds for every method.
         budget: The work to spend, in runs of the study's rounds.
         folder: Where the runs are kept. Runs found there are not run again.
         methods: The methods to search; None means all that have settings to search.
@@ -131,9 +132,10 @@ def tune(
     if target is not None:
         targets = (target,)
     stages = _Stages(study, plan, folder, pool, progress)
-    rates = candidates([BASELINE], plan.rungs[0].baseline)
+    fixed = fixed_settings(study.algorithm)
+    rates = candidates([BASELINE], plan.rungs[0].baseline, fixed)
     other_methods = [method for method in suitable if method is not BASELINE]
-    settings = candidates(other_methods, plan.rungs[0].others)
+    settings = candidates(other_methods, plan.rungs[0].others, fixed)
     baselines = []
     others = []
     for number, rung in enumerate(plan.rungs, 1):
@@ -282,14 +284,15 @@ def _suitable(study: Study, methods: Sequence[Method]) -> tuple[list[Method], di
     if data.classes is None:
         raise InputError("data", data.name, "data with labels: methods are compared by accuracy")
     # A study that cannot be run at all is an error here.
-    held_out(replace(study, algorithm=candidate(BASELINE, 0).algorithm)).plan()
+    fixed = fixed_settings(study.algorithm)
+    held_out(replace(study, algorithm=candidate(BASELINE, 0, fixed).algorithm)).plan()
     suitable = [BASELINE]
     left_out = {}
     for method in methods:
         if method is BASELINE:
             continue
-        tried = replace(study, algorithm=candidate(method, 0).algorithm)
         try:  # one round: some methods reject the network, others the model in the first round
+            tried = replace(study, algorithm=candidate(method, 0, fixed).algorithm)
             Simulator(tried.plan(data)).advance(1)
         except InputError as error:
             left_out[method.name] = str(error)
