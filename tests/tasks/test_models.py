@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,16 +12,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.learners import Batch, buffers_of, data, flat, plain_modules, shapes, typed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gossamer import draws
-from gossamer._core.threads import run_in_threads
 from gossamer.errors import InputError, SpeedWarning
 from gossamer.tasks import (
     Cnn,
-    Data,
-    Learner,
     LinearRegression,
     LogisticRegression,
     Mlp,
@@ -34,83 +30,8 @@ from gossamer.tasks import (
     linear,
     modules,
 )
-from gossamer.tasks.losses import LossFunction
-from gossamer.tasks.perceptron import Perceptron
 
 NO_KEYS = torch.zeros(0, dtype=torch.int64)
-
-
-def data(
-    classes: int | None = 3, shape: tuple[int, ...] = (5,), samples: int = 40, seed: int = 0
-) -> Data:
-    """Return small data with samples of every class, or with regression targets."""
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(samples, *shape, generator=generator)
-    y = torch.arange(samples) % classes if classes else torch.randn(samples, generator=generator)
-    return Data(x, y, x[:20], y[:20], "test", classes)
-
-
-@dataclass
-class Batch:
-    """Models, batches and keys of a stack of devices, in float64."""
-
-    w: Tensor
-    x: Tensor
-    y: Tensor
-    keys: Tensor
-
-    @classmethod
-    def of(
-        cls,
-        learner: Learner,
-        source: Data,
-        devices: int = 3,
-        batch: int = 8,
-        seed: int = 0,
-        spread: float = 1.0,
-    ) -> Batch:
-        generator = torch.Generator().manual_seed(seed)
-        w = (
-            learner.init(seed).double()
-            + spread * torch.randn(devices, learner.parameters, generator=generator).double()
-        )
-        index = torch.randint(source.samples, (devices, batch), generator=generator)
-        keys = torch.randint(-(2**62), 2**62, (devices,), generator=generator)
-        return cls(w, learner.features(source.x.double())[index], _typed(source.y)[index], keys)
-
-    def gradient(self, learner: Learner, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        out = torch.empty_like(self.w)
-        learner.gradient(self.w, self.x, self.y, {} if buffers is None else buffers, self.keys, out)
-        return out
-
-    def loss(self, learner: Learner, buffers: dict[str, Tensor] | None = None) -> Tensor:
-        return learner.loss(self.w, self.x, self.y, {} if buffers is None else buffers, self.keys)
-
-
-def _typed(y: Tensor) -> Tensor:
-    return y.double() if y.is_floating_point() else y
-
-
-def buffers_of(learner: Learner, devices: int) -> dict[str, Tensor]:
-    """Return the buffers of all devices, in float64."""
-    found = {}
-    for name, b in learner.buffers().items():
-        found[name] = (b.double() if b.is_floating_point() else b).expand(devices, *b.shape).clone()
-    return found
-
-
-def flat(tensors: Iterable[Tensor]) -> Tensor:
-    return torch.cat([x.reshape(-1) for x in tensors])
-
-
-def flat_gradient(module: nn.Module) -> Tensor:
-    """Return the gradients of a module's parameters, in one row."""
-    slopes: Any = [p.grad for p in module.parameters()]
-    return flat(slopes)
-
-
-def shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(x.shape) for name, x in tensors.items()}
 
 
 # -- closed forms -
@@ -206,7 +127,7 @@ def test_scores_equal_a_loop_over_the_samples(kind: str, monkeypatch: pytest.Mon
     learner = model(0.2).learner(source)
     w = Batch.of(learner, source, devices=5).w
     x = learner.features(source.x_test.double())
-    y = _typed(source.y_test)
+    y = typed(source.y_test)
     scores = learner.scores(w, x, y, {})
     for i in range(5):
         rows = w[i].view(-1, 5 + bias)
@@ -505,15 +426,6 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], int | None]] 
 }
 
 
-def plain_modules(learner: Learner, make: Callable[[], nn.Module], w: Tensor) -> list[nn.Module]:
-    """Return one module per device, with its row of w as parameters."""
-    copies = [copy.deepcopy(make()).double() for _ in w]
-    for module, row in zip(copies, w, strict=True):
-        for name, part in learner.unstack(row).items():
-            module.get_parameter(name).data.copy_(part)
-    return copies
-
-
 def plain_loss(module: nn.Module, x: Tensor, y: Tensor, classes: int | None) -> Tensor:
     outputs = module(x)
     return F.cross_entropy(outputs, y) if classes else 0.5 * ((outputs[:, 0] - y) ** 2).mean()
@@ -552,13 +464,13 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
                 p.data -= 0.1 * g
         w = w - 0.1 * gradient
     kept = copy.deepcopy(buffers)
-    scores = learner.scores(w, source.x_test.double(), _typed(source.y_test), buffers)
+    scores = learner.scores(w, source.x_test.double(), typed(source.y_test), buffers)
     # Scoring changes nothing.
     for name, b in buffers.items():
         assert torch.equal(kept[name], b)
     for i, own in enumerate(plain):
         own.eval()
-        expected = plain_loss(own, source.x_test.double(), _typed(source.y_test), classes)
+        expected = plain_loss(own, source.x_test.double(), typed(source.y_test), classes)
         torch.testing.assert_close(scores.loss[i], expected.detach(), rtol=1e-10, atol=1e-12)
         if classes:
             right = (own(source.x_test.double()).argmax(1) == source.y_test).double().mean()
@@ -569,7 +481,7 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
         modules, "_EVALUATION_ELEMENTS", 3 * 3 * 4 * math.prod(shape)
     )  # three samples at a time
     if kind != "branches":  # whose outputs depend on the whole batch
-        again = learner.scores(w, source.x_test.double(), _typed(source.y_test), buffers)
+        again = learner.scores(w, source.x_test.double(), typed(source.y_test), buffers)
         torch.testing.assert_close(again.loss, scores.loss, rtol=1e-10, atol=1e-12)
         torch.testing.assert_close(
             again.accuracy, scores.accuracy, rtol=0, atol=1e-12, equal_nan=True
@@ -823,259 +735,3 @@ def test_batches_that_a_module_cannot_take_are_refused() -> None:
         InputError, match=r"batch of shape \[1, 5\]; torch says: Expected more than 1 value"
     ):
         stack.gradient(learner, buffers_of(learner, 3))
-
-
-# -- perceptrons without torch.func, images channels last -
-
-
-def tied() -> nn.Module:
-    layer = nn.Linear(6, 6)
-    module = nn.Sequential(
-        nn.Flatten(), layer, nn.Tanh(), layer, nn.Sigmoid(), nn.Linear(6, 6), nn.Linear(6, 3)
-    )
-    module[5].weight = layer.weight
-    return module
-
-
-PERCEPTRONS: dict[str, Callable[[], nn.Module]] = {
-    "linear": lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 3)),
-    "no bias": lambda: nn.Sequential(
-        nn.Flatten(), nn.Linear(6, 4, bias=False), nn.ELU(), nn.Flatten(), nn.Linear(4, 3)
-    ),
-    "in each other": lambda: nn.Sequential(
-        nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), nn.ReLU(True), nn.Linear(4, 5)
-    ),
-    "tied": tied,
-    "dropout": lambda: nn.Sequential(
-        nn.Flatten(), nn.Dropout(0.3), nn.Linear(6, 8), nn.Dropout(0), nn.Dropout(), nn.Linear(8, 3)
-    ),
-}
-
-
-@pytest.mark.parametrize("loss", [None, nn.CrossEntropyLoss(reduction="none")])
-@pytest.mark.parametrize("kind", PERCEPTRONS)
-def test_a_perceptron_equals_the_same_module_under_torch_func(
-    kind: str, loss: LossFunction | None
-) -> None:
-    source = data(3, (2, 3))
-    module = PERCEPTRONS[kind]()
-    fast = Module(module, loss).learner(source)
-    slow = Module(module, loss).learner(source)
-    assert isinstance(fast, modules.ModuleLearner)
-    assert isinstance(slow, modules.ModuleLearner)
-    assert fast._perceptron is not None
-    slow._perceptron = None
-    stack = Batch.of(fast, source, devices=6)
-    torch.testing.assert_close(stack.gradient(fast), stack.gradient(slow), rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(stack.loss(fast, {}), stack.loss(slow, {}), rtol=1e-10, atol=1e-12)
-    rows = torch.empty_like(stack.w)
-    threads = torch.get_num_threads()
-
-    def one(i: slice) -> None:
-        fast.gradient(stack.w[i], stack.x[i], stack.y[i], {}, stack.keys[i], rows[i])
-
-    torch.set_num_threads(2)
-    try:
-        run_in_threads([partial(one, slice(i, i + 1)) for i in range(6)])
-    finally:
-        torch.set_num_threads(threads)
-    torch.testing.assert_close(rows, stack.gradient(fast), rtol=1e-10, atol=1e-12)
-
-
-class Twice(nn.Linear):
-    def forward(self, input: Tensor) -> Tensor:
-        return 2 * super().forward(input)
-
-
-def changed(change: Callable[[Any], object]) -> nn.Module:
-    module = nn.Sequential(nn.Flatten(), nn.Linear(6, 3))
-    change(module[1])
-    return module
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        nn.Sequential(nn.Flatten(), Twice(6, 3)),
-        nn.Sequential(nn.Flatten(), nn.Linear(6, 4), nn.Softmax(1), nn.Linear(4, 3)),
-        nn.Sequential(nn.Linear(3, 3), nn.Flatten(), nn.Linear(6, 3)),
-        nn.Sequential(nn.Flatten(1, 2), nn.Linear(6, 3)),
-        changed(lambda layer: layer.register_forward_hook(lambda _, __, output: 2 * output)),
-        changed(lambda layer: layer.bias.requires_grad_(False)),
-        changed(lambda layer: setattr(layer, "forward", lambda x: x[:, :3] * layer.weight[0, 0])),
-        changed(lambda layer: nn.utils.parametrizations.weight_norm(layer)),
-    ],
-)
-def test_other_modules_are_not_taken_for_a_perceptron(module: nn.Module) -> None:
-    assert Perceptron.find(module, data(3, (2, 3))) is None
-
-
-class Viewed(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = nn.Conv2d(2, 4, 3)
-        self.out = nn.Linear(16, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.out(F.max_pool2d(self.conv(x), 2).view(len(x), -1))
-
-
-@pytest.mark.parametrize(
-    ("module", "channels", "last"),
-    [(Viewed(), 2, False)]
-    + [
-        (
-            nn.Sequential(
-                nn.Conv2d(c, 4, 3), nn.MaxPool2d(2), nn.Dropout(0), nn.Flatten(), nn.Linear(16, 3)
-            ),
-            c,
-            True,
-        )
-        for c in (1, 2)
-    ],
-)
-def test_images_are_channels_last_where_the_module_accepts_it(
-    module: nn.Module, channels: int, last: bool
-) -> None:
-    source = data(3, (channels, 6, 6))
-    learner = Module(module).learner(source)
-    w = learner.init(0)[None]
-    x = source.x[None, :8]
-    y = source.y[None, :8]
-    found = torch.empty(1, learner.parameters)
-    seen: list[bool] = []
-    forward = nn.Conv2d.forward
-    with pytest.MonkeyPatch.context() as patch:
-
-        def noted(self: nn.Conv2d, x: Tensor) -> Tensor:
-            seen.append(x.stride(1) == 1)
-            return forward(self, x)
-
-        patch.setattr(nn.Conv2d, "forward", noted)
-        learner.gradient(w, x, y, {}, torch.zeros(1, dtype=torch.int64), found)
-    assert seen == [last]
-    slopes = torch.autograd.grad(F.cross_entropy(module(x[0]), y[0]), list(module.parameters()))
-    torch.testing.assert_close(found[0], flat(slopes), rtol=1e-5, atol=1e-6)
-
-
-# -- losses, starts, frozen parameters -
-
-
-def test_a_loss_of_the_users_own() -> None:
-    source = data(3)
-
-    def focal(outputs: Tensor, y: Tensor) -> Tensor:
-        share = outputs.softmax(1).gather(1, y[:, None])[:, 0]
-        return -((1 - share) ** 2) * share.log()
-
-    module = nn.Linear(5, 3)
-    learner = Module(module, loss=focal).learner(source)
-    stack = Batch.of(learner, source)
-    gradient = stack.gradient(learner)
-    for i, own in enumerate(plain_modules(learner, lambda: module, stack.w)):
-        focal(own(stack.x[i]), stack.y[i]).mean().backward()
-        expected = flat_gradient(own)
-        torch.testing.assert_close(gradient[i], expected, rtol=1e-10, atol=1e-12)
-    with pytest.raises(InputError) as refusal:
-        Module(nn.Linear(5, 3), loss=lambda outputs, y: outputs).learner(source)
-    assert refusal.value.field == "loss"
-
-
-def test_regression_on_several_targets() -> None:
-    x = torch.randn(30, 5, generator=torch.Generator().manual_seed(0))
-    y = torch.arange(60.0).view(30, 2) / 60
-    source = from_arrays(x, y, x, y)
-    module = nn.Linear(5, 2)
-    learner = Module(module).learner(source)
-    scores = learner.scores(learner.init(0)[None], source.x_test, source.y_test, {})
-    expected = ((module(x) - y) ** 2).sum(1).mean() / 2
-    torch.testing.assert_close(scores.loss[0], expected.detach())
-
-
-def test_a_module_is_its_own_start_and_a_function_is_called_for_each_seed() -> None:
-    source = data(3)
-    module = nn.Linear(5, 3)
-    given = Module(module).learner(source)
-    own = flat(module.parameters()).detach()
-    assert torch.equal(given.init(0), own)
-    assert torch.equal(given.init(7), own)
-    with torch.no_grad():
-        module.weight.zero_()
-    assert torch.equal(given.init(0), own)  # a copy, independent of the user's module
-
-    class Net(nn.Linear):
-        def __init__(self) -> None:
-            super().__init__(5, 3)
-
-    state = torch.random.get_rng_state()
-    for make in (lambda: nn.Linear(5, 3), Net):
-        made = Module(make).learner(source)
-        assert torch.equal(made.init(3), Module(make).learner(source).init(3))
-        assert (made.init(3) != made.init(4)).all()
-    assert torch.equal(state, torch.random.get_rng_state())  # torch's generator is unchanged
-
-
-class Backbone(nn.Module):
-    """Random features that are not trained, and a constant."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.features = nn.Linear(5, 8).requires_grad_(False)
-        self.shift = nn.Parameter(torch.tensor(2), requires_grad=False)
-        self.head = nn.Linear(8, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.head(torch.tanh(self.features(x)) + self.shift)
-
-
-def test_frozen_parameters_are_constants() -> None:
-    source = data(3)
-    learner = Module(Backbone).learner(source)
-    assert list(learner.shapes) == ["head.weight", "head.bias"]
-    assert learner.buffers() == {}
-    stack = Batch.of(learner, source)
-    frozen = copy.deepcopy(learner.module.features).double()  # type: ignore[attr-defined]
-    for dtype in (
-        torch.float64,
-        torch.float32,
-        torch.float64,
-    ):  # casting loses nothing: they were float32
-        gradient = torch.empty_like(stack.w, dtype=dtype)
-        learner.gradient(stack.w.to(dtype), stack.x.to(dtype), stack.y, {}, stack.keys, gradient)
-        assert gradient.dtype == dtype
-    for i in range(3):
-        head = nn.Linear(8, 3).double()
-        for name, part in learner.unstack(stack.w[i]).items():
-            head.get_parameter(name.removeprefix("head.")).data.copy_(part)
-        F.cross_entropy(head(torch.tanh(frozen(stack.x[i])) + 2), stack.y[i]).backward()
-        expected = flat_gradient(head)
-        torch.testing.assert_close(gradient[i], expected, rtol=1e-10, atol=1e-12)
-
-
-def test_a_module_in_float64_loses_nothing() -> None:
-    module = Backbone().double()
-    with torch.no_grad():
-        module.features.weight.fill_(1 / 3)
-        module.head.weight.fill_(1 / 3)
-    module.register_buffer("third", torch.tensor(1 / 3, dtype=torch.float64))
-    learner = Module(module).learner(data(3))
-    assert learner.init(0)[0].item() == 1 / 3
-    assert learner.buffers()["third"].item() == 1 / 3
-    learned: Any = learner.module  # type: ignore[attr-defined]
-    assert learned.features.weight[0, 0].item() == 1 / 3
-
-
-def test_layers_of_cnn_and_mlp() -> None:
-    source = data(3, IMAGE)
-    cnn = Cnn((4, 5), norm=True).learner(source)
-    assert sorted(cnn.buffers()) == [
-        f"{k}.{b}" for k in (1, 5) for b in ("num_batches_tracked", "running_mean", "running_var")
-    ]
-    assert cnn.parameters == (3 * 9 + 1) * 4 + 8 + (4 * 9 + 1) * 5 + 10 + (5 + 1) * 3
-    assert Cnn((4, 5)).learner(source).buffers() == {}
-    mlp = Mlp((7, 6), dropout=0.5).learner(source)
-    assert mlp.parameters == 49 * 7 + 8 * 6 + 7 * 3
-    stack = Batch.of(mlp, source)
-    first = stack.gradient(mlp)
-    stack.keys = stack.keys + 1
-    assert (first != stack.gradient(mlp)).any()
