@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -78,9 +79,14 @@ class RandomOps(TorchDispatchMode):
         self._start = None if keys is None else murmur(keys ^ _PURPOSE)
         self.drawn = 0  # operations of this pass so far
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Do not load torch's compiler, which takes a second and is not used here."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in func.tags or _draws_nothing(func, args, kwargs):
+        if not _can_draw(func) or _draws_nothing(func, args, kwargs):
             return func(*args, **kwargs)
         operation = func.overloadpacket.__name__
         replacement = _REPLACEMENTS.get(operation)
@@ -129,6 +135,12 @@ class RandomOps(TorchDispatchMode):
 
 
 Replacement = Callable[[RandomOps, Any, Any, Any], Any]
+
+
+@cache
+def _can_draw(func: Any) -> bool:
+    """True if torch marks an operation as one that uses its generator."""
+    return torch.Tag.nondeterministic_seeded in func.tags
 
 
 def _draws_nothing(func: Any, args: Any, kwargs: Any) -> bool:
