@@ -239,7 +239,7 @@ def evaluation(data: gs.Data, blocks: int) -> list[dict[str, object]]:
         turns = {
             "product": lambda: torch.mm(weight, x.T, out=outputs),
             "accuracy": accuracy,
-            "scores": lambda: learner.scores(w, x, y, {}),
+            "scores": lambda: learner.scores(w, x, y, {}, (gs.Accuracy(),)),
         }
         times = in_turn(turns, threads, max(5, blocks // 2), 1)
         for name, what, limit in (

@@ -42,14 +42,14 @@ studies = [
         split=gs.Dirichlet(alpha=1.0),  # label proportions differ between robots
         model=model,
         rounds=120,
-        measure=gs.Measure(every=10, accuracy_targets=(0.8,)),
+        measure=gs.Measure(every=10, targets=("accuracy >= 0.8",)),
     )
     for algorithm in (gs.DPSGD(eta=0.2), gs.WPM(p=3, eta=0.2), gs.AllReduce(eta=0.2))
 ]
 print(f"{'method':10}{'accuracy':>10}{'worst':>8}{'rounds to 80 %':>16}{'MB sent':>9}")
 for method in gs.compare(studies):
     result = method.runs[0].summary
-    rounds = result["rounds_to_accuracy"]["0.8"]
+    rounds = result["rounds_to"]["accuracy >= 0.8"]
     print(
         f"{method.label:10}{result['accuracy']:10.3f}{result['accuracy_worst']:8.3f}"
         f"{rounds if rounds is not None else '–':>16}{result['bytes'] / 1e6:9.1f}"

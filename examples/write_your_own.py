@@ -55,10 +55,10 @@ for name, method in methods.items():
         gs.RandomRing(10),
         split=gs.OneLabel(),
         rounds=100,
-        measure=gs.Measure(5, accuracy_targets=(0.8,)),
+        measure=gs.Measure(5, targets=("accuracy >= 0.8",)),
     )
     result = gs.run(study).summary
-    rounds = result["rounds_to_accuracy"]["0.8"]
+    rounds = result["rounds_to"]["accuracy >= 0.8"]
     print(
         f"{name:26}{result['accuracy']:9.3f}{rounds if rounds is not None else '–':>16}"
         f"{result['bytes'] / 1e6:9.1f}"

@@ -264,7 +264,10 @@ def results(study: Any, dtype: str) -> dict[str, np.ndarray[Any, Any]]:
         return {"diverged": np.array([error.round, error.device])}
     found = {f"model {name}": x.numpy() for name, x in run.models.items()}
     for name, column in run.metrics.items():
-        found[f"metric {name}"] = np.array(column, dtype=np.float64)
+        values = np.array(column, dtype=np.float64)
+        # Version 0.1.0 had an accuracy of NaN where there are no classes.
+        if not np.isnan(values).all():
+            found[f"metric {name}"] = values
     return found
 
 

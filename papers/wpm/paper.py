@@ -153,7 +153,7 @@ def study(scale: Scale, algorithm: gs.Algorithm, devices: int, split: str, seed:
             every=scale.every,
             at=scale.measure_at,
             test=scale.test,
-            accuracy_targets=(scale.target,),
+            targets=(f"accuracy >= {scale.target:g}",),
         ),
         name="wpm",
     )

@@ -39,6 +39,7 @@ _EXPORTS = {
         Labels Dirichlet Uneven Drawn Lists from_lists Validation Softmax Svm Mlp Cnn Module
         LinearRegression LogisticRegression Loss CrossEntropy BinaryCrossEntropy SquaredError
         AbsoluteError Huber
+        Accuracy FunctionMetric IoU MAE MacroF1 Metric Perplexity R2 RMSE TopKAccuracy
     """,
     "tasks.hf": "TokenModel Transformers from_hf",
     "tasks.synthetic": "LeastSquares Logistic",

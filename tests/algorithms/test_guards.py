@@ -396,7 +396,7 @@ def digits(algorithm: Algorithm, split: Any = None) -> gs.Simulator:
 
 def accuracy(simulator: gs.Simulator) -> float:
     """Return the mean accuracy of all devices except the first."""
-    return float(simulator.record().accuracy[1:].mean())
+    return float(simulator.record().metrics["accuracy"][1:].mean())
 
 
 def norm(simulator: gs.Simulator) -> float:

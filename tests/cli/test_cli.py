@@ -76,14 +76,20 @@ def test_run_a_spec_with_changes() -> None:
 
 
 def test_run_prints_what_it_measured() -> None:
-    out = done("run", "a.toml", "-q", "--out", "out", "--set", "measure.accuracy_targets=[0.05]")
+    out = done(
+        "run", "a.toml", "-q", "--out", "out", "--set", "measure.targets=['accuracy >= 0.05']"
+    )
     summary = json.loads(Path("out/summary.json").read_text())
     row = next(line for line in out.splitlines() if line.strip().startswith("WPM")).split()
     assert row[2:] == [
         f"{100 * summary['accuracy']:.2f}",
         f"{100 * summary['accuracy_worst']:.2f}",
+        f"{100 * summary['accuracy_best']:.2f}",
+        f"{100 * summary['accuracy_merged']:.2f}",
+        f"{100 * summary['accuracy_merged_power']:.2f}",
         f"{summary['loss']:.3f}",
-        str(summary["rounds_to_accuracy"]["0.05"]),
+        str(summary["rounds_to"]["accuracy >= 0.05"]),
+        str(summary["rounds_to_merged"]["accuracy >= 0.05"]),
         f"{summary['distance']:.3f}",
         f"{summary['bytes'] / 1e6:.1f}",
     ]
@@ -91,7 +97,7 @@ def test_run_prints_what_it_measured() -> None:
 
 def test_run_of_a_regression_prints_no_accuracy() -> None:
     Path("a.toml").write_text(
-        'rounds = 5\ndata = "least-squares"\nmeasure = { loss_targets = [50.0] }\n'
+        'rounds = 5\ndata = "least-squares"\nmeasure = { targets = ["loss <= 50"] }\n'
     )
     out = done("run", "a.toml", "-q")
     assert "accuracy" not in out

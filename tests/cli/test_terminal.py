@@ -62,7 +62,7 @@ def test_compare_as_json_has_the_values_of_the_table() -> None:
         accuracy = method["accuracy"]
         assert f"{100 * accuracy['mean']:.2f} ± {100 * accuracy['half']:.2f}" in row
         assert accuracy["count"] == len(method["runs"]) == 2
-        assert method["rounds_to_accuracy"].keys() == {"0.8", "0.9"}
+        assert method["rounds_to"].keys() == {"accuracy >= 0.8", "accuracy >= 0.9"}
         for run in method["runs"]:
             assert (
                 json.loads((Path(run["folder"]) / "summary.json").read_text()).items()
@@ -97,12 +97,13 @@ def test_network_show_as_json() -> None:
     assert not apart["assumption1"]["holds"]
 
 
-def test_json_without_an_accuracy_has_null() -> None:
+def test_json_of_a_regression_has_its_error() -> None:
     Path("a.toml").write_text('rounds = 5\ndata = "least-squares"\n')
-    assert document(gossamer("run", "a.toml", "-q", "--json"))["accuracy"] is None
+    assert document(gossamer("run", "a.toml", "-q", "--json"))["rmse_merged"] > 0
     (method,) = document(gossamer("compare", "a.toml", "-q", "--json"))["methods"]
     assert "accuracy" not in method
-    assert method["loss"]["half"] is None
+    assert method["rmse"]["half"] is None
+    assert method["rmse_best"]["mean"] <= method["rmse"]["mean"] <= method["rmse_worst"]["mean"]
 
 
 def test_an_error_prints_no_json() -> None:
@@ -293,21 +294,14 @@ def test_runs_lists_runs_of_every_status() -> None:
     summary = json.loads(Path("runs/b/d-psgd-seed1/summary.json").read_text())
     run = found["runs/b/d-psgd-seed1"]
     assert (run["name"], run["method"], run["seed"]) == ("b", "D-PSGD", 1)
-    assert (run["round"], run["rounds"], run["accuracy"], run["loss"]) == (
-        12,
-        12,
-        summary["accuracy"],
-        summary["loss"],
-    )
+    assert (run["round"], run["rounds"], run["loss"]) == (12, 12, summary["loss"])
+    for name, key in (("mean", ""), ("worst", "_worst"), ("best", "_best"), ("merged", "_merged")):
+        assert run["metrics"]["accuracy"][name] == summary[f"accuracy{key}"]
     assert run["curve"][-1] == summary["accuracy"]
     assert len(run["curve"]) == 3
     going = found["runs/going"]
-    assert (going["round"], going["rounds"], going["accuracy"], going["method"]) == (
-        7,
-        12,
-        0.5,
-        "WPM p=3",
-    )
+    assert (going["round"], going["rounds"], going["method"]) == (7, 12, "WPM p=3")
+    assert going["metrics"]["accuracy"] == {"mean": 0.5}
     assert (found["runs/killed"]["round"], found["runs/halted"]["round"]) == (7, 12)
 
     out = gossamer("runs").out
@@ -317,7 +311,10 @@ def test_runs_lists_runs_of_every_status() -> None:
     )
     assert list(rows)[2:] == names.split()
     assert "7/12" in rows["going"]
-    assert re.search(rf"{summary['accuracy']:.1%} +[{BLOCKS}]{{3}} +finished", rows["d-psgd-seed1"])
+    shown = (
+        rf"{summary['accuracy']:.1%} +{summary['accuracy_merged']:.1%} +[{BLOCKS}]{{3}} +finished"
+    )
+    assert re.search(shown, rows["d-psgd-seed1"])
     assert not ANSI.search(out)
 
 
@@ -335,13 +332,13 @@ def test_runs_of_a_run_folder_itself() -> None:
     assert re.search(r"one +WPM p=3", gossamer("runs", "one").out)
 
 
-def test_a_regression_has_a_spark_line_of_its_loss() -> None:
+def test_a_regression_has_a_spark_line_of_its_error() -> None:
     Path("a.toml").write_text('rounds = 30\ndata = "least-squares"\n')
     assert gossamer("run", "a.toml", "-q", "--out", "runs/a").code == 0
     row = Row.read(Path("runs/a"))
-    assert (row.column, row.newest("accuracy")) == ("loss", None)
-    assert spark(row.values("loss"), "loss")[0] == "█"
-    assert f"loss {row.newest('loss'):.3g}" in gossamer("runs").out
+    assert (row.column.name, row.newest("accuracy")) == ("rmse", None)
+    assert spark(row.values("rmse"), share=False)[0] == "█"
+    assert f"rmse {row.newest('rmse'):.3f}" in gossamer("runs").out
 
 
 def test_a_spark_line_shows_the_values() -> None:

@@ -125,9 +125,9 @@ def test_measured_after_the_step_or_after_the_mix(
                 buffers = {name: b.clone() for name, b in worker.buffers.items()}
                 w = halfway(plan, w, until, worker)
                 worker.buffers.update(buffers)
-            scores = worker.scores(w)
+            scores = worker.scores(w, plan.metrics)
             np.testing.assert_allclose(record.loss, scores.loss, rtol=1e-10)
-            np.testing.assert_allclose(record.accuracy, scores.accuracy)
+            np.testing.assert_allclose(record.metrics["accuracy"], scores.metrics["accuracy"])
             np.testing.assert_allclose(
                 record.distance, (w - w.mean(0)).norm(dim=1), rtol=1e-9, atol=1e-12
             )

@@ -18,7 +18,7 @@ from gossamer.engines.simulate import BatchGradient
 from gossamer.mirror import PowerMap
 from gossamer.network import metropolis
 from gossamer.network.base import Network
-from gossamer.tasks import Digits, Iid, Model, Task
+from gossamer.tasks import Accuracy, Digits, Iid, Model, Task
 
 META = torch.device("meta")
 DATA = Digits().load()
@@ -47,8 +47,8 @@ def tensors_after_a_round(
     )
     state = algorithm.first_state(worker.start().expand(m, -1))
     state = algorithm.next_state(state, BatchGradient(worker, 0), mix, 0)
-    scores = worker.scores(algorithm.models(state))
-    return state | {"loss": scores.loss, "accuracy": scores.accuracy}
+    scores = worker.scores(algorithm.models(state), (Accuracy(),))
+    return state | {"loss": scores.loss, "accuracy": scores.metrics["accuracy"]}
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - NOT_ON_META))

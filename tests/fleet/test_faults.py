@@ -247,5 +247,5 @@ def test_the_accuracy_is_that_of_an_undisturbed_run(fault: str, fleets: Fleets) 
     outcome = fleets[f"{fault} steps"]
     check_all_ended(outcome)
     assert has_had_effect(fault, outcome), outcome.counts()
-    undisturbed = simulated(outcome.trial.study).record().accuracy.mean()
+    undisturbed = simulated(outcome.trial.study).record().metrics["accuracy"].mean()
     assert outcome.accuracy() >= undisturbed - 0.01

@@ -153,7 +153,9 @@ def test_devices_equal_the_simulator(name: str, fleets: dict[str, Outcome]) -> N
     models = torch.stack([outcome.model(i) for i in range(M)])
     expected = simulator.models()
     torch.testing.assert_close(models, expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
-    assert outcome.accuracy() == pytest.approx(simulator.record().accuracy.mean(), abs=1e-3)
+    assert outcome.accuracy() == pytest.approx(
+        simulator.record().metrics["accuracy"].mean(), abs=1e-3
+    )
 
 
 def test_p_15_equals_the_simulator_round_by_round(fleets: dict[str, Outcome]) -> None:

@@ -119,7 +119,7 @@ def test_honest_devices_learn_as_without_the_attack(name: str, fleets: Fleets) -
     assert [outcome.status(i)["doing"] for i in HONEST] == ["done"] * len(HONEST)
     honest_links = gs.Graph(M, tuple(combinations(HONEST, 2)))
     record = simulated(replace(STUDY, network=honest_links)).record()
-    assert outcome.accuracy(HONEST) >= record.accuracy[: len(HONEST)].mean() - 0.01
+    assert outcome.accuracy(HONEST) >= record.metrics["accuracy"][: len(HONEST)].mean() - 0.01
     committed = 0
     for i in HONEST:
         for line in outcome.log(i):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import pty
 import re
@@ -48,8 +49,8 @@ def status_of(device: int, **changes: Any) -> dict[str, Any]:
         "rounds": 8,
         "near": others,
         "met": others,
-        "accuracy": 0.8125,
         "loss": 0.6,
+        "metrics": {"accuracy": 0.8125},
         "pending": 0,
         "counts": counts,
         "time": time.time(),
@@ -80,10 +81,11 @@ def test_status_of_a_fleet_on_this_machine() -> None:
     assert gossamer("fleet", "status", "fleet").out.splitlines()[0] == "no device has been heard of"
     write_status(0)
     counts = {"committed": 3, "failed": 2, "refused: nan": 4, "refused: run": 1}
-    write_status(1, accuracy=float("nan"), counts=counts)
+    write_status(1, metrics={"accuracy": float("nan")}, counts=counts)
     out = gossamer("fleet", "status", "fleet", "--once").out
     summary, heading, *rows = [" ".join(line.split()) for line in out.splitlines()]
-    assert summary == "round 4/8 accuracy 81.2 % links 3/3 1 of 3 devices silent or not seen"
+    accuracy = "accuracy 81.2 % (81.2–81.2)"
+    assert summary == f"round 4/8 {accuracy} links 3/3 1 of 3 silent or not seen"
     assert heading == "device doing round sees met accuracy exchanges failed refused sent"
     assert rows == [
         "n0 running 4/8 n1 n2 n1 n2 81.2 % 12 0 0 63.9 kB",
@@ -92,7 +94,7 @@ def test_status_of_a_fleet_on_this_machine() -> None:
     ]
     found = json.loads(gossamer("fleet", "status", "fleet", "--json").out)
     assert found["summary"].startswith("round 4/8")
-    assert found["devices"][1]["accuracy"] is None
+    assert found["devices"][1]["metrics"] == {"accuracy": None}
     assert found["devices"][0]["sees"] == ["n1", "n2"]
     assert found["devices"][2] == {"name": "n2", "doing": "not seen"}
 
@@ -148,7 +150,8 @@ def test_every_status_is_parsed_into_numbers_and_known_words(data: bytes) -> Non
     assert set(status.near) | set(status.met) <= set(range(DEVICES))
     assert 0 <= status.round <= status.rounds < 1 << 53
     assert 0 <= status.time <= 1000
-    assert status.accuracy is None or 0 <= status.accuracy <= 1
+    for value in (status.loss, *status.metrics.values()):
+        assert value is None or math.isfinite(value)
     assert status.refused >= 0
 
 
@@ -210,7 +213,8 @@ def test_a_rehearsal_prints_a_line_every_few_seconds(
         assert capsys.readouterr().err == ""
         monkeypatch.setattr(status_command, "_LINE_SECONDS", 0.0)
         plain.update()
-        line = "round 4/8  accuracy 81.2 %  links 2/2  2 of 3 devices silent or not seen\n"
+        accuracy = "accuracy 81.2 % (81.2–81.2)"
+        line = f"round 4/8  {accuracy}  links 2/2  2 of 3 silent or not seen\n"
         assert capsys.readouterr().err == line
     assert capsys.readouterr().err.count("\n") == 1
 

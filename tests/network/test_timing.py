@@ -510,8 +510,8 @@ def test_a_timing_changes_nothing_but_the_seconds(at: Any) -> None:
     assert timed.metrics.keys() - plain.metrics.keys() == {"simulated_seconds"}
     assert timed.summary.keys() - plain.summary.keys() == {
         "simulated_seconds",
-        "seconds_to_accuracy",
-        "seconds_to_loss",
+        "seconds_to",
+        "seconds_to_merged",
     }
     for name in plain.metrics:
         assert np.array_equal(plain.metrics[name], timed.metrics[name], equal_nan=True)
@@ -522,22 +522,27 @@ def test_a_timing_changes_nothing_but_the_seconds(at: Any) -> None:
 
 
 def test_seconds_to_a_target_are_those_of_the_round_that_reached_it(tmp_path: Path) -> None:
-    measure = gs.Measure(every=5, accuracy_targets=(0.3, 1.0), loss_targets=(2.0,))
+    measure = gs.Measure(
+        every=5,
+        targets=(
+            "accuracy >= 0.3",
+            "accuracy >= 1",
+            "loss <= 2",
+        ),
+    )
     study = gs.Study(gs.DPSGD(0.2), gs.Random(10, 0.3), rounds=20, measure=measure, timing=FLEET)
     done = gs.run(study, tmp_path / "out")
-    for kind, target in (("accuracy", "0.3"), ("loss", "2")):
-        reached = done.summary[f"rounds_to_{kind}"][target]
+    for target in ("accuracy >= 0.3", "loss <= 2"):
+        reached = done.summary["rounds_to"][target]
         assert reached is not None
-        assert (
-            done.summary[f"seconds_to_{kind}"][target]
-            == done.metrics["simulated_seconds"][reached // 5]
-        )
-    assert done.summary["seconds_to_accuracy"]["1"] is None
+        seconds = done.metrics["simulated_seconds"][reached // 5]
+        assert done.summary["seconds_to"][target] == seconds
+    assert done.summary["seconds_to"]["accuracy >= 1"] is None
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == done.summary
     (method,) = gs.compare([study], seeds=2)
-    assert method.seconds_to("accuracy", "1") is None
-    both = [run.summary["seconds_to_accuracy"]["0.3"] for run in method.runs]
-    assert method.seconds_to("accuracy", "0.3").mean == np.mean(both)
+    assert method.seconds_to("accuracy >= 1") is None
+    both = [run.summary["seconds_to"]["accuracy >= 0.3"] for run in method.runs]
+    assert method.seconds_to("accuracy >= 0.3").mean == np.mean(both)
     assert both[0] != both[1]  # another seed: other links, other times
 
 
@@ -570,7 +575,7 @@ kind = "ring"
 devices = 10
 [measure]
 every = 5
-accuracy_targets = [0.3, 1.0]
+targets = ["accuracy >= 0.3", "accuracy >= 1"]
 [timing]
 compute = 0.02
 rate = { kind = "log-uniform", low = 1e5, high = 1e6 }
@@ -602,9 +607,19 @@ def test_compare_shows_seconds_to_each_target() -> None:
     assert head[-1].split() == [
         "accuracy",
         "worst",
+        "best",
+        "merged",
         "rounds",
         "seconds",
+        "merged",
         "rounds",
+        "merged",
+        "seconds",
+        "rounds",
+        "seconds",
+        "merged",
+        "rounds",
+        "merged",
         "seconds",
         "distance",
         "MB",
@@ -612,8 +627,13 @@ def test_compare_shows_seconds_to_each_target() -> None:
     for name, label in (("d-psgd", "D-PSGD"), ("all-reduce", "All-Reduce")):
         summary = json.loads(Path(f"out/{name}-seed0/summary.json").read_text())
         row = next(line.split() for line in done.out.splitlines() if line.strip().startswith(label))
-        seconds = summary["seconds_to_accuracy"]["0.3"]
-        assert row[4:8] == [str(summary["rounds_to_accuracy"]["0.3"]), f"{seconds:.2f}", "–", "–"]
+        seconds = summary["seconds_to"]["accuracy >= 0.3"]
+        assert row[4:8] == [
+            str(summary["rounds_to"]["accuracy >= 0.3"]),
+            f"{seconds:.2f}",
+            "–",
+            "–",
+        ]
     assert gossamer("compare", "a.toml", "-q", "--out", "out").out == done.out
 
 

@@ -17,6 +17,7 @@ from support.command import assert_refused, gossamer
 from support.runs import compare_two_methods, read_comparison
 
 import gossamer as gs
+from gossamer._core.columns import column_of
 from gossamer.errors import InputError
 from gossamer.report import figures
 from gossamer.results import palette
@@ -127,6 +128,8 @@ def test_curves_and_bands_show_means_and_intervals(
     for y, column, scale in (
         ("accuracy", "accuracy", 100),
         ("worst", "accuracy_worst", 100),
+        ("merged", "accuracy_merged", 100),
+        ("accuracy_best", "accuracy_best", 100),
         ("loss", "loss", 1),
     ):
         figure = drawn(monkeypatch, folder, "--y", y)
@@ -180,7 +183,8 @@ def test_the_legend_hides_nothing(folder: Path) -> None:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(figures, "_save", keep)
-            figures.paper({name: [run] for name in names}, Path("x.pdf"))
+            columns = [column_of("accuracy")]
+            figures.paper({name: [run] for name in names}, Path("x.pdf"), columns)
         assert figure is not None
         figure.canvas.draw()
         legend = figure.legends[0].get_window_extent()
@@ -219,7 +223,7 @@ def test_unfinished_runs_are_left_out_with_a_note(folder: Path) -> None:
         ),
         (
             ["--y", "size"],
-            "y = 'size' is not accepted: give one of 'accuracy', 'worst', 'loss', 'distance'",
+            "y = 'size' is not accepted: give one of 'worst', 'best', 'merged', 'accuracy', ",
         ),
         (["--width", "wide"], 'width = \'wide\' is not accepted: give "column", "page"'),
         (["--width", "3m"], "width"),
@@ -239,7 +243,10 @@ def test_what_was_not_measured_is_refused() -> None:
         ),
         "a",
     )
-    assert_refused(gossamer("figure", "a"), "y = 'accuracy' is not accepted: give loss or distance")
+    assert_refused(
+        gossamer("figure", "a", "--y", "accuracy"),
+        "y = 'accuracy' is not accepted: give one of 'worst', 'best', 'merged', 'rmse', ",
+    )
     assert_refused(
         gossamer("figure", "a", "--y", "loss", "--x", "seconds"),
         "x = 'seconds' is not accepted",

@@ -190,7 +190,8 @@ def devices(tmp_path: Path) -> Path:
         with (folder / f"n{i}" / "log.jsonl").open("w") as file:
             for t in (1, 2, 3):
                 if i in met[t]:
-                    scores = {"accuracy": 0.1 * t + 0.01 * i, "loss": 2 - 0.1 * t}
+                    accuracy = 0.1 * t + 0.01 * i
+                    scores = {"metrics": {"accuracy": accuracy}, "loss": 2 - 0.1 * t}
                     line = {
                         "round": t,
                         "near": met[t][i],
@@ -209,7 +210,7 @@ def devices(tmp_path: Path) -> Path:
             "time": time.time(),
         }
         (folder / f"n{i}" / "status.json").write_text(
-            json.dumps(status | {"accuracy": 0.3, "loss": 1.7})
+            json.dumps(status | {"metrics": {"accuracy": 0.3}, "loss": 1.7})
         )
     return folder
 

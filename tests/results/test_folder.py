@@ -45,15 +45,10 @@ def test_what_is_in_a_run_folder() -> None:
     assert spec.dumps(study) == (folder / "spec.toml").read_text()  # every default is written out
 
     table = pq.read_table(folder / "metrics.parquet")
-    plain = [
-        "round",
-        "accuracy",
-        "accuracy_worst",
-        "accuracy_best",
-        "loss",
-        "loss_worst",
-        "loss_best",
-    ]
+    plain = ["round"]
+    for metric in ("accuracy", "loss"):
+        for ending in ("", "_worst", "_best", "_merged", "_merged_power"):
+            plain.append(metric + ending)
     plain += ["distance", "power_distance", "messages", "bytes"]
     assert table.column_names == [*plain, "device_accuracy", "device_loss", "device_distance"]
     whole = ("round", "messages", "bytes")
@@ -90,9 +85,10 @@ def test_what_is_in_a_run_folder() -> None:
         ),
         None,
     )
-    assert summary["rounds_to_accuracy"] == {"0.3": first, "1": None}
-    assert summary["rounds_to_loss"] == {"100": 0}
-    assert summary["bytes_to_loss"] == {"100": 0}
+    targets = {"accuracy >= 0.3": first, "accuracy >= 1": None, "loss <= 100": 0}
+    assert summary["rounds_to"] == targets
+    assert summary["bytes_to"]["loss <= 100"] == 0
+    assert summary["rounds_to_merged"].keys() == targets.keys()
     assert summary["versions"]["torch"] == torch.__version__
     assert summary["versions"]["python"] == platform.python_version()
     assert summary["versions"].keys() == {

@@ -54,12 +54,13 @@ def test_the_points_of_a_curve_are_its_numbers(methods: Comparison) -> None:
     assert points[np.argmax(accuracy), 1] < points[np.argmin(accuracy), 1]
 
 
-def test_the_loss_is_drawn_where_there_is_no_accuracy() -> None:
+def test_the_error_is_drawn_where_there_is_no_accuracy() -> None:
     study = gs.Study(
         gs.DPSGD(), gs.Ring(5), data=gs.LeastSquares(5), model=gs.LinearRegression(), rounds=30
     )
     html = gs.run(study)._repr_html_()
-    assert "mean test loss" in text_of(html)
+    assert "mean test rmse" in text_of(html)
+    assert "%" not in text_of(html)
     assert "accuracy" not in text_of(html)
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gossamer.engines import Measure
 from gossamer.results.statistics import Interval, half_widths, interval, rounds_to, summarise
 
 ROUNDS = [0, 10, 20, 30]
@@ -32,20 +31,27 @@ def test_a_summary_has_the_last_values_and_what_targets_took() -> None:
     table = {
         "round": ROUNDS,
         "accuracy": [0.1, 0.5, 0.8, 0.9],
+        "accuracy_merged": [0.1, 0.9, 0.9, 1.0],
         "loss": [2.0, 1.0, 0.6, np.nan],
+        "loss_merged": [0.9, 0.8, 0.6, 0.5],
         "bytes": [0, 100, 200, 300],
         "simulated_seconds": np.array([0.0, 1.5, 3.0, 4.5]),
         "device_accuracy": [[0.1, 0.1]] * 4,
     }
-    summary = summarise(table, Measure(accuracy_targets=(0.8, 0.99), loss_targets=(1.0,)))
+    summary = summarise(table, ("accuracy >= 0.8", "accuracy >= 0.99", "loss <= 1"))
     assert summary["round"] == 30
     assert summary["accuracy"] == 0.9
     assert summary["loss"] is None
     assert "device_accuracy" not in summary
-    assert summary["rounds_to_accuracy"] == {"0.8": 20, "0.99": None}
-    assert summary["bytes_to_accuracy"] == {"0.8": 200, "0.99": None}
-    assert summary["seconds_to_accuracy"] == {"0.8": 3.0, "0.99": None}
-    assert summary["rounds_to_loss"] == {"1": 10}
+    expected: dict[str, list[float | None]] = {
+        "rounds_to": [20, None, 10],
+        "bytes_to": [200, None, 100],
+        "seconds_to": [3.0, None, 1.5],
+        "rounds_to_merged": [10, 30, 0],
+    }
+    targets = ("accuracy >= 0.8", "accuracy >= 0.99", "loss <= 1")
+    for key, values in expected.items():
+        assert summary[key] == dict(zip(targets, values, strict=True))
     assert type(summary["simulated_seconds"]) is float
 
 

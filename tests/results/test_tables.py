@@ -14,12 +14,13 @@ def run(seed: int, accuracy: float | None, reached: int | None, **more: Any) -> 
     summary = {
         "finished": True,
         "accuracy": accuracy,
-        "accuracy_worst": 0.7,
+        "accuracy_worst": accuracy and 0.7,
+        "accuracy_best": accuracy and 0.9,
+        "accuracy_merged": accuracy and 0.95,
         "loss": 1.0,
         "distance": 0.5,
         "bytes": 2_000_000,
-        "rounds_to_accuracy": {"0.8": reached},
-        "rounds_to_loss": {},
+        "rounds_to": {"accuracy >= 0.8": reached},
     }
     return Run({"seed": seed}, {}, summary | more)
 
@@ -27,10 +28,10 @@ def run(seed: int, accuracy: float | None, reached: int | None, **more: Any) -> 
 def test_a_target_counts_if_every_seed_reached_it() -> None:
     both = Method("A", (run(0, 0.8, 10), run(1, 0.9, 20)))
     assert both.value("accuracy").mean == 0.8500000000000001
-    found = both.rounds_to("accuracy", "0.8")
+    found = both.rounds_to("accuracy >= 0.8")
     assert found is not None
     assert (found.mean, found.count) == (15.0, 2)
-    assert Method("A", (run(0, 0.8, 10), run(1, 0.7, None))).rounds_to("accuracy", "0.8") is None
+    assert Method("A", (run(0, 0.8, 10), run(1, 0.7, None))).rounds_to("accuracy >= 0.8") is None
 
 
 def test_a_table_has_a_row_per_method() -> None:
@@ -38,8 +39,8 @@ def test_a_table_has_a_row_per_method() -> None:
     headings, rows = methods.table()
     assert headings[0].strip() == "method"
     assert "rounds\nto 80 %" in headings
-    assert rows[0] == ["A", "80.00", "70.00", "1.000", "10", "0.500", "2.0"]
-    assert rows[1][4] == "–"
+    assert rows[0] == ["A", "80.00", "70.00", "90.00", "95.00", "1.000", "10", "0.500", "2.0"]
+    assert rows[1][6] == "–"
     for row in rows:
         assert len(row) == len(headings)
     console = Console(width=100, record=True, file=None, quiet=True)
@@ -50,7 +51,7 @@ def test_a_table_has_a_row_per_method() -> None:
 
 
 def test_the_loss_stands_alone_where_there_is_no_accuracy() -> None:
-    plain = run(0, None, None, rounds_to_accuracy={}, rounds_to_loss={"0.5": 7})
+    plain = run(0, None, None, rounds_to={"loss <= 0.5": 7})
     headings, rows = Comparison([Method("A", (plain,))]).table()
     for heading in headings:
         assert "accuracy" not in heading
@@ -58,7 +59,7 @@ def test_the_loss_stands_alone_where_there_is_no_accuracy() -> None:
 
 
 def test_simulated_seconds_to_a_target() -> None:
-    timed = run(0, 0.8, 10, seconds_to_accuracy={"0.8": 12.345}, seconds_to_loss={})
+    timed = run(0, 0.8, 10, seconds_to={"accuracy >= 0.8": 12.345})
     headings, rows = Comparison([Method("A", (timed,))]).table()
     assert "seconds\nto 80 %" in headings
     assert "12.35" in rows[0] or "12.34" in rows[0]

@@ -31,7 +31,7 @@ def small(**changes: Any) -> gs.Study:
             gs.DPSGD(eta=0.1),
             gs.Ring(5),
             rounds=6,
-            measure=gs.Measure(every=3, accuracy_targets=(0.2,)),
+            measure=gs.Measure(every=3, targets=("accuracy >= 0.2",)),
         ),
         **changes,
     )
@@ -160,7 +160,7 @@ def test_a_plan_has_the_values_of_the_study() -> None:
     assert (plan.network, plan.algorithm, plan.measure, plan.task.model) == (
         study.network,
         study.algorithm,
-        study.measure,
+        replace(study.measure, metrics=(gs.Accuracy(),)),
         study.model,
     )
     assert plan.task.split.devices == 5
@@ -169,7 +169,8 @@ def test_a_plan_has_the_values_of_the_study() -> None:
     given = gs.from_lists([[0, 1], [2], [3], [4], [5, 6]])
     assert small(split=given).plan().task.split is given
     problem = gs.LeastSquares(5, samples=3)
-    synthetic = small(data=problem, model=gs.LinearRegression()).plan()
+    plain = gs.Measure()
+    synthetic = small(data=problem, model=gs.LinearRegression(), measure=plain).plan()
     assert synthetic.task.split.of(1).tolist() == [3, 4, 5]  # a problem comes with its own
 
 
@@ -188,7 +189,8 @@ def test_a_plan_has_the_values_of_the_study() -> None:
             lambda: small(data=gs.LeastSquares(4), model=gs.LinearRegression()).plan(),
             "network.devices",
         ),
-        (lambda: gs.run(small(data=gs.LeastSquares(5))), "model"),
+        (lambda: gs.run(small(data=gs.LeastSquares(5), measure=gs.Measure())), "model"),
+        (lambda: small(data=gs.LeastSquares(5)).plan(), "measure.targets"),
         (lambda: gs.run(own(model=gs.Module(lambda: nn.Linear(3, 3)))), "module"),
         (
             lambda: gs.run(
@@ -220,7 +222,7 @@ def test_a_run_without_a_folder_has_its_measurements_and_models() -> None:
     assert done.metrics["device_accuracy"].shape == (3, 5)
     assert done.metrics["accuracy"] == pytest.approx(done.metrics["device_accuracy"].mean(1))
     assert done.summary["accuracy"] == done.metrics["accuracy"][-1] > 0.3
-    assert done.summary["rounds_to_accuracy"]["0.2"] in (3, 6)
+    assert done.summary["rounds_to"]["accuracy >= 0.2"] in (3, 6)
     assert {name: tuple(part.shape) for name, part in done.models.items()} == {
         "weight": (5, 10, 64),
         "bias": (5, 10),
@@ -257,12 +259,22 @@ def test_a_user_regression() -> None:
     x = draws.normal(0, "x", np.arange(200)[:, None], np.arange(3))
     y = x @ [1.0, -2.0, 0.5]
     data = gs.from_arrays(x, y, x, y)
+    measure = gs.Measure(targets=("rmse <= 1",))
     done = gs.run(
-        own(data=data, split=gs.Uneven(), model=gs.Module(lambda: nn.Linear(3, 1)), rounds=60)
+        own(
+            data=data,
+            split=gs.Uneven(),
+            model=gs.Module(lambda: nn.Linear(3, 1)),
+            rounds=60,
+            measure=measure,
+        )
     )
     assert done.summary["loss"] < 1e-3
-    assert done.summary["accuracy"] is None  # nothing is classified
-    closed = gs.run(own(data=data, split=gs.Uneven(), model=gs.LinearRegression(), rounds=60))
+    assert "accuracy" not in done.summary  # nothing is classified
+    assert done.summary["rmse"] == pytest.approx((2 * done.summary["loss"]) ** 0.5, rel=0.1)
+    assert done.summary["rounds_to"]["rmse <= 1"] is not None
+    linear = gs.LinearRegression()
+    closed = gs.run(own(data=data, split=gs.Uneven(), model=linear, rounds=60, measure=measure))
     assert closed.summary["loss"] < 1e-3
 
 

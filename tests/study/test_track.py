@@ -324,7 +324,11 @@ TAGS = {
     "accuracy/mean": "accuracy",
     "accuracy/worst": "accuracy_worst",
     "accuracy/best": "accuracy_best",
-    "loss": "loss",
+    "accuracy/merged": "accuracy_merged",
+    "loss/mean": "loss",
+    "loss/worst": "loss_worst",
+    "loss/best": "loss_best",
+    "loss/merged": "loss_merged",
     "distance": "distance",
     "power_distance": "power_distance",
     "bytes": "bytes",
@@ -333,8 +337,12 @@ TAGS = {
 
 def assert_shows(folder: Path, run: Run) -> None:
     read = events(folder / "tensorboard")
-    assert set(read.Tags()["scalars"]) == TAGS.keys()
-    for tag, name in TAGS.items():
+    tags = dict(TAGS)
+    if "loss_merged_power" in run.metrics:
+        tags["accuracy/merged_power"] = "accuracy_merged_power"
+        tags["loss/merged_power"] = "loss_merged_power"
+    assert set(read.Tags()["scalars"]) == tags.keys()
+    for tag, name in tags.items():
         found = read.Scalars(tag)
         assert attribute(found, "step") == run.metrics["round"].tolist(), tag
         np.testing.assert_allclose(attribute(found, "value"), run.metrics[name], rtol=1e-6)
@@ -380,7 +388,8 @@ def test_tensorboard_has_no_accuracy_of_a_regression(tmp_path: Path) -> None:
     )
     gs.run(study, tmp_path / "a", observers=[TensorBoard()])
     tags = set(events(tmp_path / "a" / "tensorboard").Tags()["scalars"])
-    assert tags == {tag for tag in TAGS if "accuracy" not in tag} | {"simulated_seconds"}
+    expected = {tag.replace("accuracy", "rmse") for tag in TAGS}
+    assert tags == expected | {"simulated_seconds"}
 
 
 def test_track_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

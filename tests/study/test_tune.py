@@ -19,6 +19,7 @@ from support.listing import attribute, times_of
 from torch import Tensor
 
 import gossamer as gs
+from gossamer._core.columns import Target, column_of
 from gossamer.algorithms import GainControl
 from gossamer.algorithms.registry import ADAM_RATE, RATE, Choice, LogRange, Method
 from gossamer.errors import InputError
@@ -27,6 +28,7 @@ from gossamer.study.space import BASELINE, Candidate, candidate, fixed_settings,
 from gossamer.study.tune import (
     FRESH_SEEDS,
     RATES,
+    Goal,
     Score,
     Tuned,
     candidates,
@@ -135,7 +137,7 @@ def test_it_finds_the_planted_method_and_rate(planted: list[gs.Study]) -> None:
     assert rate_of(tuned.baseline.candidate) == min(rates, key=lambda eta: abs(np.log(eta / 0.05)))
     assert tuned.led_before
     assert tuned.lead_over(tuned.baseline).sure
-    assert tuned.target == 0.9
+    assert tuned.target == TARGET_90
     assert tuned.spec == replace(
         STUDY, algorithm=tuned.winner.candidate.algorithm, name="study-tuned"
     )
@@ -203,7 +205,7 @@ def test_a_target_out_of_reach_ranks_by_accuracy(planted: list[gs.Study]) -> Non
     tuned = search(target=1.0)
     assert tuned.winner.candidate.method.name == "fast"
     assert tuned.winner.mean_to_target("rounds", tuned.target) is None
-    assert tuned.lead_over(tuned.baseline).unit == "accuracy"
+    assert tuned.lead_over(tuned.baseline).unit == "metric"
 
 
 def test_a_method_that_rejects_the_network_is_left_out(planted: list[gs.Study]) -> None:
@@ -382,6 +384,17 @@ def names(scores: Sequence[Score]) -> list[str]:
     return [one.candidate.method.name for one in scores]
 
 
+ACCURACY = column_of("accuracy")
+ROUNDS = Goal("rounds", ACCURACY)
+BYTES = Goal("bytes", ACCURACY)
+TARGET = Target.of(ACCURACY, 0.8)
+TARGET_90 = Target.of(ACCURACY, 0.9)
+
+
+def targets(*values: float) -> list[Target]:
+    return [Target.of(ACCURACY, value) for value in values]
+
+
 def test_ranking() -> None:
     scores = [
         score("diverges twice", None, None),
@@ -393,14 +406,14 @@ def test_ranking() -> None:
         score("quick", 0.1, 0.2),
     ]
     expected = ["quick", "slow", "once", "never", "never, lower", "diverges", "diverges twice"]
-    assert names(ranked(scores, "rounds", 0.8)) == expected
-    assert names(ranked(scores[::-1], "bytes", 0.8)) == expected
+    assert names(ranked(scores, ROUNDS, TARGET)) == expected
+    assert names(ranked(scores[::-1], BYTES, TARGET)) == expected
     # without a target, by accuracy
-    assert names(ranked(scores, "rounds", None))[:3] == ["quick", "slow", "once"]
+    assert names(ranked(scores, ROUNDS, None))[:3] == ["quick", "slow", "once"]
 
 
 def test_equal_rounds_are_ranked_by_accuracy() -> None:
-    assert names(ranked([score("a", 0.17), score("b", 0.18)], "rounds", 0.8)) == ["b", "a"]
+    assert names(ranked([score("a", 0.17), score("b", 0.18)], ROUNDS, TARGET)) == ["b", "a"]
 
 
 def test_bytes_and_rounds_need_not_agree() -> None:
@@ -409,41 +422,59 @@ def test_bytes_and_rounds_need_not_agree() -> None:
         ({**curve(90, 0.05), "bytes": 10 * curve(90, 0.05)["round"]},),
     )
     scores = [score("quick", 0.1), frugal]
-    assert names(ranked(scores, "rounds", 0.8)) == ["quick", "frugal"]
-    assert names(ranked(scores, "bytes", 0.8)) == ["frugal", "quick"]
+    assert names(ranked(scores, ROUNDS, TARGET)) == ["quick", "frugal"]
+    assert names(ranked(scores, BYTES, TARGET)) == ["frugal", "quick"]
 
 
 def test_the_highest_reachable_target() -> None:
     scores = [score("a", 0.03, 0.03), score("b", 0.001, 0.9)]
-    assert (
-        reachable(scores, (0.5, 0.9, 0.999)) == 0.9
-    )  # 0.999 is reached by b, but on one seed alone
-    assert reachable(scores, (0.9, 0.5)) == 0.9
-    assert reachable(scores, (0.999,)) is None
-    assert reachable([score("c", None)], (0.1,)) is None
+    # 0.999 is reached by b, but on one seed alone
+    assert reachable(scores, targets(0.5, 0.9, 0.999)) == TARGET_90
+    assert reachable(scores, targets(0.9, 0.5)) == TARGET_90
+    assert reachable(scores, targets(0.999)) is None
+    assert reachable([score("c", None)], targets(0.1)) is None
+
+
+def test_an_error_is_ranked_the_other_way_round() -> None:
+    def error(name: str, speed: float) -> Score:
+        falling = curve(90, speed)
+        falling["rmse_merged"] = 1 - falling["accuracy"]
+        return Score(named(name), (falling,))
+
+    scores = [error("slow", 0.03), error("quick", 0.1)]
+    goal = Goal("rounds", column_of("rmse"), "_merged")
+    easy = Target("rmse_merged", False, 0.5)
+    hard = Target("rmse_merged", False, 0.01)
+    assert reachable(scores, [hard, easy]) == hard
+    assert names(ranked(scores, goal, easy)) == ["quick", "slow"]
+    assert names(ranked(scores, Goal(None, column_of("rmse"), "_merged"), None)) == [
+        "quick",
+        "slow",
+    ]
+    assert lead(scores[1], scores[0], replace(goal, cost=None), None).ahead.mean > 0
 
 
 def test_leads() -> None:
     quick = score("q", 0.1, 0.11, 0.1)
     slow = score("s", 0.04, 0.03, 0.04)
     never = score("n", 0.001, 0.001, 0.001)
-    ahead = lead(quick, slow, "rounds", 0.8)
-    own = quick.to_target("rounds", 0.8)
-    theirs = slow.to_target("rounds", 0.8)
+    ahead = lead(quick, slow, ROUNDS, TARGET)
+    own = quick.to_target("rounds", TARGET)
+    theirs = slow.to_target("rounds", TARGET)
     assert ahead.unit == "rounds"
     assert ahead.ahead.mean == pytest.approx(np.mean(np.subtract(theirs, own)))
     assert ahead.share == pytest.approx(1 - np.sum(own) / np.sum(theirs))
     assert ahead.sure
-    assert not lead(slow, quick, "rounds", 0.8).sure
-    assert not lead(quick, quick, "rounds", 0.8).sure
-    assert not lead(score("a", 0.03, 0.1, 0.05), score("b", 0.1, 0.04, 0.04), "rounds", 0.8).sure
-    far = lead(quick, never, "rounds", 0.8)
-    assert (far.unit, far.missed, far.sure) == ("accuracy", 3, True)
-    partly = lead(quick, score("p", 0.04, 0.04, 0.001), "rounds", 0.8)
+    assert not lead(slow, quick, ROUNDS, TARGET).sure
+    assert not lead(quick, quick, ROUNDS, TARGET).sure
+    assert not lead(score("a", 0.03, 0.1, 0.05), score("b", 0.1, 0.04, 0.04), ROUNDS, TARGET).sure
+    far = lead(quick, never, ROUNDS, TARGET)
+    assert (far.unit, far.missed, far.sure) == ("metric", 3, True)
+    partly = lead(quick, score("p", 0.04, 0.04, 0.001), ROUNDS, TARGET)
     assert (partly.unit, partly.missed, partly.ahead.count) == ("rounds", 1, 2)
-    both_miss = lead(score("p", 0.04, 0.04, 0.001), never, "rounds", 0.8)
-    assert (both_miss.unit, both_miss.missed) == ("accuracy", 0)
-    assert lead(quick, score("d", None, None, None), "rounds", 0.8).sure
+    both_miss = lead(score("p", 0.04, 0.04, 0.001), never, ROUNDS, TARGET)
+    assert (both_miss.unit, both_miss.missed) == ("metric", 0)
+    assert lead(quick, score("d", None, None, None), ROUNDS, TARGET).sure
 
 
 # -- the validation samples ----------------------------------------------------------------------
@@ -500,7 +531,7 @@ batch = 16
 data = "digits"
 split = "one-label"
 network = { kind = "random", devices = 10, density = 0.2 }
-measure = { every = 5, accuracy_targets = [0.3, 0.5, 0.999] }
+measure = { every = 5, targets = ["accuracy >= 0.3", "accuracy >= 0.5", "accuracy >= 0.999"] }
 """
 
 
@@ -519,9 +550,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             ["--methods", "wpn"],
             ("methods = 'wpn' is not accepted", "did you mean 'wpm'?"),
         ),
-        (["--target", "88"], ("target = 88.0 is not accepted: give an accuracy above 0",)),
-        (["--target", "0"], ("target = 0.0 is not accepted",)),
-        (["--target", "nan"], ("target = nan is not accepted",)),
+        (["--target", "88"], ("target = 'accuracy >= 88' is not accepted: give a share from 0",)),
+        (["--target", "-0.1"], ("target = 'accuracy >= -0.1' is not accepted",)),
+        (["--target", "nan"], ("target = 'nan' is not accepted",)),
+        (["--target", "mae <= 4"], ("one of the metrics that are measured: accuracy,",)),
+        (["--target", "accuracy > 4"], ('a metric, ">=" or "<=", and a number',)),
+        (["--for", "accuracy_best"], ("for = 'accuracy_best' is not accepted",)),
         (["--for", "round"], ("for = 'round' is not accepted", "did you mean 'rounds'?")),
         (["--for", "seconds"], ("for = 'seconds' is not accepted", "timing")),
         (["--workers", "-1"], ("workers = -1 is not accepted",)),
@@ -539,9 +573,29 @@ def test_invalid_arguments(here: Path, words: list[str], parts: tuple[str, ...])
     assert files() == before
 
 
-def test_a_task_without_labels_is_refused(here: Path) -> None:
-    Path("fit.toml").write_text('rounds = 9\ndata = "least-squares"\n')
-    assert_refused(gossamer("tune", "fit.toml"), "data with labels")
+@pytest.mark.parametrize(
+    ("words", "metric", "target"),
+    [
+        (["--target", "rmse <= 1.9"], "rmse", "rmse <= 1.9"),
+        (["--target", "1.9"], "rmse", "rmse <= 1.9"),
+        (["--target", "rmse_merged <= 1.9"], "rmse_merged", "rmse_merged <= 1.9"),
+        (["--for", "rmse_merged"], "rmse_merged", None),
+    ],
+)
+def test_a_regression_is_tuned_by_its_error(
+    here: Path, words: list[str], metric: str, target: str | None
+) -> None:
+    Path("fit.toml").write_text('rounds = 20\ndata = "least-squares"\nmeasure = { every = 5 }\n')
+    fixed = ["--budget", 30, "--methods", "d-psgd", "--out", "o", "-q"]
+    done = gossamer("tune", "fit.toml", *fixed, *words)
+    assert (done.code, done.err) == (0, "")
+    assert "%" not in done.out.split("mean ±")[0]
+    assert "rmse" in done.out.split("mean ±")[0]
+    result = json.loads(Path("o/result.json").read_text())
+    assert (result["metric"], result["target"]) == (metric, target)
+    errors = [float(np.mean(one[metric])) for one in result["confirmed"]]
+    if target is None:
+        assert errors == sorted(errors)
 
 
 def test_methods_are_chosen_by_name() -> None:
@@ -605,12 +659,16 @@ def test_json_and_quiet(here: Path, planted: list[gs.Study]) -> None:
     assert (done.code, done.err) == (0, "")
     result = json.loads(done.out)
     assert result == json.loads(Path("here/result.json").read_text())
-    assert (result["for"], result["target"], result["seeds"]) == ("bytes", 0.7, [4, 5, 6, 7, 8])
+    assert (result["for"], result["target"], result["seeds"]) == (
+        "bytes",
+        "accuracy >= 0.7",
+        [4, 5, 6, 7, 8],
+    )
     assert result["cost"] <= 60
     assert result["confirmed"][0]["label"] == result["winner"]["label"]
     assert result["leads"]["baseline"]["unit"] == "bytes"
     (study,) = spec.studies(spec.read(Path("here/winner.toml")))
-    assert 0.7 in study.measure.accuracy_targets
+    assert "accuracy >= 0.7" in (study.measure.targets or ())
     assert study == spec.studies(result["spec"])[0]
 
 

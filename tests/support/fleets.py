@@ -115,7 +115,7 @@ class Outcome:
     def accuracy(self, devices: Iterable[int] | None = None) -> float:
         """Return the mean final accuracy."""
         chosen = self.devices if devices is None else devices
-        found = [self.log(i)[-1]["accuracy"] for i in chosen]
+        found = [self.log(i)[-1]["metrics"]["accuracy"] for i in chosen]
         return float(sum(found) / len(found))
 
 

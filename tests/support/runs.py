@@ -26,8 +26,7 @@ leave = 0.1
 come_back = 0.5
 [measure]
 every = 8
-accuracy_targets = [0.3, 1.0]
-loss_targets = [100.0]
+targets = ["accuracy >= 0.3", "accuracy >= 1", "loss <= 100"]
 [algorithm]
 kind = "wpm"
 p = 15

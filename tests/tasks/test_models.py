@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from gossamer.errors import InputError
 from gossamer.tasks import (
+    Accuracy,
     Cnn,
     LinearRegression,
     LogisticRegression,
@@ -29,6 +30,7 @@ from gossamer.tasks import (
     linear,
     modules,
 )
+from gossamer.tasks.metrics import default_metrics
 
 NO_KEYS = torch.zeros(0, dtype=torch.int64)
 
@@ -127,28 +129,31 @@ def test_scores_equal_a_loop_over_the_samples(kind: str, monkeypatch: pytest.Mon
     w = Batch.of(learner, source, devices=5).w
     x = learner.features(source.x_test.double())
     y = typed(source.y_test)
-    scores = learner.scores(w, x, y, {})
+    metrics = default_metrics(source)
+    scores = learner.scores(w, x, y, {}, metrics)
     for i in range(5):
         rows = w[i].view(-1, 5 + bias)
         expected = naive(rows, x[:, :5], y, loss, bias, 0.2)
         torch.testing.assert_close(scores.loss[i], expected, rtol=1e-12, atol=1e-12)
         if classes is None:
-            assert scores.accuracy[i].isnan()
+            errors = x[:, :5] @ rows[0] - y
+            expected = errors.square().mean().sqrt()
+            torch.testing.assert_close(scores.metrics["rmse"][i], expected, rtol=1e-12, atol=0)
             continue
         outputs = (x[:, :5] @ rows[:, :5].T + (rows[:, -1] if bias else 0)).tolist()
         chosen = []
         for o in outputs:
             chosen.append(int(o[0] > 0) if kind == "logistic" else int(np.argmax(o)))
         right = sum(label == target for label, target in zip(chosen, y.tolist(), strict=True))
-        assert scores.accuracy[i].item() == pytest.approx(right / len(y), abs=1e-15)
+        assert scores.metrics["accuracy"][i].item() == pytest.approx(right / len(y), abs=1e-15)
     for limit in (
         1,
         2 * len(x) * learner.shapes["weight"][0],
     ):  # one device at a time, two at a time
         monkeypatch.setattr(linear, "_OUTPUTS_AT_ONCE", limit)
-        again = learner.scores(w, x, y, {})
+        again = learner.scores(w, x, y, {}, metrics)
         torch.testing.assert_close(again.loss, scores.loss, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(again.accuracy, scores.accuracy, rtol=0, atol=0, equal_nan=True)
+        torch.testing.assert_close(again.metrics, scores.metrics, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("classes", [1, 2, 5])
@@ -160,11 +165,11 @@ def test_the_first_of_equal_outputs_counts(classes: int) -> None:
     w = torch.zeros(3, learner.parameters)
     w[1, -1] = 1.0  # the bias of the last class
     w[2, 4 * (classes - 1) : 4 * classes] = -1.0
-    scores = learner.scores(w, learner.features(data.x_test), data.y_test, {})
+    scores = learner.scores(w, learner.features(data.x_test), data.y_test, {}, (Accuracy(),))
     outputs = (
         data.x_test @ w.view(3, classes, 4)[..., :-1].mT + w.view(3, classes, 4)[:, None, :, -1]
     )
-    assert scores.accuracy.tolist() == (outputs.argmax(2) == y).float().mean(1).tolist()
+    assert scores.metrics["accuracy"].tolist() == (outputs.argmax(2) == y).float().mean(1).tolist()
     expected = torch.stack([torch.nn.functional.cross_entropy(row, y) for row in outputs])
     torch.testing.assert_close(scores.loss, expected)
 
@@ -291,10 +296,11 @@ def test_a_linear_module_equals_the_closed_form() -> None:
         )
         torch.testing.assert_close(*losses, rtol=tolerance, atol=tolerance)
         x_test = source.x_test.to(dtype)
-        scores = closed.scores(w, closed.features(x_test), source.y_test, {})
-        others = module.scores(w_module, x_test, source.y_test, {})
+        metrics = (Accuracy(),)
+        scores = closed.scores(w, closed.features(x_test), source.y_test, {}, metrics)
+        others = module.scores(w_module, x_test, source.y_test, {}, metrics)
         torch.testing.assert_close(scores.loss, others.loss, rtol=tolerance, atol=tolerance)
-        assert torch.equal(scores.accuracy, others.accuracy)
+        assert torch.equal(scores.metrics["accuracy"], others.metrics["accuracy"])
 
 
 class Tokens(nn.Module):
@@ -463,7 +469,8 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
                 p.data -= 0.1 * g
         w = w - 0.1 * gradient
     kept = copy.deepcopy(buffers)
-    scores = learner.scores(w, source.x_test.double(), typed(source.y_test), buffers)
+    metrics = default_metrics(source)
+    scores = learner.scores(w, source.x_test.double(), typed(source.y_test), buffers, metrics)
     # Scoring changes nothing.
     for name, b in buffers.items():
         assert torch.equal(kept[name], b)
@@ -473,18 +480,19 @@ def test_modules_equal_a_plain_loop(kind: str, monkeypatch: pytest.MonkeyPatch) 
         torch.testing.assert_close(scores.loss[i], expected.detach(), rtol=1e-10, atol=1e-12)
         if classes:
             right = (own(source.x_test.double()).argmax(1) == source.y_test).double().mean()
-            torch.testing.assert_close(scores.accuracy[i], right)
+            torch.testing.assert_close(scores.metrics["accuracy"][i], right)
         else:
-            assert scores.accuracy[i].isnan()
+            outputs = own(source.x_test.double())
+            errors = outputs.detach().reshape(source.y_test.shape) - source.y_test.double()
+            expected = errors.square().mean().sqrt()
+            torch.testing.assert_close(scores.metrics["rmse"][i], expected, rtol=1e-9, atol=0)
     monkeypatch.setattr(
         modules, "_EVALUATION_ELEMENTS", 3 * 3 * 4 * math.prod(shape)
     )  # three samples at a time
     if kind != "branches":  # whose outputs depend on the whole batch
-        again = learner.scores(w, source.x_test.double(), typed(source.y_test), buffers)
+        again = learner.scores(w, source.x_test.double(), typed(source.y_test), buffers, metrics)
         torch.testing.assert_close(again.loss, scores.loss, rtol=1e-10, atol=1e-12)
-        torch.testing.assert_close(
-            again.accuracy, scores.accuracy, rtol=0, atol=1e-12, equal_nan=True
-        )
+        torch.testing.assert_close(again.metrics, scores.metrics, rtol=1e-10, atol=1e-12)
     # The user's module is unchanged.
     for name, value in module.state_dict().items():
         assert torch.equal(before[name], value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pytest
@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from gossamer import draws
 from gossamer.errors import InputError
 from gossamer.tasks import (
+    Accuracy,
     Cnn,
     Data,
     Dirichlet,
     Iid,
     Learner,
+    Metric,
     Mlp,
     Model,
     Module,
@@ -66,10 +68,17 @@ class Seen(Learner):
         self.gradient(w, x, y, buffers, keys, w)
         return w[:, 0]
 
-    def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: dict[str, Tensor]) -> Scores:
+    def scores(
+        self,
+        w: Tensor,
+        x: Tensor,
+        y: Tensor,
+        buffers: dict[str, Tensor],
+        metrics: Sequence[Metric] = (),
+    ) -> Scores:
         self.x = x.clone()
         self.y = y.clone()
-        return Scores(w[:, 0], w[:, 0])
+        return Scores(w[:, 0], {})
 
 
 class Shown:
@@ -219,10 +228,11 @@ def test_any_rows_equal_those_rows_of_the_whole_stack(kind: str) -> None:
     for name, b in whole.buffers.items():
         torch.testing.assert_close(parts.buffers[name], b, rtol=1e-12, atol=1e-12)
         torch.testing.assert_close(alone.buffers[name], b[shard], rtol=1e-12, atol=1e-12)
-    scores = whole.scores(w)
-    own = alone.scores(w[shard])
+    metrics = (Accuracy(),)
+    scores = whole.scores(w, metrics)
+    own = alone.scores(w[shard], metrics)
     torch.testing.assert_close(own.loss, scores.loss[shard], rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(own.accuracy, scores.accuracy[shard])
+    torch.testing.assert_close(own.metrics["accuracy"], scores.metrics["accuracy"][shard])
 
 
 @pytest.fixture

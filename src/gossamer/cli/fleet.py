@@ -14,11 +14,13 @@ from typing import Any
 
 import typer
 
+from gossamer._core.columns import columns_of
 from gossamer.errors import DataError, InputError
 from gossamer.fleet import provision
 from gossamer.fleet.code import CODE
 from gossamer.fleet.files import MODEL, SAMPLES, SAMPLES_NUMPY
 from gossamer.fleet.settings import STUDY, Device, Fleet, read_device
+from gossamer.fleet.status import spec_of
 from gossamer.results.run import Run
 from gossamer.results.tables import Method, terminal_table
 from gossamer.study import Study
@@ -159,6 +161,7 @@ class _StatusLines:
         self._doing = ""
         self._printed = 0.0
         self._start = datetime.fromtimestamp(device.start_time(), UTC)
+        self._spec = spec_of(device)
 
     def __call__(self, status: dict[str, Any]) -> None:
         recent = time.monotonic() - self._printed < _LINE_SECONDS
@@ -166,10 +169,12 @@ class _StatusLines:
             return
         self._doing = status["doing"]
         self._printed = time.monotonic()
-        accuracy = ""
-        if status.get("accuracy") is not None:
-            accuracy = f"  accuracy {status['accuracy']:.1%}"
-        self._echo(f"{self._device.name}  {self._words(status)}{accuracy}")
+        score = ""
+        metrics = status.get("metrics", {})
+        if metrics:
+            column = columns_of(self._spec, list(metrics))[0]
+            score = f"  {column.name} {column.value_text(metrics[column.name])}"
+        self._echo(f"{self._device.name}  {self._words(status)}{score}")
 
     def _words(self, status: dict[str, Any]) -> str:
         if self._doing == "waiting":
@@ -239,5 +244,5 @@ def collect(folder: Path, out: Path, allow_code: bool = False) -> None:
     slot = found.summary["seconds"] / max(1, found.summary["rounds"])
     console = Console() if sys.stdout.isatty() else Console(width=160)
     title = f"{run.name}: {len(found.devices)} devices, {run.rounds} rounds of {slot:g} s"
-    console.print(terminal_table([Method(run.label, (run,))], title))
+    console.print(terminal_table([Method(run.label, (run,))], title, console.width))
     console.print(f"everything is in {out}", highlight=False)

@@ -102,11 +102,19 @@ class RunBars(Observer):
 
     def advanced(self, round: int) -> None:
         self._done = round
-        self._update(_measurement(self._newest), self._is_measured_to_the_end())
+        self._update(self._measurement(), self._is_measured_to_the_end())
 
     def measured(self, row: Row) -> None:
         self._newest = row
-        self._update(_measurement(row), self._is_measured_to_the_end())
+        self._update(self._measurement(), self._is_measured_to_the_end())
+
+    def _measurement(self) -> str:
+        """Return the newest measurement in short; nothing if there is none."""
+        row = self._newest
+        if row is None:
+            return ""
+        column = self._measure.columns_in(row)[0]
+        return f"{column.short_text(row[column.name])}  distance {row['distance']:.3f}"
 
     def message(self, text: str) -> None:
         """Print a line above the bars."""
@@ -117,6 +125,7 @@ class RunBars(Observer):
         method, self._seed_index = divmod(self._runs, self._seeds)
         self._label = f"{self._labels[method]:<{max(map(len, self._labels))}}"
         self._runs += 1
+        self._measure = study.measure
         self._total = study.rounds
         self._done = 0
         self._newest = None
@@ -313,16 +322,6 @@ class DownloadBars:
             if self._has_lines:
                 self._console.print(f"{file}  {total / 1e6:.1f} MB", highlight=False)
         self._progress.update(self._tasks[file], completed=done)
-
-
-def _measurement(row: Row | None) -> str:
-    """Return the newest measurement in short; nothing if there is none."""
-    if row is None:
-        return ""
-    score = f"{row['accuracy']:.1%}"
-    if row["accuracy"] != row["accuracy"]:  # NaN: not a classification
-        score = f"loss {row['loss']:.3f}"
-    return f"{score}  distance {row['distance']:.3f}"
 
 
 def _duration(seconds: float) -> str:

@@ -13,13 +13,13 @@ from typing import Any
 
 import typer
 
+from gossamer._core.columns import ENDINGS, Column
 from gossamer.errors import DataError, GossamerError
 from gossamer.results.find import find_runs, select_runs
 from gossamer.results.live import RunFollower
 from gossamer.results.palette import STATUS
 from gossamer.results.run import Run
 
-_COLUMNS = ("round", "accuracy", "loss")  # of the metrics: all that is listed
 # A running process writes live.jsonl once per second, or after every round that takes longer.
 _SILENT_SECONDS = 60.0
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -71,7 +71,7 @@ def figure(paths: Sequence[Path], out: Path, x: str, y: str, width: str) -> None
         typer.echo(note, err=True)
     if not metrics:
         raise DataError("none of these runs is finished: there is nothing to draw")
-    paper(metrics, out, x, y, width)
+    paper(metrics, out, methods[0].runs[0].columns, x, y, width)
     seeds = max(map(len, metrics.values()))
     words = f"{len(metrics)} methods" if len(metrics) > 1 else "1 method"
     if seeds > 1:
@@ -94,7 +94,7 @@ class Row:
             folder: The run folder.
         """
         try:
-            run = RunFollower(folder, _COLUMNS).run()
+            run = RunFollower(folder, per_device=False).run()
             if not run.method:
                 run = replace(run, method=_label(run))
             row = cls(run, _changed(folder))
@@ -119,11 +119,9 @@ class Row:
         return self.run.status
 
     @property
-    def column(self) -> str:
-        """The column of the curve: the accuracy, or the loss where there is no accuracy."""
-        if self.run.has("loss") and not self.run.has("accuracy"):
-            return "loss"
-        return "accuracy"
+    def column(self) -> Column:
+        """The column of the curve: the first metric of the run, else its loss."""
+        return self.run.column
 
     def values(self, column: str) -> list[float | None]:
         """Return the values of a column; None where one is not finite.
@@ -156,22 +154,30 @@ class Row:
             "state": self.state,
             "round": run.round,
             "rounds": run.rounds,
-            "accuracy": self.newest("accuracy"),
             "loss": self.newest("loss"),
+            "metrics": {column.name: self._newest_values(column) for column in run.columns},
             "when": self.changed,
-            "curve": self.values(self.column),
-            "of": self.column,
+            "curve": self.values(self.column.name),
+            "of": self.column.name,
         }
+
+    def _newest_values(self, column: Column) -> dict[str, float | None]:
+        """Return the newest mean over the devices, worst and best device, and merged model."""
+        values = {}
+        for ending in ENDINGS:
+            if column.name + ending in self.run.metrics:
+                values[ending.strip("_") or "mean"] = self.newest(column.name + ending)
+        return values
 
 
 def spark(
-    values: Sequence[float | None], of: str = "accuracy", width: int = 16, ascii_only: bool = False
+    values: Sequence[float | None], share: bool = True, width: int = 16, ascii_only: bool = False
 ) -> str:
     """Return a curve as a line of block characters.
 
     Args:
         values: The values; None is left out.
-        of: "accuracy" is drawn from 0 to 1, so that lines can be compared; a loss from 0 to its
+        share: Shares are drawn from 0 to 1, so that lines can be compared; others from 0 to their
             largest value.
         width: The number of characters at most.
         ascii_only: Draw with ASCII characters.
@@ -184,7 +190,7 @@ def spark(
     known = [value for value in values if value is not None]
     if len(known) > width:  # evenly spaced, the first and the last among them
         known = [known[round(k * (len(known) - 1) / (width - 1))] for k in range(width)]
-    top = 1.0 if of == "accuracy" else max([*known, 1e-12])
+    top = 1.0 if share else max([*known, 1e-12])
     line = ""
     for value in known:
         shade = int(len(shades) * value / top)
@@ -204,7 +210,7 @@ def _print(rows: Sequence[Row], folder: Path) -> None:
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     table.add_column("run", overflow="fold")
     table.add_column("method", overflow="fold")
-    for heading in ("seed", "rounds", "accuracy"):
+    for heading in ("seed", "rounds", "result", "merged"):
         table.add_column(heading, justify="right", overflow="fold", no_wrap=True)
     for heading in ("", "state", "when"):
         table.add_column(heading, overflow="fold", no_wrap=True)
@@ -219,8 +225,17 @@ def _print(rows: Sequence[Row], folder: Path) -> None:
         elif parent:
             name = f" {name}"
         width = 16 if console.width >= 100 else 8
-        curve = spark(row.values(row.column), row.column, width, console.options.ascii_only)
-        cells = (name, row.run.method, str(row.run.seed), _rounds(row), _score(row), curve)
+        values = row.values(row.column.name)
+        curve = spark(values, row.column.share, width, console.options.ascii_only)
+        cells = (
+            name,
+            row.run.method,
+            str(row.run.seed),
+            _rounds(row),
+            _score(row),
+            _merged(row),
+            curve,
+        )
         state = Text(row.state, STATUS[row.state])
         table.add_row(*map(Text, cells), state, _moment(row.changed))
     console.print(table)
@@ -233,12 +248,19 @@ def _rounds(row: Row) -> str:
 
 
 def _score(row: Row) -> str:
-    value = row.newest(row.column)
+    """Return the newest value of the run's first metric, with its name where it is no accuracy."""
+    value = row.newest(row.column.name)
     if value is None:
         return ""
-    if row.column == "loss":
-        return f"loss {value:.3g}"
-    return f"{value:.1%}"
+    return row.column.short_text(value)
+
+
+def _merged(row: Row) -> str:
+    """Return the newest value of the merged model, without the name of the metric."""
+    value = row.newest(f"{row.column.name}_merged")
+    if value is None:
+        return ""
+    return row.column.value_text(value).replace(" %", "%")
 
 
 def _moment(changed: str) -> str:

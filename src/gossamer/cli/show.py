@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from gossamer._core.columns import ENDINGS
 from gossamer.network import Network
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval
@@ -70,7 +71,8 @@ def show_run(run: Run, as_json: bool = False) -> None:
         print_json(_run_document(run))
         return
     console = open_console()
-    console.print(terminal_table([Method(run.label, (run,))], run.title()))
+    table = terminal_table([Method(run.label, (run,))], run.title(), console.width)
+    console.print(table)
     seconds = run.summary["seconds"]
     share = run.summary["seconds_measuring"] / max(seconds, 1e-9)
     console.print(
@@ -106,7 +108,7 @@ def show_comparison(
         print_json(document)
         return
     console = open_console()
-    console.print(terminal_table(methods, title))
+    console.print(terminal_table(methods, title, console.width))
     console.print(f"runs: {folder}   curves: {picture}", highlight=False)
     if demo:
         console.print(_NEXT, highlight=False)
@@ -123,17 +125,20 @@ def method_document(method: Method) -> dict[str, Any]:
     """
     summary = method.runs[0].summary
     document: dict[str, Any] = {"method": method.label}
-    for name in ("accuracy", "accuracy_worst", "loss", "distance", "bytes"):
-        if summary[name] is not None:
+    names = []
+    for column in method.runs[0].columns:
+        names += [column.name + ending for ending in ENDINGS]
+    for name in (*names, "distance", "bytes"):
+        if method.has(name):
             document[name] = _interval_document(method.value(name))
-    for unit, interval_to in (("rounds", method.rounds_to), ("seconds", method.seconds_to)):
-        for kind in ("accuracy", "loss"):
-            key = f"{unit}_to_{kind}"
+    for unit in ("rounds", "bytes", "seconds"):
+        for merged in (False, True):
+            key = f"{unit}_to_merged" if merged else f"{unit}_to"
             if key not in summary:
                 continue
             document[key] = {}
             for target in summary[key]:
-                document[key][target] = _interval_document(interval_to(kind, target))
+                document[key][target] = _interval_document(method.to(unit, target, merged))
     document["runs"] = [_run_document(run) for run in method.runs]
     return document
 

@@ -15,11 +15,13 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from gossamer._core.columns import Column
 from gossamer.fleet.status import FleetStatus
 from gossamer.results import palette
 
 _REFRESH_SECONDS = 1.0
 _LINE_SECONDS = 5.0  # between two plain lines
+_NARROW_NAME = 4  # characters of a metric's name in a narrow table
 _PLAIN_WIDTH = 160  # characters, where the output is no terminal
 
 
@@ -49,6 +51,7 @@ class _Layout(NamedTuple):
     names: bool
     narrow: bool
     counts: list[_Count]
+    metric: Column
 
 
 def table(fleet: FleetStatus, console: Console) -> Group:
@@ -62,7 +65,7 @@ def table(fleet: FleetStatus, console: Console) -> Group:
     counts = [c for c in _COUNTS if c.always or any(row.get(c.key) for row in rows)]
     unlimited = console.options.update(width=1000)
     for names, narrow in ((True, False), (False, False), (False, True)):
-        grid = _grid(rows, _Layout(names, narrow, counts))
+        grid = _grid(rows, _Layout(names, narrow, counts, fleet.column))
         if console.measure(grid, options=unlimited).maximum <= console.width:
             break
     return Group(Text(fleet.summary(), style="bold"), grid)
@@ -76,11 +79,11 @@ def _grid(rows: list[dict[str, Any]], layout: _Layout) -> Table:
     grid.add_column("round", no_wrap=True, justify="right")
     if layout.narrow:
         grid.add_column("met", no_wrap=True, justify="right")
-        grid.add_column("acc", no_wrap=True, justify="right")
+        grid.add_column(layout.metric.name[:_NARROW_NAME], no_wrap=True, justify="right")
     else:
         for heading in ("sees", "met"):
             grid.add_column(heading, no_wrap=True, justify="left" if layout.names else "right")
-        grid.add_column("accuracy", no_wrap=True, justify="right")
+        grid.add_column(layout.metric.name, no_wrap=True, justify="right")
     for count in layout.counts:
         heading = count.short if layout.narrow else count.heading
         grid.add_column(heading, no_wrap=True, justify="right")
@@ -105,7 +108,7 @@ def _cells(row: dict[str, Any], layout: _Layout) -> list[Text]:
         for key in ("sees", "met"):
             names = " ".join(row[key]) or "–"
             cells.append(Text(names if layout.names else str(len(row[key]))))
-    cells.append(Text(_percent(row["accuracy"], layout.narrow)))
+    cells.append(Text(_score(row, layout)))
     for count in layout.counts:
         trouble = row[count.key] and not count.always
         cells.append(Text(str(row[count.key]), "yellow" if trouble else ""))
@@ -113,10 +116,17 @@ def _cells(row: dict[str, Any], layout: _Layout) -> list[Text]:
     return cells
 
 
-def _percent(share: float | None, narrow: bool) -> str:
-    if share is None:
+def _score(row: dict[str, Any], layout: _Layout) -> str:
+    """Return the last measurement of the first metric with its unit."""
+    metric = layout.metric
+    value = row["metrics"].get(metric.name)
+    if metric.name == "loss":
+        value = row["loss"]
+    if value is None:
         return "–"
-    return f"{100 * share:.1f}%" if narrow else f"{100 * share:.1f} %"
+    if metric.share:
+        return f"{100 * value:.1f}%" if layout.narrow else f"{100 * value:.1f} %"
+    return metric.text(value)
 
 
 def _duration(seconds: float) -> str:

@@ -87,7 +87,11 @@ density = 0.2                 # the share of possible links that are there in a 
 [measure]
 every = 10                    # rounds between two measurements
 at = "after_step"             # or "after_mix"
-accuracy_targets = [0.8, 0.9]
+# metrics = ["accuracy", { kind = "top-k", k = 3 }]
+                              # accuracy | top-k | macro-f1 | iou | perplexity | mae | rmse | r2;
+                              # else accuracy for classes, rmse for numbers
+targets = ["accuracy >= 0.8", "accuracy >= 0.9"]
+merged = true                 # measure the mean of all models too
 
 # Real devices: `gossamer fleet init THIS_FILE` prepares them, `gossamer fleet up THIS_FILE`
 # rehearses them here.

@@ -12,21 +12,29 @@ from typing import Any, cast
 import typer
 from rich.table import Table
 
+from gossamer._core.columns import Column
 from gossamer._core.files import write_atomically
 from gossamer.cli.progress import StageBar
 from gossamer.cli.show import open_console
-from gossamer.cli.tune_words import percent, seeds_of, why
+from gossamer.cli.tune_words import seeds_of, target_of, why
 from gossamer.engines import EngineSpec
 from gossamer.results.tables import titled_table
-from gossamer.study import Interrupted, Interval, Study, interval, spec
+from gossamer.study import Interrupted, Interval, Study, spec
 from gossamer.study.pools import pool_on
 from gossamer.study.space import symbol
-from gossamer.study.tune import Goal, Lead, Score, Tuned, choose
+from gossamer.study.tune import Cost, Lead, Score, Tuned, choose
 from gossamer.study.tune import tune as search
 
 # Columns of the paragraph: in winner.toml behind "# ", and on the terminal.
 _FILE_COLUMNS = 118
 _MOST_COLUMNS = 120
+# The columns of the metric, with their headings of its name and unit.
+_ENDINGS = {
+    "": "{0}\n{1}",
+    "_worst": "worst\ndevice {1}",
+    "_best": "best\ndevice {1}",
+    "_merged": "merged\nmodel {1}",
+}
 # The columns of the ranking: the unit, its digits, and the factor that it is printed with.
 _UNITS = (("rounds", "rounds", 0, 1.0), ("bytes", "MB", 2, 1e-6), ("seconds", "seconds", 1, 1.0))
 
@@ -34,7 +42,7 @@ _UNITS = (("rounds", "rounds", 0, 1.0), ("bytes", "MB", 2, 1e-6), ("seconds", "s
 def tune(
     study: Study,
     budget: int,
-    target: float | None,
+    target: str | None,
     goal: str,
     methods: str | None,
     folder: Path,
@@ -48,8 +56,8 @@ def tune(
     Args:
         study: What to tune.
         budget: The work to spend, in runs of the study's rounds.
-        target: The mean accuracy to reach, or None.
-        goal: What to minimise: rounds, bytes or seconds.
+        target: The target to reach, such as "mae <= 40", or None.
+        goal: What to save: rounds, bytes or seconds; or the metric to optimise.
         methods: Names of methods, separated by commas; None for all.
         folder: The folder of the search.
         engine: Where the runs take place.
@@ -70,7 +78,7 @@ def tune(
                 budget,
                 folder / "cells",
                 methods=chosen,
-                goal=cast(Goal, goal),
+                goal=goal,
                 target=target,
                 pool=pool,
                 progress=bar,
@@ -119,17 +127,19 @@ def ranking(tuned: Tuned) -> Table:
     if tuned.target is not None:
         units = [unit for unit in _UNITS if unit[0] in _measured_goals(tuned)]
     for _, unit, _, _ in units:
-        table.add_column(f"{unit}\nto {percent(cast(float, tuned.target))}", justify="right")
-    table.add_column("accuracy\n%", justify="right")
-    table.add_column("worst\ndevice %", justify="right")
+        table.add_column(f"{unit}\nto {target_of(tuned)}", justify="right")
+    metric = tuned.goal.metric
+    endings = [ending for ending in _ENDINGS if _all_measured(tuned, metric.name + ending)]
+    for ending in endings:
+        table.add_column(_ENDINGS[ending].format(metric.name, metric.printed_unit), justify="right")
     for place, score in enumerate(tuned.confirmed, 1):
         settings = ", ".join(f"{symbol(key)} {value}" for key, value in score.candidate.settings)
         cells = [str(place), score.candidate.method.label, settings]
         for goal, _, digits, scale in units:
-            mean = score.mean_to_target(cast(Goal, goal), tuned.target)
+            mean = score.mean_to_target(cast(Cost, goal), tuned.target)
             cells.append(_cell(score, mean, digits, scale))
-        for column in ("accuracy", "accuracy_worst"):
-            cells.append(_cell(score, interval(score.last(column)), 2, 100.0))
+        for ending in endings:
+            cells.append(_value_cell(score, metric, score.mean_last(metric.name + ending)))
         style = None
         if place == 1:
             style = "bold"
@@ -148,6 +158,21 @@ def _cell(score: Score, value: Interval | None, digits: int, scale: float) -> st
     if value is None:
         return "–"
     return value.format(digits, scale)
+
+
+def _value_cell(score: Score, metric: Column, value: Interval | None) -> str:
+    if score.diverged or value is None:
+        return "diverged"
+    return metric.text(value.mean, value.half)
+
+
+def _all_measured(tuned: Tuned, column: str) -> bool:
+    """True if all runs have measured a column."""
+    for score in tuned.confirmed:
+        for curve in score.curves:
+            if curve is not None and column not in curve:
+                return False
+    return True
 
 
 def _measured_goals(tuned: Tuned) -> list[str]:
@@ -185,8 +210,9 @@ def document(tuned: Tuned) -> dict[str, Any]:
         )
     return {
         "name": tuned.study.name,
-        "for": tuned.goal,
-        "target": tuned.target,
+        "for": tuned.goal.cost or tuned.goal.column,
+        "target": None if tuned.target is None else tuned.target.text,
+        "metric": tuned.goal.column,
         "cost": tuned.plan.cost,
         "winner": winner,
         "leads": leads,
@@ -210,14 +236,17 @@ def _candidate_document(score: Score) -> dict[str, Any]:
 def _score_document(score: Score, tuned: Tuned) -> dict[str, Any]:
     to_target = {}
     for goal in _measured_goals(tuned):
-        to_target[goal] = score.to_target(cast(Goal, goal), tuned.target)
-    return {
+        to_target[goal] = score.to_target(cast(Cost, goal), tuned.target)
+    document = {
         **_candidate_document(score),
         "diverged": score.diverged,
         "to_target": to_target,
-        "accuracy": score.last("accuracy"),
-        "accuracy_worst": score.last("accuracy_worst"),
     }
+    for ending in _ENDINGS:
+        column = tuned.goal.metric.name + ending
+        if _all_measured(tuned, column):
+            document[column] = score.last(column)
+    return document
 
 
 def _lead_document(lead: Lead) -> dict[str, Any]:

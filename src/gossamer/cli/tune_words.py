@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
-from gossamer.results.statistics import Interval, interval
+from gossamer.results.statistics import Interval
 from gossamer.study.space import symbol
-from gossamer.study.tune import Lead, Rung, Tuned
+from gossamer.study.tune import Goal, Lead, Rung, Tuned
 from gossamer.tasks import Validation
 
 
@@ -22,9 +22,9 @@ def why(tuned: Tuned) -> str:
     sentences = [_search(tuned), _confirmation(tuned), _result(tuned)]
     if winner is tuned.baseline and tuned.others[0]:
         sentences.append("Nothing that was tried beat D-PSGD.")
-    sentences.append(_comparison("the second,", tuned.lead_over(second), tuned.target))
+    sentences.append(_comparison("the second,", tuned.lead_over(second), tuned))
     if tuned.baseline is not winner and tuned.baseline is not second:
-        sentences.append(_comparison("tuned", tuned.lead_over(tuned.baseline), tuned.target))
+        sentences.append(_comparison("tuned", tuned.lead_over(tuned.baseline), tuned))
     if not tuned.led_before:
         sentences.append(
             "On the tuning seeds another of the finalists led, so part of its lead may be luck."
@@ -55,6 +55,23 @@ def percent(share: float) -> str:
         '88.5 %'
     """
     return f"{share * 100:g} %"
+
+
+def target_of(tuned: Tuned) -> str:
+    """Return the target of a search in words, such as "90 %" or "mae 40"; empty without one.
+
+    Args:
+        tuned: The result of a search.
+    """
+    if tuned.target is None:
+        return ""
+    metric = tuned.goal.metric
+    value = f"{tuned.target.value * metric.scale:g} {metric.printed_unit}".strip()
+    if not metric.share:
+        value = f"{metric.name} {value}"
+    if tuned.goal.ending:
+        value += f" ({tuned.goal.ending.strip('_')})"
+    return value
 
 
 def seeds_of(rung: Rung) -> str:
@@ -118,20 +135,18 @@ def _result(tuned: Tuned) -> str:
     label = tuned.winner.candidate.label
     if tuned.winner.diverged:
         return f"Even the best, {label}, diverged on some of them."
-    taken = tuned.winner.mean_to_target(tuned.goal, tuned.target)
+    goal = tuned.goal
+    at_end = f"{goal.words} of {_value(tuned.winner.mean_last(goal.column), goal)} at the end"
+    if goal.cost is None:
+        return f"{label} has the best {at_end}."
+    taken = tuned.winner.mean_to_target(goal.cost, tuned.target)
     if taken is None or tuned.target is None:
-        target = "any target"
-        if tuned.target is not None:
-            target = percent(tuned.target)
-        accuracy = interval(tuned.winner.last("accuracy")).format(1, 100)
-        return (
-            f"None reached {target} on every seed; {label} came closest, "
-            f"with {accuracy} % at the end."
-        )
-    return f"{label} reached {percent(tuned.target)} after {_amount(taken, tuned.goal)}."
+        target = target_of(tuned) or "any target"
+        return f"None reached {target} on every seed; {label} came closest, with {at_end}."
+    return f"{label} reached {target_of(tuned)} after {_amount(taken, goal.cost)}."
 
 
-def _comparison(which: str, lead: Lead, target: float | None) -> str:
+def _comparison(which: str, lead: Lead, tuned: Tuned) -> str:
     """Say how far the winner is ahead of another, and whether that is sure."""
     other = f"{which} {lead.of.candidate.label}"
     seeds = len(lead.of.curves)
@@ -141,11 +156,11 @@ def _comparison(which: str, lead: Lead, target: float | None) -> str:
     is_better = ahead.mean >= 0
     if not is_better:
         ahead = replace(ahead, mean=-ahead.mean)
-    if lead.unit == "accuracy":
-        word = "less"
+    if lead.unit == "metric":
+        word = "worse"
         if is_better:
-            word = "more"
-        text = f"{ahead.format(1, 100)} points {word} accuracy at the end"
+            word = "better"
+        text = f"{tuned.goal.words} {word} by {_value(ahead, tuned.goal)} at the end"
     else:
         word = "more"
         if is_better and lead.unit == "rounds":
@@ -156,12 +171,22 @@ def _comparison(which: str, lead: Lead, target: float | None) -> str:
     if lead.missed:
         text += (
             f", and on {lead.missed} of {seeds} seeds that one does not reach "
-            f"{percent(cast(float, target))} at all"
+            f"{target_of(tuned)} at all"
         )
     verdict = "not sure: the two may well be equal"
     if lead.sure:
         verdict = "sure at 95 %"
     return f"Against {other}, seed by seed: {text}; {verdict}."
+
+
+def _value(value: Interval | None, goal: Goal) -> str:
+    """Return a value of the metric with its interval and unit."""
+    if value is None:
+        return "–"
+    unit = goal.metric.printed_unit
+    if goal.metric.share:
+        return f"{value.format(1, 100)} {unit}"
+    return f"{goal.metric.text(value.mean, value.half)} {unit}".strip()
 
 
 def _amount(value: Interval, unit: str) -> str:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer._core import checks
+from gossamer._core.columns import DEFAULT_TARGETS, LOSS, Column, Target, columns_of
 from gossamer.algorithms import Algorithm
 from gossamer.errors import InputError
 from gossamer.network.base import Network
 from gossamer.network.timing import Timing
-from gossamer.tasks import Task
+from gossamer.tasks import Data, Metric, Task
+from gossamer.tasks.metrics import as_metrics, default_metrics
 
 _SERIAL_WORK = (
     3e7  # multiplications per round, below which a second thread costs more than it saves
@@ -26,37 +28,105 @@ _SERIAL_WORK = (
 
 @dataclass(frozen=True)
 class Measure:
-    """When and where a run is measured, and which targets are reported.
+    """What is measured, when and where, and which targets are reported.
 
     Args:
         every: Number of rounds between two measurements. 0: only at the end.
         at: Which models are measured: those after the step, or those after the mix.
         test: Number of test samples per measurement. 0: all.
-        accuracy_targets: Mean accuracies for which the first round that reaches them is reported.
-        loss_targets: Mean losses for which the first round below them is reported.
+        metrics: What is measured beside the loss: metrics, or their kinds. None: the accuracy if
+            the targets are classes, the perplexity if they are tokens, the root mean squared error
+            if they are numbers.
+        targets: Values for which the first round that reaches them is reported, such as
+            "accuracy >= 0.9", "mae <= 40" or "loss <= 0.1". None: accuracies of 0.8 and 0.9, if the
+            accuracy is measured.
+        merged: Measure the merged model too: the mean of all devices' models, and their power mean
+            for methods with a mirror map. It takes about as long as one device more.
 
     Raises:
         InputError: If a value is not accepted.
 
     Example:
-        >>> Measure(every=20, accuracy_targets=(0.88,)).at
+        >>> Measure(every=20, metrics=("accuracy", "macro-f1"), targets=("macro-f1 >= 0.88",)).at
         'after_step'
     """
 
     every: int = 10
     at: Literal["after_step", "after_mix"] = "after_step"
     test: int = 0
-    accuracy_targets: tuple[float, ...] = (0.8, 0.9)
-    loss_targets: tuple[float, ...] = ()
+    metrics: tuple[Metric, ...] | None = None
+    targets: tuple[str, ...] | None = None
+    merged: bool = True
+    accuracy_targets: InitVar[Any] = None
+    loss_targets: InitVar[Any] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, accuracy_targets: Any, loss_targets: Any) -> None:
         checks.whole("every", self.every, 0)
         checks.whole("test", self.test, 0)
         checks.one_of("at", self.at, ("after_step", "after_mix"))
-        if not all(0 <= target <= 1 for target in self.accuracy_targets):
-            raise InputError("accuracy_targets", list(self.accuracy_targets), "numbers from 0 to 1")
-        if not all(math.isfinite(target) for target in self.loss_targets):
-            raise InputError("loss_targets", list(self.loss_targets), "finite numbers")
+        if accuracy_targets is not None:
+            raise InputError("accuracy_targets", accuracy_targets, 'targets = ["accuracy >= 0.9"]')
+        if loss_targets is not None:
+            raise InputError("loss_targets", loss_targets, 'targets = ["loss <= 0.1"]')
+        if self.metrics is not None:
+            object.__setattr__(self, "metrics", as_metrics(self.metrics))
+        if self.targets is not None:
+            self._normalise_targets(self.targets)
+
+    def _normalise_targets(self, targets: Any) -> None:
+        if isinstance(targets, str) or not isinstance(targets, Sequence):
+            accepted = 'a list of targets, such as ["accuracy >= 0.9", "mae <= 40"]'
+            raise InputError("targets", targets, accepted)
+        texts = [Target.parse(target).text for target in targets]
+        object.__setattr__(self, "targets", tuple(dict.fromkeys(texts)))
+
+    def resolve(self, data: Data) -> Measure:
+        """Return the same with the metrics and targets that the data stand for.
+
+        Args:
+            data: The data of the study.
+
+        Returns:
+            A measure whose metrics and targets are not None.
+
+        Raises:
+            InputError: If a metric does not fit the data, or a target names a metric that is not
+                measured.
+
+        Example:
+            >>> from gossamer import Digits
+            >>> Measure().resolve(Digits().load()).targets
+            ('accuracy >= 0.8', 'accuracy >= 0.9')
+        """
+        metrics = self.metrics
+        if metrics is None:
+            metrics = default_metrics(data)
+        for metric in metrics:
+            metric.check(data)
+        columns = [*(metric.column for metric in metrics), LOSS]
+        targets = self.targets
+        if targets is None:
+            targets = ()
+            if any(column.name == "accuracy" for column in columns):
+                targets = DEFAULT_TARGETS
+        for target in targets:
+            Target.parse(target).check(columns, "measure.targets")
+        return replace(self, metrics=metrics, targets=targets)
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of the metrics that are given, and of the loss."""
+        return [*(metric.column for metric in self.metrics or ()), LOSS]
+
+    def columns_in(self, row: Mapping[str, Any]) -> list[Column]:
+        """Return the columns of the metrics in a measurement, and of the loss.
+
+        Args:
+            row: A measurement, by the column names of metrics.parquet.
+        """
+        if self.metrics is None:
+            return columns_of({}, list(row))
+        return self.columns
 
 
 @dataclass(frozen=True)
@@ -69,7 +139,8 @@ class Plan:
         algorithm: The method.
         rounds: Number of rounds.
         seed: Seed of all draws: batches, start, weights.
-        measure: When and where to measure.
+        measure: What to measure, when and where; its metrics and targets are those that the data
+            stand for.
         dtype: Type of the models.
         device: The torch device, for example "cpu" or "cuda:0".
         threads: Number of torch threads. 0: one if a round is little work, else one per core.
@@ -106,6 +177,7 @@ class Plan:
                 f"{self.task.devices}, as many as the data is split for",
             )
         self.algorithm.check(self.network)
+        object.__setattr__(self, "measure", self.measure.resolve(self.task.data))
         checks.whole("rounds", self.rounds, 0)
         self._check_network_length()
         checks.whole("threads", self.threads, 0, 1024)
@@ -128,6 +200,20 @@ class Plan:
         """True if the models are measured in the middle of a round, not at its end."""
         return self.measure.at != f"after_{self.algorithm.ends_with}"
 
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What is measured beside the loss."""
+        return self.measure.metrics or ()
+
+    @cached_property
+    def measures_power_mean(self) -> bool:
+        """True if the power mean of the models is measured: the method has a mirror map."""
+        if not self.measure.merged:
+            return False
+        last = self.rounds
+        measured = [*range(0, last, self.measure.every or max(1, last)), last]
+        return any(self.algorithm.mirror_at(t).power != 1 for t in measured)
+
     def threads_to_use(self) -> int:
         """Return the number of torch threads: as set, or chosen by the work of a round."""
         if self.threads:
@@ -144,24 +230,29 @@ class Record:
 
     Args:
         round: Number of rounds done.
-        accuracy: Accuracy on the test samples; NaN if the task has no classes.
         loss: Mean loss on the test samples.
+        metrics: The values of the metrics on the test samples, by name.
         distance: ‖w_i − w̄‖, where w̄ is the arithmetic mean of all models.
         power_distance: The same with the power mean of the method's own p.
         messages: Number of messages that all devices sent so far.
         bytes: Their size in bytes.
         seconds: Simulated time at which the last device finished the round, or None if the plan has
             no timing.
+        merged: Loss and metrics of the mean of all devices' models, by name; empty if the plan does
+            not measure it.
+        merged_power: The same of their power mean; empty if the method has no mirror map.
     """
 
     round: int
-    accuracy: NDArray[np.float64]
     loss: NDArray[np.float64]
+    metrics: dict[str, NDArray[np.float64]]
     distance: NDArray[np.float64]
     power_distance: NDArray[np.float64]
     messages: int
     bytes: int
     seconds: float | None = None
+    merged: dict[str, float] = field(default_factory=dict)
+    merged_power: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

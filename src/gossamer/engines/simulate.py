@@ -24,6 +24,7 @@ from gossamer.network.base import BoolArray, IntArray, Links
 from gossamer.network.timing import Clock
 from gossamer.network.weights import Weights
 from gossamer.tasks import Worker
+from gossamer.tasks.learner import Buffers
 
 _BUFFER = "buffer/"  # prefix of the model's buffers in a snapshot
 CLOCK = "engine/clock"  # name of the devices' clocks in a snapshot
@@ -84,7 +85,7 @@ class Simulator:
         >>> task = Task(data, Iid().make(data.y.numpy(), devices=10, seed=0), Softmax())
         >>> simulator = Simulator(Plan(task, Ring(10), DPSGD(eta=0.1)))
         >>> simulator.advance(100)
-        >>> bool(simulator.record().accuracy.mean() > 0.9)
+        >>> bool(simulator.record().metrics["accuracy"].mean() > 0.9)
         True
     """
 
@@ -105,6 +106,7 @@ class Simulator:
         self._traffic = Traffic()
         self._buffers = BufferPool()
         self._static_mix: StackedMix | None = None
+        self._last_links: Links | None = None  # of the last round
         self._clock: Clock | None = None
         if plan.timing is not None:
             self._clock = Clock(plan.timing, np.zeros(plan.task.devices))
@@ -127,6 +129,7 @@ class Simulator:
     def _run_round(self, t: int) -> None:
         algorithm = self.plan.algorithm
         links = self.plan.network.links(t)
+        self._last_links = links
         self._traffic.start_round()
         mix = self.make_mix(links, t, self._traffic)
         away = self._away(links)
@@ -270,24 +273,36 @@ class Simulator:
         t = self.round
         with torch.no_grad(), use_threads(self.threads):
             w = self._measured_models(t)
-            scores = self.worker.scores(w)
-            distance = (w - self._mean(w, IdentityMap())).norm(dim=1)
+            scores = self.worker.scores(w, self.plan.metrics)
+            mean = self._mean(w, IdentityMap())
+            distance = (w - mean).norm(dim=1)
+            power_mean = mean
             power_distance = distance
             mirror = self.plan.algorithm.mirror_at(t)
             if mirror.power != 1:
-                power_distance = (w - self._mean(w, mirror)).norm(dim=1)
+                power_mean = self._mean(w, mirror)
+                power_distance = (w - power_mean).norm(dim=1)
+            merged = self._score_merged(w, IdentityMap(), mean)
+            merged_power = {}
+            if self.plan.measures_power_mean:
+                merged_power = merged
+                if mirror.power != 1:
+                    merged_power = self._score_merged(w, mirror, power_mean)
         seconds = None
         if self._clock is not None:
             seconds = float(self._clock.now.max())
+        metrics = {name: _float64(values) for name, values in scores.metrics.items()}
         return Record(
             round=t,
-            accuracy=_float64(scores.accuracy),
             loss=_float64(scores.loss),
+            metrics=metrics,
             distance=_float64(distance),
             power_distance=_float64(power_distance),
             messages=self._traffic.messages,
             bytes=self._traffic.bytes,
             seconds=seconds,
+            merged=merged,
+            merged_power=merged_power,
         )
 
     def _measured_models(self, t: int) -> Tensor:
@@ -309,19 +324,77 @@ class Simulator:
         active = torch.from_numpy(self._own(links.active)).to(self._device)
         return torch.where(active[:, None], w, self.models())
 
-    def _mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
-        """Return the mean of all devices' models in the dual of a mirror map."""
+    def _mean(self, w: Tensor, mirror: MirrorMap, active: BoolArray | None = None) -> Tensor:
+        """Return the mean of all devices' models, or the active ones', in a mirror map's dual."""
+        rows = self._active_rows(w, active)
         if self._shard is None:
-            return mirror.mean(w)
-        devices = self.plan.task.devices
-        x = w.double().cpu()
+            return mirror.mean(rows)
+        devices = self.plan.task.devices if active is None else int(active.sum())
+        x = rows.double().cpu()
         p = mirror.power
         if p is None:
             return mirror.to_primal(_sum_of_rows(mirror.to_dual(x), self._shard) / devices).to(w)
-        largest = torch.stack(self._shard.exchange.all_gather(x.abs().amax(0))).amax(0)
+        # A shard without an active device has no rows.
+        own_largest = torch.cat([x.abs(), x.new_zeros(1, x.shape[1])]).amax(0)
+        largest = torch.stack(self._shard.exchange.all_gather(own_largest)).amax(0)
         scale = torch.where(largest == 0, 1.0, largest)
         total = _sum_of_rows(signed_power_(x / scale, p), self._shard)
         return (root(total / devices, p) * scale).to(w)
+
+    def _active_rows(self, x: Tensor, active: BoolArray | None) -> Tensor:
+        """Return the rows of the active devices; None: all are active."""
+        if active is None:
+            return x
+        return x[torch.from_numpy(self._own(active)).to(self._device)]
+
+    # -- the merged model -------------------------------------------------------------------------
+
+    def _score_merged(self, w: Tensor, mirror: MirrorMap, mean: Tensor) -> dict[str, float]:
+        """Return loss and metrics of the mean of the active devices' models.
+
+        All shards take part in the mean; only the one that has device 0 scores it.
+
+        Args:
+            w: The models.
+            mirror: The mirror map of the mean.
+            mean: The mean of all models.
+        """
+        if not self.plan.measure.merged:
+            return {}
+        active = self._active_devices()
+        if active is not None:
+            mean = self._mean(w, mirror, active)
+        buffers = self._merged_buffers(active)
+        if int(self._devices[0]) != 0:
+            return {}
+        scores = self.worker.scores(mean[None].contiguous(), self.plan.metrics, buffers)
+        values = {"loss": float(scores.loss)}
+        for name, value in scores.metrics.items():
+            values[name] = float(value)
+        return values
+
+    def _active_devices(self) -> BoolArray | None:
+        """Return which devices took part in the round that is measured; None: all."""
+        t = self.round
+        if t == 0:
+            return None
+        links = self._last_links
+        if self.plan.measures_halfway:
+            links = self.plan.network.links(t)
+        elif links is None:  # resumed
+            links = self.plan.network.links(t - 1)
+        if links.active is None or links.active.all() or not links.active.any():
+            return None
+        return links.active
+
+    def _merged_buffers(self, active: BoolArray | None) -> Buffers:
+        """Return the mean of floating-point buffers, and the first device's of all others."""
+        merged = {}
+        for name, b in self.worker.buffers.items():
+            merged[name] = b[:1]
+            if b.is_floating_point():
+                merged[name] = self._mean(b.flatten(1), IdentityMap(), active).view(b[:1].shape)
+        return merged
 
     # -- snapshots --------------------------------------------------------------------------------
 

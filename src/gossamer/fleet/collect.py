@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gossamer._core.columns import Column, targets_of
 from gossamer.backend import versions
 from gossamer.engines import Record
 from gossamer.errors import DataError
@@ -71,13 +72,15 @@ def collect(
     out.mkdir(parents=True, exist_ok=True)
     save(_links(len(devices), logs), out / LINKS, study.rounds)
     study = _as_it_ran(study, out / LINKS)
+    metrics = _metrics(list(logs.values()), study)
+    table = columns(records, metrics)
     summary = {
         "name": study.name,
         "method": study.algorithm.label,
         "seed": study.seed,
         "finished": True,
         "rounds": study.rounds,
-        **summarise(columns(records), study.measure),
+        **summarise(table, targets_of(spec.to_table(study), [c.name for c in metrics])),
         "devices": [device.device for device in present],
         "missing": missing,
         "counts": _counts(present),
@@ -86,7 +89,7 @@ def collect(
     }
     run = RunFolder(out)
     run.create(spec.dumps(study))
-    run.write_metrics(columns(records))
+    run.write_metrics(table)
     run.write_models(_stacked_models([device.folder / files.MODEL for device in present]))
     run.write_summary(summary)
     return Collected([device.device for device in present], missing, summary, out)
@@ -156,13 +159,25 @@ def _record(t: int, logs: list[list[Line]], devices: list[Device], study: Study)
         if until:
             messages += until[-1]["messages"]
             sent_bytes += until[-1]["bytes"]
-    accuracy = _filled([line.get("accuracy", np.nan) for line in measured])
     loss = _filled([line.get("loss", np.nan) for line in measured])
+    metrics = {}
+    for column in _metrics(logs, study)[:-1]:
+        values = [line.get("metrics", {}).get(column.name, np.nan) for line in measured]
+        metrics[column.name] = _filled(values)
     paths = []
     for device, line in zip(devices, measured, strict=True):
         paths.append(files.history_file(device.folder, line.get("round", -1)))
     distance, to_power = _distances(paths, study.algorithm.mirror_at(t))
-    return Record(t, accuracy, loss, distance, to_power, messages, sent_bytes)
+    return Record(t, loss, metrics, distance, to_power, messages, sent_bytes)
+
+
+def _metrics(logs: list[list[Line]], study: Study) -> list[Column]:
+    """Return the metrics that the devices have measured, and the loss."""
+    names: dict[str, None] = {}
+    for log in logs:
+        for line in log:
+            names |= dict.fromkeys(line.get("metrics", {}))
+    return [column for column in study.measure.columns_in(names) if column.name in (*names, "loss")]
 
 
 def _filled(values: list[float]) -> Any:

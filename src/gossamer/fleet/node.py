@@ -95,7 +95,7 @@ class Node:
         self._history = _History(folder, fleet.history)
         # Counts of messages and bytes continue from before a restart.
         self._before = (files.read_log(folder) or [{}])[-1]
-        self._scores: dict[str, float] = {}  # the newest measurement
+        self._scores: dict[str, Any] = {}  # the newest measurement
 
     def run(self, stopped: threading.Event) -> bool:
         """Take part until the rounds are done or the node is stopped. Resumes from disk.
@@ -202,8 +202,9 @@ class Node:
         }
         every = self.plan.measure.every
         if done == self.plan.rounds or (every and done % every == 0):
-            scores = self._worker.scores(self.plan.algorithm.models(state))
-            self._scores = {"accuracy": scores.accuracy.item(), "loss": scores.loss.item()}
+            scores = self._worker.scores(self.plan.algorithm.models(state), self.plan.metrics)
+            metrics = {name: value.item() for name, value in scores.metrics.items()}
+            self._scores = {"loss": scores.loss.item(), "metrics": metrics}
             line |= self._scores
             size = self.plan.task.learner.parameters * self._dtype.itemsize
             if path := self._history.reserve(done, size):

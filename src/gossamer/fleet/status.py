@@ -9,14 +9,17 @@ from __future__ import annotations
 import math
 import threading
 import time
+import tomllib
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pydantic
 
+from gossamer._core.columns import Column, columns_of
 from gossamer.fleet.files import STATUS
 from gossamer.fleet.provision import OBSERVER, endpoints
 from gossamer.fleet.settings import Device, read_devices
@@ -37,7 +40,8 @@ def _finite_or_none(value: Any) -> Any:
 
 _Count = Annotated[int, pydantic.Field(ge=0, lt=1 << 53)]
 _Devices = Annotated[tuple[_Count, ...], pydantic.Field(max_length=1 << 16)]
-_Share = Annotated[float, pydantic.Field(ge=0, le=1)]
+_Measured = Annotated[float | None, pydantic.BeforeValidator(_finite_or_none)]
+_MOST_METRICS = 100  # of a status
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,8 @@ class Status:
         rounds: Rounds of the run.
         near: The neighbours.
         met: The neighbours with whom it exchanged in the last round.
-        accuracy: The last measurement.
         loss: The last measurement.
+        metrics: The last measurement of each metric, by name.
         pending: Transfers in doubt.
         counts: Numbers of messages and exchanges.
     """
@@ -63,8 +67,10 @@ class Status:
     rounds: _Count = 0
     near: _Devices = ()
     met: _Devices = ()
-    accuracy: Annotated[_Share | None, pydantic.BeforeValidator(_finite_or_none)] = None
-    loss: Annotated[float | None, pydantic.BeforeValidator(_finite_or_none)] = None
+    loss: _Measured = None
+    metrics: Annotated[dict[str, _Measured], pydantic.Field(max_length=_MOST_METRICS)] = field(
+        default_factory=dict
+    )
     pending: _Count = 0
     counts: Annotated[dict[str, _Count], pydantic.Field(max_length=100)] = field(
         default_factory=dict
@@ -124,6 +130,7 @@ class FleetStatus:
         self.devices = {device.device: device for device in read_devices(folder)}
         self.any_device: Device = next(iter(self.devices.values()))
         self._folder = folder
+        self._spec = spec_of(self.any_device)
         self._published: dict[int, Status] = {}
         self._lock = threading.Lock()
 
@@ -223,7 +230,7 @@ class FleetStatus:
         return [self.any_device.names[j] for j in devices]
 
     def summary(self) -> str:
-        """Return the fleet in one line: round, mean accuracy, links used of those alive."""
+        """Return the fleet in one line: round, first metric, links used of those alive."""
         known = {i: status for i, status in self.latest().items() if status.doing != "unreadable"}
         if not known:
             return "no device has been heard of"
@@ -232,16 +239,43 @@ class FleetStatus:
         # The median, so that no single device decides.
         median = sorted(known.values(), key=lambda status: status.round)[len(known) // 2]
         words = [f"round {median.round}/{median.rounds}"]
-        accuracies = [s.accuracy for s in known.values() if s.accuracy is not None]
-        if accuracies:
-            words.append(f"accuracy {100 * sum(accuracies) / len(accuracies):.1f} %")
+        words += self._metric_words(known.values())
         if running:
             met = _pairs({i: status.met for i, status in running.items()})
             near = _pairs({i: status.near for i, status in running.items()})
             words.append(f"links {len(met)}/{len(met | near)}")
         if away := len(self.any_device.names) - len(present):
-            words.append(f"{away} of {len(self.any_device.names)} devices silent or not seen")
+            words.append(f"{away} of {len(self.any_device.names)} silent or not seen")
         return "  ".join(words)
+
+    def _metric_words(self, statuses: Iterable[Status]) -> list[str]:
+        """Return the first metric: its mean over the devices, and the range from worst to best."""
+        column = self.column
+        values = []
+        for status in statuses:
+            value = measured(status, column)
+            if value is not None:
+                values.append(value)
+        if not values:
+            return []
+        found = np.array(values)
+        mean = column.value_text(float(found.mean()))
+        worst = column.value_text(column.worst(found)).removesuffix(column.printed_unit).strip()
+        best = column.value_text(column.best(found)).removesuffix(column.printed_unit).strip()
+        return [f"{column.name} {mean} ({worst}–{best})"]
+
+    @property
+    def columns(self) -> list[Column]:
+        """The metrics of the study, of those that devices report; the loss is the last."""
+        reported: dict[str, None] = {}
+        for status in self.latest().values():
+            reported |= dict.fromkeys(status.metrics)
+        return columns_of(self._spec, list(reported))
+
+    @property
+    def column(self) -> Column:
+        """The first metric of the study, else the loss."""
+        return self.columns[0]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return what is known of each device as plain values."""
@@ -250,6 +284,11 @@ class FleetStatus:
         for i, name in enumerate(self.any_device.names):
             rows.append({"name": name, **self._row(found.get(i))})
         return rows
+
+    def _known_metrics(self, status: Status) -> dict[str, float | None]:
+        """Return the metrics of the study: no text of a device reaches a terminal."""
+        known = columns_of(self._spec, list(status.metrics))
+        return {column.name: status.metrics[column.name] for column in known[:-1]}
 
     def _row(self, status: Status | None) -> dict[str, Any]:
         if status is None:
@@ -262,13 +301,37 @@ class FleetStatus:
             "rounds": status.rounds,
             "sees": self.names(status.near),
             "met": self.names(status.met),
-            "accuracy": status.accuracy,
             "loss": status.loss,
+            "metrics": self._known_metrics(status),
             **{name.replace(" ", "_"): status.counts.get(name, 0) for name in _COUNTS},
             "pending": status.pending,
             "refused": status.refused,
             "bytes_sent": status.counts.get("bytes sent", 0),
         }
+
+
+def measured(status: Status, column: Column) -> float | None:
+    """Return the last measurement of a metric, or of the loss; None if there is none.
+
+    Args:
+        status: The status of a device.
+        column: The metric.
+    """
+    if column.name == "loss":
+        return status.loss
+    return status.metrics.get(column.name)
+
+
+def spec_of(device: Device) -> dict[str, Any]:
+    """Return the spec beside a device's file as plain tables; empty if it cannot be read.
+
+    Args:
+        device: Settings of the device.
+    """
+    try:
+        return tomllib.loads(device.study.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
 
 
 def _pairs(neighbours: dict[int, tuple[int, ...]]) -> set[frozenset[int]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gossamer._core.columns import Column
 from gossamer._core.versions import version
 from gossamer.errors import GossamerError
 from gossamer.network import Network
@@ -83,11 +84,23 @@ def contents(
         "description": describe(methods),
         "results": page_tables.results(methods),
         "targets": page_tables.targets(methods),
-        "accuracy_targets": page_tables.target_values(methods, "accuracy"),
-        "loss_targets": page_tables.target_values(methods, "loss"),
+        "metrics": [_metric_facts(metric, methods) for metric in page_tables.metrics_of(methods)],
         "curves": curves(methods),
         "runs": facts,
         "networks": list(drawn_networks),
+    }
+
+
+def _metric_facts(metric: Column, methods: Sequence[Method]) -> dict[str, Any]:
+    """Return what a page needs to know of a metric to draw it."""
+    targets = [t.value for t in page_tables.all_targets(methods) if t.name == metric.name]
+    return {
+        "name": metric.name,
+        "unit": metric.printed_unit,
+        "scale": metric.scale,
+        "share": metric.share,
+        "rising": metric.rising,
+        "targets": targets,
     }
 
 

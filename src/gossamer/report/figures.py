@@ -6,6 +6,7 @@ import io
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from matplotlib.collections import LineCollection
 from numpy.typing import NDArray
 
 from gossamer._core import checks
+from gossamer._core.columns import ENDINGS, Column
 from gossamer._core.files import write_atomically
 from gossamer.errors import DataError, InputError
 from gossamer.network import Network
@@ -53,12 +55,14 @@ PAPER: Any = STYLE | {
 _UNDATED: dict[str, Any] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
 
 WIDTHS = {"column": 88.9, "page": 181.9}  # millimetres: one column and both of an IEEE page
-# What the vertical axis shows: the column of the metrics, the axis label, the scale.
-Y = {
-    "accuracy": ("accuracy", "mean test accuracy, %", 100.0),
-    "worst": ("accuracy_worst", "worst device's accuracy, %", 100.0),
-    "loss": ("loss", "mean test loss", 1.0),
-    "distance": ("distance", "consensus distance ‖w − mean‖", 1.0),
+_DISTANCE = "consensus distance ‖w − mean‖"
+# What the columns of a metric are, by what follows its name.
+_WHICH = {
+    "": "mean test {}",
+    "_worst": "worst device's {}",
+    "_best": "best device's {}",
+    "_merged": "merged model's {}",
+    "_merged_power": "power mean's {}",
 }
 # What the horizontal axis shows: the column of the metrics.
 X = {"rounds": "round", "bytes": "bytes", "seconds": "simulated_seconds"}
@@ -69,7 +73,7 @@ Metrics = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def curves(methods: Sequence[Method], path: Path, title: str) -> None:
-    """Draw accuracy, loss and consensus distance by round.
+    """Draw the metrics, the loss and the consensus distance by round.
 
     Args:
         methods: The methods. A band is the 95 % interval over the seeds.
@@ -79,23 +83,63 @@ def curves(methods: Sequence[Method], path: Path, title: str) -> None:
     metrics = {}
     for method in methods:
         metrics[method.label] = [run.metrics for run in method.runs]
-    classifies = _all_have(metrics, "accuracy")
-    panels = ["loss", "distance"]
-    if classifies:
-        panels = ["accuracy", "loss", "distance"]
-    figure, axes = _figure(len(panels))
+    first = methods[0].runs[0]
+    panels = [_Shown.of(column) for column in first.columns if _all_have(metrics, column.name)]
+    if _all_have(metrics, "distance"):
+        panels.append(_Shown("distance", _DISTANCE))
+    figure, drawn = _figure(len(panels))
+    axes = np.atleast_1d(drawn)
     for axis, y in zip(axes, panels, strict=True):
         _draw(axis, metrics, "rounds", y)
-    if classifies:
-        for target in methods[0].runs[0].spec["measure"]["accuracy_targets"]:
-            axes[0].axhline(100 * target, color="0.5", linewidth=0.8, linestyle=":")
-    axes[0].legend(loc="lower right" if classifies else "upper right")
+        for target in first.targets:
+            if target.name == y.column:
+                axis.axhline(y.scale * target.value, color="0.5", linewidth=0.8, linestyle=":")
+    axes[0].legend(loc="lower right" if first.column.rising else "upper right")
     figure.suptitle(title, fontsize=10, parse_math=False)
     _save(figure, path)
 
 
+@dataclass(frozen=True)
+class _Shown:
+    """What a vertical axis shows: the column of the measurements, the label and the scale."""
+
+    column: str
+    label: str
+    scale: float = 1.0
+
+    @classmethod
+    def of(cls, metric: Column, ending: str = "") -> _Shown:
+        label = _WHICH[ending].format(metric.heading)
+        return cls(metric.name + ending, label, metric.scale)
+
+
+def vertical_axes(columns: Sequence[Column]) -> dict[str, _Shown]:
+    """Return what a vertical axis can show, by the name that `gossamer figure --y` takes.
+
+    Args:
+        columns: The metrics of the runs, the most important first.
+
+    Returns:
+        Every column of every metric; "worst", "best", "merged" and "power" are those of the first.
+    """
+    found = {}
+    for ending in ENDINGS[1:]:
+        short = ending.removeprefix("_merged_").strip("_")
+        found[short] = _Shown.of(columns[0], ending)
+    for metric in columns:
+        for ending in ENDINGS:
+            found[metric.name + ending] = _Shown.of(metric, ending)
+    found["distance"] = _Shown("distance", _DISTANCE)
+    return found
+
+
 def paper(
-    metrics: Metrics, path: Path, x: str = "rounds", y: str = "accuracy", width: str = "column"
+    metrics: Metrics,
+    path: Path,
+    columns: Sequence[Column],
+    x: str = "rounds",
+    y: str = "",
+    width: str = "column",
 ) -> None:
     """Draw one figure for a paper, as wide as it will be printed.
 
@@ -104,23 +148,26 @@ def paper(
     Args:
         metrics: The measurements of each run, by the label of its method.
         path: The file to write; .pdf and .svg are vector formats.
+        columns: The metrics of the runs, the most important first.
         x: What the horizontal axis shows: a key of `X`.
-        y: What the vertical axis shows: a key of `Y`.
+        y: What the vertical axis shows: a metric such as "accuracy" or "rmse_merged"; "worst",
+            "best" or "merged" of the first metric; "distance". "": the first metric.
         width: "column", "page", or a width such as "84mm" or "3.3in".
 
     Raises:
         InputError: An argument is not accepted, or the runs have not measured it.
     """
     checks.one_of("x", x, X)
-    checks.one_of("y", y, Y)
-    if not _all_have(metrics, Y[y][0]):
-        raise InputError("y", y, "loss or distance: these runs have no accuracy")
+    known = vertical_axes(columns)
+    shown = {name: axis for name, axis in known.items() if _all_have(metrics, axis.column)}
+    y = y or columns[0].name
+    checks.one_of("y", y, shown)
     if not _all_have(metrics, X[x]):
         raise InputError("x", x, "rounds or bytes: not all of these runs have a [timing]")
     inches = millimetres(width) / 25.4
     with mpl.rc_context(PAPER):
         figure, axis = _figure(1, (inches, min(0.72 * inches, 2.6)))
-        _draw(axis, metrics, x, y, markers=True)
+        _draw(axis, metrics, x, shown[y], markers=True)
         if len(metrics) > 1:
             _legend_above(figure, axis)
         _save(figure, path, dpi=300)
@@ -221,13 +268,13 @@ def _all_have(metrics: Metrics, column: str) -> bool:
     return True
 
 
-def _draw(axis: Any, metrics: Metrics, x: str, y: str, markers: bool = False) -> None:
+def _draw(axis: Any, metrics: Metrics, x: str, y: _Shown, markers: bool = False) -> None:
     """Draw one line per method with its band; seeds are averaged by round on both axes."""
-    column, label, scale = Y[y]
+    scale = y.scale
     unit, size = _unit(x, _largest(metrics, X[x]))
     for k, (method, runs) in enumerate(metrics.items()):
         across = np.mean([run[X[x]] for run in runs], axis=0) / size
-        values = np.stack([run[column] for run in runs])
+        values = np.stack([run[y.column] for run in runs])
         points = [interval(row) for row in values.T]
         mean = np.array([point.mean for point in points]) * scale
         style = _line(k, markers)
@@ -240,11 +287,11 @@ def _draw(axis: Any, metrics: Metrics, x: str, y: str, markers: bool = False) ->
             axis.fill_between(
                 across, mean - half, mean + half, color=style["color"], alpha=0.15, linewidth=0
             )
-    axis.set(xlabel=unit, ylabel=label)
-    if scale == 100:  # an interval may reach beyond, an accuracy cannot
+    axis.set(xlabel=unit, ylabel=y.label)
+    if scale == 100:  # an interval may reach beyond, a share cannot
         low, high = axis.get_ylim()
         axis.set_ylim(max(low, 0), min(high, 100))
-    if y == "distance":
+    if y.column == "distance":
         axis.set_ylim(bottom=0)
 
 

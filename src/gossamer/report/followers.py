@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gossamer.fleet.files import LOG
 from gossamer.fleet.settings import STUDY
-from gossamer.fleet.status import FleetStatus, Status
+from gossamer.fleet.status import FleetStatus, Status, measured
 from gossamer.network import Callback
 from gossamer.report import grouping
 from gossamer.report.page_tables import Table, cell, heading
@@ -84,9 +84,9 @@ class FleetRun:
         for number, device in self._fleet.devices.items():
             self._logs[number] = LineReader(device.folder / LOG)
         self._links: dict[int, set[tuple[int, int]]] = {}
-        # Per device and round: accuracy and loss; messages and bytes sent so far.
-        self._scores: list[dict[int, tuple[float, float]]] = [{} for _ in range(self._count)]
-        self._sent: list[dict[int, tuple[int, int]]] = [{} for _ in range(self._count)]
+        # Per device and round: loss and metrics by name; messages and bytes sent so far.
+        self._scores: list[dict[int, dict[str, float]]] = [{} for _ in range(self._count)]
+        self._sent: list[dict[int, dict[str, float]]] = [{} for _ in range(self._count)]
         self._changed: set[int] = set()
         self._base = self._read_base(folder)
 
@@ -131,30 +131,32 @@ class FleetRun:
             heading("device", number=False),
             heading("doing", number=False),
             heading("round"),
-            heading("accuracy", "%"),
-            heading("loss"),
-            heading("sees"),
-            heading("sent", "MB"),
-            heading("last word", "ago"),
         ]
+        for column in self._fleet.columns:
+            columns.append(heading(column.name, column.printed_unit))
+        columns.append(heading("sees"))
+        columns.append(heading("sent", "MB"))
+        columns.append(heading("last word", "ago"))
         statuses = sorted(self._fleet.latest().items())
         return {"columns": columns, "rows": [self._row(*status) for status in statuses]}
 
     def _row(self, device: int, status: Status) -> list[dict[str, Any]]:
         sent = self._sent[device]
-        megabytes = sent[max(sent)][1] * 1e-6 if sent else 0.0
+        megabytes = sent[max(sent)]["bytes"] * 1e-6 if sent else 0.0
         ago = max(0.0, time.time() - status.time)
         neighbours = len(status.near)
-        return [
+        cells = [
             cell(f"n{device}", device),
             cell(status.doing, status.doing),
             cell(str(status.round), status.round),
-            _score_cell(status.accuracy, 2, 100),
-            _score_cell(status.loss, 3),
-            cell(str(neighbours), neighbours),
-            cell(f"{megabytes:.1f}", megabytes),
-            cell(f"{ago:.0f} s", round(ago)),
         ]
+        for column in self._fleet.columns:
+            value = measured(status, column)
+            cells.append(cell(column.text(value), value))
+        cells.append(cell(str(neighbours), neighbours))
+        cells.append(cell(f"{megabytes:.1f}", megabytes))
+        cells.append(cell(f"{ago:.0f} s", round(ago)))
+        return cells
 
     def _take(self, device: int, line: dict[str, Any]) -> None:
         """Take in a line of a device's log."""
@@ -166,32 +168,31 @@ class FleetRun:
                 pair = (min(device, other), max(device, other))
                 self._links.setdefault(t, set()).add(pair)
                 self._changed.add(t)
-        self._sent[device][t] = (int(line.get("messages", 0)), int(line.get("bytes", 0)))
+        self._sent[device][t] = {name: int(line.get(name, 0)) for name in ("messages", "bytes")}
         if "loss" in line:
-            accuracy = float(line.get("accuracy", np.nan))
-            self._scores[device][t] = (accuracy, float(line["loss"]))
+            scores = {"loss": float(line["loss"])}
+            for name, value in line.get("metrics", {}).items():
+                scores[name] = float(value)
+            self._scores[device][t] = scores
 
     def _metrics(self) -> dict[str, Any]:
         """Return a row per round that any device has measured, with each device's last values."""
         rounds = sorted({t for scores in self._scores for t in scores})
         if not rounds:
             return {}
-        # [rounds, devices, 2]
-        scores = np.stack([_last_known(own, rounds) for own in self._scores], axis=1)
-        sent = np.stack([_last_known(own, rounds) for own in self._sent], axis=1)
-        accuracy = scores[..., 0]
-        loss = scores[..., 1]
-        return {
-            "round": np.array(rounds),
-            "accuracy": _over_devices(np.nanmean, accuracy),
-            "accuracy_worst": _over_devices(np.nanmin, accuracy),
-            "loss": _over_devices(np.nanmean, loss),
-            "loss_worst": _over_devices(np.nanmax, loss),
-            "messages": np.nansum(sent[..., 0], axis=1).astype(np.int64),
-            "bytes": np.nansum(sent[..., 1], axis=1).astype(np.int64),
-            "device_accuracy": accuracy,
-            "device_loss": loss,
-        }
+        metrics: dict[str, Any] = {"round": np.array(rounds)}
+        for column in self._fleet.columns:
+            name = column.name
+            values = np.stack([_last_known(own, name, rounds) for own in self._scores], axis=1)
+            worst, best = (np.nanmin, np.nanmax) if column.rising else (np.nanmax, np.nanmin)
+            metrics[name] = _over_devices(np.nanmean, values)
+            metrics[f"{name}_worst"] = _over_devices(worst, values)
+            metrics[f"{name}_best"] = _over_devices(best, values)
+            metrics[f"device_{name}"] = values
+        for name in ("messages", "bytes"):
+            sent = np.stack([_last_known(own, name, rounds) for own in self._sent], axis=1)
+            metrics[name] = np.nansum(sent, axis=1).astype(np.int64)
+        return metrics
 
 
 def is_fleet(folder: Path) -> bool:
@@ -203,19 +204,15 @@ def is_fleet(folder: Path) -> bool:
     return (folder / STUDY).is_file() and any(folder.glob("n*.toml"))
 
 
-def _score_cell(value: float | None, digits: int, scale: float = 1.0) -> dict[str, Any]:
-    if value is None:
-        return cell("–")
-    return cell(f"{scale * value:.{digits}f}", value)
-
-
-def _last_known(known: dict[int, tuple[Any, Any]], rounds: Sequence[int]) -> FloatArray:
+def _last_known(known: dict[int, dict[str, float]], name: str, rounds: Sequence[int]) -> FloatArray:
     """Return the values known last at each of the rounds; NaN before the first."""
     times = sorted(known)
-    values = np.array([known[t] for t in times], dtype=float).reshape(-1, 2)
+    values = [np.nan]
+    for t in times:
+        values.append(known[t].get(name, np.nan))
     before = np.searchsorted(times, rounds, side="right")
-    padded: FloatArray = np.vstack([np.full((1, 2), np.nan), values])
-    return padded[before]
+    found: FloatArray = np.array(values, dtype=float)[before]
+    return found
 
 
 def _over_devices(reduce: Callable[..., Any], values: FloatArray) -> FloatArray:

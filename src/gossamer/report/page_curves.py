@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from gossamer._core.columns import ENDINGS
 from gossamer.report import pack
+from gossamer.report.page_tables import metrics_of
 from gossamer.results.palette import dash_array, line_style
 from gossamer.results.run import Run
 from gossamer.results.statistics import half_widths
 from gossamer.results.tables import Method
 
-CURVES = ("accuracy", "accuracy_worst", "loss", "loss_worst", "distance")
 AXES = {"round": 1.0, "bytes": 1e-6, "simulated_seconds": 1.0}  # columns, with their scale
 _MAX_POINTS = 1000  # of a curve: a screen shows no more
 
@@ -28,16 +29,19 @@ def curves(methods: Sequence[Method]) -> list[dict[str, Any]]:
         Dictionaries as `chart.js` draws them. Runs that ended before the others are lines of their
         own, under "early".
     """
+    names = ["distance"]
+    for metric in metrics_of(methods):
+        names += [metric.name + ending for ending in ENDINGS]
     lines = []
     for k, method in enumerate(methods):
         shown = method.measured_runs
         early = []
         for run in method.runs:
             if run.metrics and not any(run is other for other in shown):
-                line = _line((run,), f"{method.label}, seed {run.seed}", k)
+                line = _line((run,), f"{method.label}, seed {run.seed}", k, names)
                 early.append(line | {"ended": _ended(run)})
         ended = [f"seed {run.seed} {_ended(run)}" for run in shown if _ended(run)]
-        line = _line(shown, method.label, k)
+        line = _line(shown, method.label, k, names)
         lines.append(line | {"ended": "; ".join(ended), "early": early})
     return lines
 
@@ -49,7 +53,8 @@ def _ended(run: Run) -> str:
     return run.status_text
 
 
-def _line(runs: Sequence[Run], label: str, k: int) -> dict[str, Any]:
+def _line(runs: Sequence[Run], label: str, k: int, names: Sequence[str]) -> dict[str, Any]:
+    """Return the line of method k with all columns of the names."""
     colour, dash = line_style(k)
     x: dict[str, Any] = {}
     y: dict[str, Any] = {}
@@ -58,7 +63,7 @@ def _line(runs: Sequence[Run], label: str, k: int) -> dict[str, Any]:
         return line
     rounds = _common_rounds(runs)
     rows = [np.searchsorted(run.metrics["round"], rounds) for run in runs]
-    for name in (*AXES, *CURVES):
+    for name in (*AXES, *names):
         if not all(run.has(name) for run in runs):
             continue
         columns = [run.metrics[name][row] for run, row in zip(runs, rows, strict=True)]

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gossamer._core.columns import ENDINGS, LOSS, Column, Target
 from gossamer.report.description import ranges
 from gossamer.report.pack import drawn_number
 from gossamer.results.run import Run
-from gossamer.results.statistics import Interval, interval, rounds_to
-from gossamer.results.tables import Method, runs_of
+from gossamer.results.statistics import interval, rounds_to
+from gossamer.results.tables import Method, runs_of, target_words
 
 Cell = dict[str, Any]
 Table = dict[str, Any]
@@ -19,14 +20,43 @@ Table = dict[str, Any]
 
 @dataclass(frozen=True)
 class Quantity:
-    """A column of the metrics as a table shows it."""
+    """A column of the metrics as a table shows it.
+
+    Attributes:
+        label: Its heading.
+        column: Its name in the measurements.
+        digits: Decimal places.
+        scale: Factor of the values that are shown.
+        unit: The unit below the heading.
+        about: The tooltip.
+        metric: The metric that it is of; it then formats the values.
+    """
 
     label: str
     column: str
-    digits: int
+    digits: int = 0
     scale: float = 1.0
     unit: str = ""
     about: str = ""
+    metric: Column | None = None
+
+    @classmethod
+    def of(cls, metric: Column, ending: str, main: bool) -> Quantity:
+        """Return a column of a metric.
+
+        Args:
+            metric: The metric.
+            ending: Which of its columns: one of `ENDINGS`.
+            main: True for the first metric, whose name the headings need not repeat.
+        """
+        label = _WHICH[ending]
+        if not ending:
+            label = metric.name
+        elif not main:
+            label = f"{metric.name}, {label}"
+        about = f"{_ABOUT[ending].format(metric.name)}, at the end; {metric.better} is better"
+        unit = metric.printed_unit
+        return cls(label, metric.name + ending, 0, metric.scale, unit, about, metric)
 
     def heading(self) -> dict[str, Any]:
         return heading(self.label, self.unit, self.about)
@@ -35,21 +65,30 @@ class Quantity:
         """Return the mean of the seeds with its interval; a dash if there is none."""
         if not values:
             return cell("–")
-        return _interval_cell(interval(values), self.digits, self.scale)
+        value = interval(values)
+        if not math.isfinite(value.mean):
+            return cell("–")
+        text = value.format(self.digits, self.scale)
+        if self.metric is not None:
+            text = self.metric.text(value.mean, value.half)
+        return cell(text, drawn_number(value.mean * self.scale))
 
 
-_RESULTS = (
-    Quantity("accuracy", "accuracy", 2, 100.0, "%", "mean over the devices, at the end"),
-    Quantity(
-        "worst device",
-        "accuracy_worst",
-        2,
-        100.0,
-        "%",
-        "the lowest accuracy of a device, at the end",
-    ),
-    Quantity("loss", "loss", 3, about="mean test loss over the devices, at the end"),
-    Quantity("worst loss", "loss_worst", 3, about="the highest loss of a device, at the end"),
+_WHICH = {
+    "": "mean",
+    "_worst": "worst device",
+    "_best": "best device",
+    "_merged": "merged model",
+    "_merged_power": "power mean",
+}
+_ABOUT = {
+    "": "the mean over the devices of {}",
+    "_worst": "the {} of the worst device",
+    "_best": "the {} of the best device",
+    "_merged": "the {} of the mean of all devices’ models",
+    "_merged_power": "the {} of the power mean of all devices’ models",
+}
+_OTHERS = (
     Quantity(
         "distance to mean",
         "distance",
@@ -120,7 +159,7 @@ def results(methods: Sequence[Method]) -> Table:
 
 
 def targets(methods: Sequence[Method]) -> Table | None:
-    """Return what it took until the mean accuracy or loss reached each target.
+    """Return what it took until the mean over the devices, or the merged model, reached a target.
 
     Args:
         methods: The methods of the page.
@@ -129,56 +168,79 @@ def targets(methods: Sequence[Method]) -> Table | None:
         A row per method, with rounds, bytes and simulated seconds per target; None if there are no
         targets. A target counts as reached if every seed has reached it.
     """
-    wanted = _targets(methods)
+    wanted = all_targets(methods)
     if not wanted:
         return None
     costs = list(_COSTS)
     if not _any_has(methods, "simulated_seconds"):
         costs.pop()
+    metrics = metrics_of(methods)
+    shown = []
     columns = [heading("method", number=False)]
-    for _, _, text in wanted:
-        columns += [heading(f"{cost.label} to {text}", cost.unit) for cost in costs]
+    for target in wanted:
+        words = target_words(target, metrics)
+        for ending, who in (("", ""), ("_merged", ", merged model")):
+            if ending and not _any_has(methods, target.name + ending):
+                continue
+            shown.append((target, ending))
+            columns += [heading(f"{cost.label} to {words}{who}", cost.unit) for cost in costs]
     rows = []
     for method in methods:
         cells = [cell(method.label, method.label)]
-        for column, target, _ in wanted:
-            cells += _target_cells(method, column, target, costs)
+        for target, ending in shown:
+            cells += _target_cells(method, target, ending, costs)
         rows.append(cells)
     return {"columns": columns, "rows": rows}
 
 
-def target_values(methods: Sequence[Method], column: str) -> list[float]:
-    """Return the targets of all runs for "accuracy" or "loss", ascending.
+def metrics_of(methods: Sequence[Method]) -> list[Column]:
+    """Return the metrics that any run has measured; the loss is the last.
 
     Args:
         methods: The methods of the page.
-        column: "accuracy" or "loss".
     """
-    found: set[float] = set()
+    found: dict[str, Column] = {}
     for run in runs_of(methods):
-        found.update(run.spec.get("measure", {}).get(f"{column}_targets", []))
-    return sorted(found)
+        for column in run.columns:
+            found.setdefault(column.name, column)
+    loss = found.pop(LOSS.name, LOSS)
+    return [*found.values(), loss]
+
+
+def all_targets(methods: Sequence[Method]) -> list[Target]:
+    """Return the targets of all runs of metrics that are measured, the easiest first.
+
+    Args:
+        methods: The methods of the page.
+    """
+    found: dict[str, Target] = {}
+    for run in runs_of(methods):
+        for target in run.targets:
+            found.setdefault(target.text, target)
+    ordered = []
+    for metric in metrics_of(methods):
+        own = [target for target in found.values() if target.name == metric.name]
+        if _any_has(methods, metric.name):
+            ordered += sorted(own, key=lambda target: target.value, reverse=not metric.rising)
+    return ordered
 
 
 def _measured_quantities(methods: Sequence[Method]) -> list[Quantity]:
-    """Return the columns that any run has; the worst loss only where there is no accuracy."""
+    """Return the columns that any run has; of the loss only two where there are metrics."""
     shown = []
-    for quantity in _RESULTS:
-        if quantity.column == "loss_worst" and _any_has(methods, "accuracy"):
-            continue
-        if _any_has(methods, quantity.column):
-            shown.append(quantity)
-    return shown
+    metrics = metrics_of(methods)
+    for metric in metrics:
+        main = metric is metrics[0]
+        endings: tuple[str, ...] = ENDINGS
+        if metric.name == "loss" and not main:
+            endings = ("", "_merged")
+        shown += [Quantity.of(metric, ending, main) for ending in endings]
+    shown += _OTHERS
+    return [quantity for quantity in shown if _any_has(methods, quantity.column)]
 
 
 def _any_has(methods: Sequence[Method], column: str) -> bool:
     return any(run.has(column) for method in methods for run in method.measured_runs)
-
-
-def _interval_cell(value: Interval, digits: int, scale: float) -> Cell:
-    if not math.isfinite(value.mean):
-        return cell("–")
-    return cell(value.format(digits, scale), drawn_number(value.mean * scale))
 
 
 def _seeds_cell(method: Method) -> Cell:
@@ -194,22 +256,10 @@ def _seeds_cell(method: Method) -> Cell:
     return cell(text, len(shown), "; ".join(states))
 
 
-def _targets(methods: Sequence[Method]) -> list[tuple[str, float, str]]:
-    """Return the column, the value and the text of every target, the easiest first."""
-    found = []
-    if _any_has(methods, "accuracy"):
-        for target in target_values(methods, "accuracy"):
-            found.append(("accuracy", float(target), f"{100 * target:g} %"))
-    if _any_has(methods, "loss"):
-        for target in reversed(target_values(methods, "loss")):
-            found.append(("loss", float(target), f"loss {target:g}"))
-    return found
-
-
 def _target_cells(
-    method: Method, column: str, target: float, costs: Sequence[Quantity]
+    method: Method, target: Target, ending: str, costs: Sequence[Quantity]
 ) -> list[Cell]:
-    rows = [_row_of_target(run, column, target) for run in method.runs]
+    rows = [_row_of_target(run, target, ending) for run in method.runs]
     reached = [row for row in rows if row is not None]
     if len(reached) < len(rows):
         note = "not reached"
@@ -228,9 +278,9 @@ def _target_cells(
     return cells
 
 
-def _row_of_target(run: Run, column: str, target: float) -> int | None:
+def _row_of_target(run: Run, target: Target, ending: str) -> int | None:
     """Return the row of the first measurement that has reached a target."""
-    if not run.has(column):
+    if not run.has(target.name + ending):
         return None
-    values = run.metrics[column]
-    return rounds_to(range(len(values)), values, target, rising=column == "accuracy")
+    values = run.metrics[target.name + ending]
+    return rounds_to(range(len(values)), values, target.value, target.rising)

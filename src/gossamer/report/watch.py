@@ -155,11 +155,23 @@ def progress_facts(run: Run) -> dict[str, Any]:
             facts["left"] = round(run.progress.left)
         if run.progress.silent > _SILENT_SECONDS:
             facts["silent"] = round(run.progress.silent)
-    for name in ("accuracy", "loss", "distance"):
-        if run.has(name):
-            newest = run.metrics[name][-1]
-            facts[name] = float(f"{newest:.4g}") if np.isfinite(newest) else None
+    facts["score"] = _score_words(run)
+    facts["distance"] = None
+    if run.has("distance") and np.isfinite(run.metrics["distance"][-1]):
+        facts["distance"] = float(f"{run.metrics['distance'][-1]:.4g}")
     return facts
+
+
+def _score_words(run: Run) -> str | None:
+    """Return the newest value of the first metric, and that of the merged model."""
+    column = run.column
+    if not run.has(column.name):
+        return None
+    words = f"{column.name} {column.value_text(float(run.metrics[column.name][-1]))}"
+    if run.has(f"{column.name}_merged"):
+        merged = float(run.metrics[f"{column.name}_merged"][-1])
+        words += f", merged {column.value_text(merged)}"
+    return words
 
 
 def _rounds_with_devices(run: Run) -> list[int]:

@@ -32,10 +32,10 @@ from gossamer._core.files import (
 from gossamer.errors import DataError
 
 if TYPE_CHECKING:
+    from gossamer._core.columns import Column
     from gossamer.engines import Record, Snapshot
 
 _MAX_DEVICE_COLUMNS = 1000  # devices up to which the metrics hold every device's own values
-_DEVICE_COLUMNS = ("accuracy", "loss", "distance")
 
 
 @dataclass(frozen=True)
@@ -130,13 +130,16 @@ class RunFolder:
         pq.write_table(pa.table(columns), sink, write_page_checksum=True)
         write_atomically(self.path / "metrics.parquet", sink.getvalue().to_pybytes())
 
-    def metrics(self, columns: Sequence[str] | None = None) -> dict[str, Any]:
+    def metrics(
+        self, columns: Sequence[str] | None = None, per_device: bool = True
+    ) -> dict[str, Any]:
         """Return the measurements by column as NumPy arrays.
 
         Per-device columns are [measurements, devices].
 
         Args:
             columns: The columns to load, where they are there; None loads all.
+            per_device: Load columns that have a value for each device, too.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -146,6 +149,8 @@ class RunFolder:
             wanted = pq.read_schema(path).names
             if columns is not None:
                 wanted = [name for name in columns if name in wanted]
+            if not per_device:
+                wanted = [name for name in wanted if not name.startswith("device_")]
             table = pq.read_table(path, columns=wanted, page_checksum_verification=True)
         except FileNotFoundError:
             raise DataError(
@@ -278,41 +283,47 @@ def _checksum(snapshot: Snapshot) -> str:
     return digest.hexdigest()
 
 
-def columns(records: Sequence[Record]) -> dict[str, Any]:
+def columns(records: Sequence[Record], metrics: Sequence[Column]) -> dict[str, Any]:
     """Return records as the columns of metrics.parquet.
 
     Args:
         records: One record per measurement.
+        metrics: The metrics and the loss, as `Measure.columns` has them.
 
     Returns:
-        Means over the devices, the worst and the best device, messages and bytes, and simulated
-        seconds if the study has a timing. Of up to 1000 devices every device's values too.
+        Means over the devices, the worst and the best device, the merged model, messages and bytes,
+        and simulated seconds if the study has a timing. Of up to 1000 devices every device's values
+        too.
     """
     table: dict[str, Any] = {}
     for record in records:
-        for name, value in _row(record).items():
+        for name, value in _row(record, metrics).items():
             table.setdefault(name, []).append(value)
     return table
 
 
-def _row(record: Record) -> dict[str, Any]:
+def _row(record: Record, metrics: Sequence[Column]) -> dict[str, Any]:
     """Return one row of metrics.parquet."""
-    row = {
-        "round": record.round,
-        "accuracy": float(record.accuracy.mean()),
-        "accuracy_worst": float(record.accuracy.min()),
-        "accuracy_best": float(record.accuracy.max()),
-        "loss": float(record.loss.mean()),
-        "loss_worst": float(record.loss.max()),
-        "loss_best": float(record.loss.min()),
-        "distance": float(record.distance.mean()),
-        "power_distance": float(record.power_distance.mean()),
-        "messages": record.messages,
-        "bytes": record.bytes,
-    }
+    row: dict[str, Any] = {"round": record.round}
+    per_device = {**record.metrics, "loss": record.loss}
+    for column in metrics:
+        name = column.name
+        values = per_device[name]
+        row[name] = float(values.mean())
+        row[f"{name}_worst"] = column.worst(values)
+        row[f"{name}_best"] = column.best(values)
+        if record.merged:
+            row[f"{name}_merged"] = record.merged[name]
+        if record.merged_power:
+            row[f"{name}_merged_power"] = record.merged_power[name]
+    row["distance"] = float(record.distance.mean())
+    row["power_distance"] = float(record.power_distance.mean())
+    row["messages"] = record.messages
+    row["bytes"] = record.bytes
     if record.seconds is not None:  # "seconds" in the summary are those of the computer
         row["simulated_seconds"] = record.seconds
-    if len(record.accuracy) <= _MAX_DEVICE_COLUMNS:
-        for name in _DEVICE_COLUMNS:
-            row[f"device_{name}"] = getattr(record, name).astype(np.float32).tolist()
+    if len(record.loss) <= _MAX_DEVICE_COLUMNS:
+        per_device["distance"] = record.distance
+        for name, values in per_device.items():
+            row[f"device_{name}"] = values.astype(np.float32).tolist()
     return row

@@ -64,20 +64,20 @@ class RunFollower:
         'running'
     """
 
-    def __init__(self, folder: Path, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, folder: Path, per_device: bool = True) -> None:
         """Read the run.
 
         Args:
             folder: The run folder.
-            columns: The metrics to load; None loads all of them.
+            per_device: Load columns that have a value for each device, too.
 
         Raises:
             DataError: The folder holds no run, or one of its files is damaged.
         """
         self._folder = folder
-        self._columns = columns
+        self._per_device = per_device
         self._lines = LineReader(folder / LIVE_FILE)
-        self._base = Run.read(folder, columns=columns)
+        self._base = Run.read(folder, per_device=per_device)
         self._signature = self._read_signature()
         self._records: list[dict[str, Any]] = []
         self._newest: dict[str, Any] = {}
@@ -105,7 +105,7 @@ class RunFollower:
         signature = self._read_signature()
         if signature != self._signature:
             self._signature = signature
-            self._base = Run.read(self._folder, columns=self._columns)
+            self._base = Run.read(self._folder, per_device=self._per_device)
         return self._base
 
     def _read_signature(self) -> list[tuple[int, int]]:

@@ -46,8 +46,8 @@ def show_methods(
     """Return the table of some methods in HTML, with their curves.
 
     Args:
-        methods: The methods. Curves are the mean accuracy (or loss) by round, with the 95 %
-            interval of the seeds.
+        methods: The methods. Curves are the first metric by round, its mean over the devices, with
+            the 95 % interval of the seeds.
         heading: The headings of the table.
         rows: The rows of the table.
     """
@@ -91,20 +91,16 @@ def _curve(method: Method, column: str, scale: float) -> _Curve:
 
 
 def _chart(methods: Sequence[Method]) -> str:
-    classifies = methods[0].runs[0].summary["accuracy"] is not None
-    if classifies:
-        label = "mean test accuracy, %"
-        curves = [_curve(method, "accuracy", 100.0) for method in methods]
-    else:
-        label = "mean test loss"
-        curves = [_curve(method, "loss", 1.0) for method in methods]
+    column = methods[0].runs[0].column
+    label = f"mean test {column.heading}"
+    curves = [_curve(method, column.name, column.scale) for method in methods]
     values = np.concatenate([np.concatenate([c.mean, c.low, c.high]) for c in curves])
     values = values[np.isfinite(values)]
     if not len(values):
         return ""
     low = float(values.min())
     high = float(values.max())
-    if classifies:  # an interval may reach beyond, an accuracy cannot
+    if column.share:  # an interval may reach beyond, a share cannot
         low = max(0.0, low)
         high = min(100.0, high)
     high = max(high, low + 1e-9)

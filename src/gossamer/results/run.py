@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from gossamer._core.columns import Column, Target, columns_of, targets_of
 from gossamer.errors import DataError
 from gossamer.results.folder import RunFolder
+from gossamer.results.upgrade import upgrade_summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,6 +80,7 @@ class Run:
         folder: Path | str,
         *,
         columns: Sequence[str] | None = None,
+        per_device: bool = True,
         spec_name: str = "spec.toml",
     ) -> Run:
         """Read a run from its folder, whatever its status.
@@ -85,6 +88,7 @@ class Run:
         Args:
             folder: The run folder.
             columns: The metrics to load; None loads all of them.
+            per_device: Load columns that have a value for each device, too.
             spec_name: The name of the file with the spec.
 
         Returns:
@@ -99,9 +103,9 @@ class Run:
         """
         files = RunFolder(Path(folder))
         text, spec = files.spec(spec_name)
-        metrics = files.metrics(columns) if files.has("metrics.parquet") else {}
+        metrics = files.metrics(columns, per_device) if files.has("metrics.parquet") else {}
         _check_metrics(metrics, files.path)
-        summary = files.summary() or {}
+        summary = upgrade_summary(files.summary() or {})
         method = str(summary.get("method", ""))
         return cls(spec, metrics, summary, method, files.path, spec_text=text)
 
@@ -191,8 +195,8 @@ class Run:
         network = self.spec.get("network", {})
         if isinstance(network, dict) and network.get("devices"):
             return int(network["devices"])
-        if "device_accuracy" in self.metrics:
-            return int(np.shape(self.metrics["device_accuracy"])[1])
+        if "device_loss" in self.metrics:
+            return int(np.shape(self.metrics["device_loss"])[1])
         return len(next(iter(self.models.values())))
 
     @cached_property
@@ -207,6 +211,27 @@ class Run:
         if self.folder is None:
             raise DataError("this run has no models: it has no folder to load them from")
         return RunFolder(self.folder).models()
+
+    @cached_property
+    def columns(self) -> list[Column]:
+        """The metrics that were measured, in the order of the spec; the loss is the last."""
+        measured = [name for name in self.metrics if name == "loss" or self.has(name)]
+        if not self.metrics:
+            measured = [name for name, value in self.summary.items() if value is not None]
+        return columns_of(self.spec, measured)
+
+    @property
+    def column(self) -> Column:
+        """The metric that comes first: what tables and figures show if nothing else is asked."""
+        return self.columns[0]
+
+    @property
+    def targets(self) -> list[Target]:
+        """The targets of the run."""
+        given = self.summary.get("rounds_to")
+        if given is None:
+            given = targets_of(self.spec, [column.name for column in self.columns])
+        return [Target.parse(text) for text in given]
 
     def has(self, column: str) -> bool:
         """True if the run has measured a column at least once.

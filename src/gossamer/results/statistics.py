@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from gossamer.engines import Measure
+from gossamer._core.columns import Target
 
 _CONFIDENCE = 0.975  # quantile of Student's t for a two-sided 95 % interval
 # What a target took, by its name in the summary: the column of the metrics.
@@ -43,30 +42,33 @@ def rounds_to(
     return int(rounds[int(np.argmax(reached))])
 
 
-def summarise(table: dict[str, Any], measure: Measure) -> dict[str, Any]:
+def summarise(table: dict[str, Any], targets: Sequence[str]) -> dict[str, Any]:
     """Return the result of a run in short.
 
     Args:
         table: The measurements by column.
-        measure: What is measured, with the targets.
+        targets: Targets such as "accuracy >= 0.9".
 
     Returns:
-        The last value of every column, and rounds, bytes and simulated seconds to each target.
+        The last value of every column, and rounds, bytes and simulated seconds to each target:
+        `rounds_to` for the mean over the devices, `rounds_to_merged` for the merged model.
     """
     summary: dict[str, Any] = {}
     for name, values in table.items():
         if not name.startswith("device_"):
             summary[name] = _plain_number(values[-1])
-    targets = {"accuracy": measure.accuracy_targets, "loss": measure.loss_targets}
-    for name, wanted in targets.items():
+    parsed = [Target.parse(target) for target in targets]
+    for ending in ("", "_merged"):
+        if f"loss{ending}" not in table:
+            continue
         reached = {}
-        for target in wanted:
-            rising = name == "accuracy"
-            reached[f"{target:g}"] = rounds_to(table["round"], table[name], target, rising)
-        summary[f"rounds_to_{name}"] = reached
+        for target in parsed:
+            values = table[target.name + ending]
+            reached[target.text] = rounds_to(table["round"], values, target.value, target.rising)
+        summary[f"rounds_to{ending}"] = reached
         for unit, column in _COSTS.items():
             if column in table:
-                summary[f"{unit}_to_{name}"] = _costs(table, column, reached)
+                summary[f"{unit}_to{ending}"] = _costs(table, column, reached)
     return summary
 
 

@@ -6,12 +6,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gossamer._core.columns import Column, Target
 from gossamer.results.statistics import Interval, interval
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from gossamer.results.run import Run
+
+_GAP = 2  # characters between two columns of a terminal's table
+# How soon a column is left out where a terminal is too narrow: the largest first.
+_ALWAYS = 0
+_LEFT_OUT = {
+    "_merged": 1,
+    "_worst": 2,
+    "_merged_power": 3,
+    "_best": 4,
+    "distance": 5,
+    "merged target": 6,
+    "other metric": 7,
+}
 
 
 @dataclass(frozen=True)
@@ -39,46 +53,78 @@ class Method:
         """Return the mean of a value over the seeds, with its interval.
 
         Args:
-            name: A number in the summary of a run, such as "accuracy".
+            name: A number in the summary of a run, such as "accuracy" or "rmse_merged".
         """
         return interval([run.summary[name] for run in self.runs])
 
-    def rounds_to(self, kind: str, target: str) -> Interval | None:
+    def has(self, name: str) -> bool:
+        """True if the summaries of all seeds have a value.
+
+        Args:
+            name: As for `value`.
+        """
+        return all(run.summary.get(name) is not None for run in self.runs)
+
+    def rounds_to(self, target: str, merged: bool = False) -> Interval | None:
         """Return the rounds to a target.
 
         Args:
-            kind: As for `to`.
             target: As for `to`.
+            merged: As for `to`.
         """
-        return self.to("rounds", kind, target)
+        return self.to("rounds", target, merged)
 
-    def seconds_to(self, kind: str, target: str) -> Interval | None:
+    def seconds_to(self, target: str, merged: bool = False) -> Interval | None:
         """Return the simulated seconds to a target, for studies with a timing.
 
         Args:
-            kind: As for `to`.
             target: As for `to`.
+            merged: As for `to`.
         """
-        return self.to("seconds", kind, target)
+        return self.to("seconds", target, merged)
 
-    def to(self, unit: str, kind: str, target: str) -> Interval | None:
+    def to(self, unit: str, target: str, merged: bool = False) -> Interval | None:
         """Return what it took to reach a target.
 
         Args:
             unit: "rounds", "bytes" or "seconds".
-            kind: "accuracy" or "loss".
-            target: The target as the summary writes it, such as "0.88".
+            target: A target of the study, such as "accuracy >= 0.88".
+            merged: The target is to be reached by the merged model, not by the devices' mean.
 
         Returns:
             The mean over the seeds; None unless every seed reached the target.
         """
-        reached = [run.summary[f"{unit}_to_{kind}"][target] for run in self.runs]
+        key = f"{unit}_to"
+        if merged:
+            key += "_merged"
+        text = Target.parse(target, "target").text
+        reached = [run.summary[key][text] for run in self.runs]
         if None in reached:
             return None
         return interval(reached)
 
     def _repr_html_(self) -> str:
         return Comparison([self])._repr_html_()
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column of a comparison's table.
+
+    Attributes:
+        lines: The lines of the heading.
+        cells: One text per method.
+        rank: 0 if it is always shown; else the larger, the sooner it is left out for lack of room.
+    """
+
+    lines: tuple[str, ...]
+    cells: tuple[str, ...]
+    rank: int = _ALWAYS
+
+    @property
+    def width(self) -> int:
+        """The number of characters of the widest line."""
+        return max(map(len, (*self.lines, *self.cells)))
 
 
 class Comparison(list[Method]):
@@ -90,47 +136,78 @@ class Comparison(list[Method]):
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the headings and one row per method.
 
-        The columns are accuracy, loss, what each target took, consensus distance and bytes sent.
+        The columns are the metrics (the mean over the devices, the worst and the best device, and
+        the merged model), the loss, what each target took, consensus distance and bytes sent.
         """
-        first = self[0].runs[0].summary
-        classifies = first["accuracy"] is not None
-        headings = ["\nmethod"]
-        if classifies:
-            headings += ["accuracy\n%", "worst\ndevice %"]
-        headings.append("loss")
-        targets = self._targets()
-        for unit, kind, target in targets:
-            if kind == "accuracy":
-                headings.append(f"{unit}\nto {float(target) * 100:g} %")
-            else:
-                headings.append(f"{unit} to\nloss {target}")
-        headings += ["distance\nto mean", "MB\nsent"]
+        columns = self.columns()
+        height = max(len(column.lines) for column in columns)
+        headings = []
+        for column in columns:
+            missing = height - len(column.lines)
+            headings.append("\n" * missing + "\n".join(column.lines))
         rows = []
-        for method in self:
-            cells = [method.label]
-            if classifies:
-                cells.append(method.value("accuracy").format(2, 100))
-                cells.append(method.value("accuracy_worst").format(2, 100))
-            cells.append(method.value("loss").format(3))
-            cells += [_cost_text(method.to(*target), target[0]) for target in targets]
-            cells.append(method.value("distance").format(3))
-            cells.append(f"{method.value('bytes').mean * 1e-6:.1f}")
-            rows.append(cells)
+        for k in range(len(self)):
+            rows.append([column.cells[k] for column in columns])
         return headings, rows
 
-    def _targets(self) -> list[tuple[str, str, str]]:
-        """Return the unit, the kind and the target of every column that says what a target took."""
-        first = self[0].runs[0].summary
-        units = ["rounds"]
-        if "seconds_to_accuracy" in first:
-            units.append("seconds")
-        kinds = ["loss"]
-        if first["accuracy"] is not None:
-            kinds = ["accuracy", "loss"]
+    def columns(self) -> list[TableColumn]:
+        """Return the columns of the table."""
+        found = [TableColumn(("method",), tuple(method.label for method in self))]
+        metrics = self[0].runs[0].columns
+        for column in metrics:
+            found += self._metric_columns(column, main=column is metrics[0])
+        for target in self[0].runs[0].targets:
+            found += self._target_columns(target, metrics)
+        if all(method.has("distance") for method in self):
+            cells = [method.value("distance").format(3) for method in self]
+            found.append(TableColumn(("distance", "to mean"), tuple(cells), _LEFT_OUT["distance"]))
+        sent = [f"{method.value('bytes').mean * 1e-6:.1f}" for method in self]
+        found.append(TableColumn(("MB", "sent"), tuple(sent)))
+        return found
+
+    def _metric_columns(self, column: Column, main: bool) -> list[TableColumn]:
+        """Return the columns of one metric: mean, worst, best and merged side by side."""
+        unit = f" {column.printed_unit}" if column.printed_unit else ""
+        name = "" if main else f"{column.name} "
+        own_lines = (column.name, column.printed_unit) if column.printed_unit else (column.name,)
+        lines = {
+            "": own_lines,
+            "_worst": ("worst", f"{name or 'device'}{unit}".strip()),
+            "_best": ("best", f"{name or 'device'}{unit}".strip()),
+            "_merged": ("merged", f"{name or 'model'}{unit}".strip()),
+            "_merged_power": ("power", f"mean {name}{unit}".replace("  ", " ").strip()),
+        }
         found = []
-        for kind in kinds:
-            for target in first[f"rounds_to_{kind}"]:
-                found += [(unit, kind, target) for unit in units]
+        for ending, own in lines.items():
+            key = column.name + ending
+            if not any(method.has(key) for method in self):
+                continue
+            if column.name == "loss" and not main and ending:
+                continue
+            rank = _ALWAYS
+            if ending:
+                rank = _LEFT_OUT[ending if main else "other metric"]
+            cells = [_value_text(method, key, column) for method in self]
+            found.append(TableColumn(own, tuple(cells), rank))
+        return found
+
+    def _target_columns(self, target: Target, metrics: Sequence[Column]) -> list[TableColumn]:
+        """Return what a target took: rounds, and simulated seconds if the study has a timing."""
+        words = target_words(target, metrics)
+        first = self[0].runs[0].summary
+        found = []
+        for merged in (False, True):
+            for unit in ("rounds", "seconds"):
+                key = f"{unit}_to" + ("_merged" if merged else "")
+                if key not in first:
+                    continue
+                cells = [_cost_text(method.to(unit, target.text, merged), unit) for method in self]
+                lines = (unit, f"to {words}")
+                rank = _ALWAYS
+                if merged:
+                    lines = (f"merged {unit}", f"to {words}")
+                    rank = _LEFT_OUT["merged target"]
+                found.append(TableColumn(lines, tuple(cells), rank))
         return found
 
     def _repr_html_(self) -> str:
@@ -138,6 +215,33 @@ class Comparison(list[Method]):
 
         headings, rows = self.table() if self else ([], [])
         return show_methods(self, headings, rows)
+
+
+def target_words(target: Target, metrics: Sequence[Column]) -> str:
+    """Return a target in the words of a heading.
+
+    Args:
+        target: The target.
+        metrics: The metrics of the runs, the most important first.
+
+    Returns:
+        Such as "90 %" for the first metric, or "mae 40" for another.
+
+    Example:
+        >>> from gossamer._core.columns import column_of
+        >>> metrics = [column_of("accuracy"), column_of("mae")]
+        >>> target_words(Target.parse("accuracy >= 0.9"), metrics)
+        '90 %'
+        >>> target_words(Target.parse("mae <= 40"), metrics)
+        'mae 40'
+    """
+    for column in metrics:
+        if column.name == target.name:
+            text = f"{target.value * column.scale:g} {column.printed_unit}".strip()
+            if column is metrics[0] and column.share:
+                return text
+            return f"{column.name} {text}"
+    return f"{target.name} {target.value:g}"
 
 
 def runs_of(methods: Sequence[Method]) -> list[Run]:
@@ -167,24 +271,56 @@ def titled_table(title: str) -> Table:
     )
 
 
-def terminal_table(methods: Sequence[Method], title: str) -> Table:
+def terminal_table(methods: Sequence[Method], title: str, width: int = 0) -> Table:
     """Return the table of a comparison for a terminal.
 
     Args:
         methods: The methods, one per row.
         title: The line above the table.
+        width: The columns of the terminal; what has no room is left out, such as the best device.
+            0: everything is shown.
 
     Returns:
         A table that `rich.console.Console` prints.
     """
-    headings, rows = Comparison(methods).table()
+    columns = Comparison(methods).columns()
+    if width:
+        columns = fitting(columns, width)
+    height = max(len(column.lines) for column in columns)
     table = titled_table(title)
-    table.add_column(headings[0], no_wrap=True)
-    for heading in headings[1:]:
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(*row)
+    for k, column in enumerate(columns):
+        heading = "\n" * (height - len(column.lines)) + "\n".join(column.lines)
+        if k == 0:
+            table.add_column(heading, no_wrap=True)
+        else:
+            table.add_column(heading, justify="right")
+    for k in range(len(methods)):
+        table.add_row(*[column.cells[k] for column in columns])
     return table
+
+
+def fitting(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
+    """Return the columns that fit a width; those that matter least are left out first.
+
+    Args:
+        columns: The columns of a table.
+        width: The characters of a line.
+    """
+    kept = list(columns)
+    while sum(column.width + _GAP for column in kept) > width:
+        least = max(column.rank for column in kept)
+        if least == _ALWAYS:
+            break
+        index = max(k for k, column in enumerate(kept) if column.rank == least)
+        kept.pop(index)
+    return kept
+
+
+def _value_text(method: Method, key: str, column: Column) -> str:
+    if not method.has(key):
+        return "–"
+    value = method.value(key)
+    return column.text(value.mean, value.half)
 
 
 def _cost_text(value: Interval | None, unit: str) -> str:

@@ -7,9 +7,10 @@ One JSON object per line, the newest last:
 
 `round` of `rounds` were done after `seconds` of this session, and about `left` seconds remain
 (null: not known yet). A line with a `record` is a measurement, with the column names of
-metrics.parquet. `device_accuracy` and `device_distance` hold one value per device, for up to 1000
-devices; only the newest record of a second has them. What cannot be measured is null. Records come
-in ascending rounds. A resumed run begins with the records of earlier sessions.
+metrics.parquet. `device_distance` and the `device_` column of the first metric (else of the loss)
+hold one value per device, for up to 1000 devices; only the newest record of a second has them. What
+cannot be measured is null. Records come in ascending rounds. A resumed run begins with the records
+of earlier sessions.
 
 Lines are written at most once per second, all at once. When the file would exceed LIMIT bytes it is
 replaced by one with fewer records: a reader that finds another inode, or fewer bytes than it has
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 LIMIT = 4_000_000
 # Seconds between two writes.
 _SECONDS = 1.0
-# Values per device that the newest record has.
-_PER_DEVICE = ("device_accuracy", "device_distance")
 
 
 class Live(Observer):
@@ -53,6 +52,7 @@ class Live(Observer):
         self._path = folder / NAME
         self._path.write_bytes(b"")
         self._rounds = study.rounds
+        self._measure = study.measure
         self._first_round = -1
         self._start = time.monotonic()
         # Measurements that are not written yet, each with the seconds since the start.
@@ -102,8 +102,10 @@ class Live(Observer):
         }
         if row is not None:
             line["record"] = record = {}
+            metric = self._measure.columns_in(row)[0].name
+            per_device = ("device_distance", f"device_{metric}")
             for name, value in row.items():
-                if not name.startswith("device_") or (newest and name in _PER_DEVICE):
+                if not name.startswith("device_") or (newest and name in per_device):
                     record[name] = _rounded(value)
         return json.dumps(line, separators=(",", ":")) + "\n"
 

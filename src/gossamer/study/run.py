@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from gossamer._core.columns import Column
 from gossamer.backend import versions
-from gossamer.engines import Engine, EngineSpec, Record, Simulation
+from gossamer.engines import Engine, EngineSpec, Measure, Record, Simulation
 from gossamer.engines.observer import Observer, Row
-from gossamer.errors import DataError, Diverged, GossamerError
+from gossamer.errors import DataError, Diverged, GossamerError, InputError
 from gossamer.results.folder import RunFolder, columns
 from gossamer.results.run import Run
 from gossamer.results.statistics import summarise
@@ -92,7 +93,7 @@ def run(
         folder.sweep()
     plan = study.plan(data)
     snapshot = None
-    measurements = _Measurements({})
+    measurements = _Measurements({}, plan.measure.columns)
     observing = ObserverGroup(observers)
     if folder:
         observing = ObserverGroup([Live(), *observers])
@@ -100,10 +101,11 @@ def run(
             snapshot = folder.snapshot()
     with closing(engine.start(plan, snapshot, observing)) as started:
         if folder and snapshot:
-            measurements = _Measurements(_rows_until(folder.metrics(), started.round))
+            rows = _rows_until(folder.metrics(), started.round)
+            measurements = _Measurements(rows, plan.measure.columns)
         if folder and not resumed:  # only now: a study that cannot start leaves no folder
             folder.create(spec.dumps(study))
-        session = _Session(study, started, folder, measurements, observing)
+        session = _Session(study, plan.measure, started, folder, measurements, observing)
         try:
             session.advance_to_end()
             return session.finish(keep_models)
@@ -155,12 +157,14 @@ class _Session:
     def __init__(
         self,
         study: Study,
+        measure: Measure,
         engine: Engine,
         folder: RunFolder | None,
         measurements: _Measurements,
         observers: ObserverGroup,
     ) -> None:
         self._study = study
+        self._settings = measure
         self._engine = engine
         self._folder = folder
         self._measurements = measurements
@@ -246,6 +250,7 @@ class _Session:
         begin = time.perf_counter()
         record = self._engine.record()
         _check_losses(record)
+        _check_metrics(record)
         row = self._measurements.add(record)
         self._measuring_seconds += time.perf_counter() - begin
         self._observers.measured(row)
@@ -279,7 +284,7 @@ class _Session:
         }
         table = self._measurements.table()
         if table:
-            summary |= summarise(table, study.measure)
+            summary |= summarise(table, self._settings.targets or ())
         summary |= facts
         if self._observers.messages:
             summary["events"] = self._observers.messages
@@ -296,8 +301,9 @@ class _Session:
 class _Measurements:
     """The measurements so far: those read from the folder of a resumed run, then new ones."""
 
-    def __init__(self, table: dict[str, list[Any]]) -> None:
+    def __init__(self, table: dict[str, list[Any]], metrics: Sequence[Column]) -> None:
         self._columns = table
+        self._metrics = metrics
 
     def last_round(self) -> int:
         """Return the round of the newest measurement, or -1."""
@@ -308,7 +314,7 @@ class _Measurements:
     def add(self, record: Record) -> Row:
         """Add a measurement. Return it as a row of the table."""
         row = {}
-        for name, (value,) in columns([record]).items():
+        for name, (value,) in columns([record], self._metrics).items():
             self._columns.setdefault(name, []).append(value)
             row[name] = value
         return row
@@ -328,6 +334,19 @@ def _check_losses(record: Record) -> None:
     wrong = ~np.isfinite(record.loss)
     if wrong.any():
         raise Diverged(record.round, int(np.argmax(wrong)))
+
+
+def _check_metrics(record: Record) -> None:
+    """Refuse a metric that is NaN though all models have finite losses."""
+    accepted = f"a metric that is a number after round {record.round}, where all losses are finite"
+    for name, values in record.metrics.items():
+        wrong = np.isnan(values)
+        if wrong.any():
+            device = int(np.argmax(wrong))
+            raise InputError("measure.metrics", f"{name} = nan of device {device}", accepted)
+        for merged in (record.merged, record.merged_power):
+            if np.isnan(merged.get(name, 0.0)):
+                raise InputError("measure.metrics", f"{name} = nan of the merged model", accepted)
 
 
 def _rows_until(table: dict[str, Any], last: int) -> dict[str, list[Any]]:

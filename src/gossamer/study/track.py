@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gossamer._core.columns import ENDINGS, Column
 from gossamer.engines.observer import Observer, Row
 from gossamer.errors import InputError, MissingExtra
 from gossamer.study import spec
@@ -47,16 +48,8 @@ class TensorBoard(Observer):
         >>> run(Study(), "runs/demo", observers=[TensorBoard()])      # doctest: +SKIP
     """
 
-    SCALARS = (
-        "accuracy",
-        "accuracy_worst",
-        "accuracy_best",
-        "loss",
-        "distance",
-        "power_distance",
-        "bytes",
-        "simulated_seconds",
-    )
+    SCALARS = ("distance", "power_distance", "bytes", "simulated_seconds")
+    """Columns that are written beside the metrics and the loss."""
 
     def __init__(self) -> None:
         try:
@@ -66,8 +59,6 @@ class TensorBoard(Observer):
         self._open: Callable[..., Any] = SummaryWriter
 
     def started(self, study: Study, folder: Path | None, rows: Sequence[Row]) -> None:
-        from torch.utils.tensorboard.summary import hparams
-
         if folder is None:
             raise InputError("out", None, "a folder, which is where TensorBoard's files go")
         purge_step = None
@@ -77,29 +68,41 @@ class TensorBoard(Observer):
             str(folder / "tensorboard"), purge_step=purge_step, flush_secs=_FLUSH_SECONDS
         )
         self._writer.add_text("spec", f"```toml\n{spec.dumps(study)}```")
-        parameters = {"method": study.algorithm.label}
-        parameters.update(plain_values(spec.to_table(study)))
+        self._measure = study.measure
+        self._parameters: dict[str, Any] | None = {"method": study.algorithm.label}
+        self._parameters.update(plain_values(spec.to_table(study)))
+        for row in rows:
+            self.measured(row)
+
+    def _write_parameters(self, parameters: dict[str, Any], columns: Sequence[Column]) -> None:
+        """Write the settings of the run, with the metrics that TensorBoard lists beside them."""
+        from torch.utils.tensorboard.summary import hparams
+
         # `SummaryWriter.add_hparams` would write them to a folder, and so to a run, of their own.
-        metrics = {"accuracy/mean": 0.0, "loss": 0.0}
+        metrics = {}
+        for column in columns:
+            metrics[f"{column.name}/mean"] = 0.0
         summaries = hparams(parameters, metrics)  # type: ignore[no-untyped-call]
         experiment, session_start, self._session_end = summaries
         self._writer.file_writer.add_summary(experiment)
         self._writer.file_writer.add_summary(session_start)
-        for row in rows:
-            self.measured(row)
 
     def measured(self, row: Row) -> None:
-        for name in self.SCALARS:
-            if name not in row or row[name] != row[name]:  # NaN: this cannot be measured here
-                continue
-            tag = name
-            if name.startswith("accuracy"):
-                which = name.removeprefix("accuracy").removeprefix("_")
-                tag = f"accuracy/{which or 'mean'}"
-            self._writer.add_scalar(tag, row[name], row["round"])
+        columns = self._measure.columns_in(row)
+        if self._parameters is not None:
+            self._write_parameters(self._parameters, columns)
+            self._parameters = None
+        tags = {name: name for name in self.SCALARS}
+        for column in columns:
+            for ending in ENDINGS:
+                tags[column.name + ending] = f"{column.name}/{ending.strip('_') or 'mean'}"
+        for name, tag in tags.items():
+            if name in row and row[name] == row[name]:  # not NaN: it can be measured here
+                self._writer.add_scalar(tag, row[name], row["round"])
 
     def ended(self, summary: Mapping[str, Any]) -> None:
-        self._writer.file_writer.add_summary(self._session_end)
+        if self._parameters is None:  # they have been written, with the first measurement
+            self._writer.file_writer.add_summary(self._session_end)
         self._writer.close()
 
 

@@ -14,6 +14,18 @@ from gossamer.tasks.losses import (
     Loss,
     SquaredError,
 )
+from gossamer.tasks.metrics import (
+    MAE,
+    R2,
+    RMSE,
+    Accuracy,
+    FunctionMetric,
+    IoU,
+    MacroF1,
+    Metric,
+    Perplexity,
+    TopKAccuracy,
+)
 from gossamer.tasks.models import Cnn, Mlp, Module
 from gossamer.tasks.split_rules import Dirichlet, Drawn, Iid, Labels, Lists, OneLabel, Uneven
 from gossamer.tasks.splits import Split, from_lists
@@ -25,7 +37,11 @@ from gossamer.tasks.worker import Worker
 from gossamer.tasks.hf import TokenModel, Transformers, from_hf
 
 __all__ = [
+    "MAE",
+    "R2",
+    "RMSE",
     "AbsoluteError",
+    "Accuracy",
     "Arrays",
     "BinaryCrossEntropy",
     "Cifar10",
@@ -37,19 +53,24 @@ __all__ = [
     "Drawn",
     "FashionMnist",
     "FunctionLoss",
+    "FunctionMetric",
     "Huber",
     "Iid",
+    "IoU",
     "Labels",
     "Learner",
     "LinearRegression",
     "Lists",
     "LogisticRegression",
     "Loss",
+    "MacroF1",
+    "Metric",
     "Mlp",
     "Mnist",
     "Model",
     "Module",
     "OneLabel",
+    "Perplexity",
     "Scores",
     "Softmax",
     "Split",
@@ -57,6 +78,7 @@ __all__ = [
     "Svm",
     "Task",
     "TokenModel",
+    "TopKAccuracy",
     "Transformers",
     "Uneven",
     "Validation",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from gossamer import draws
 from gossamer.backend import Batches
 from gossamer.errors import InputError
+from gossamer.tasks.metrics import Metric
 
 Buffers = dict[str, Tensor]
 """What a device keeps beside its parameters, by name, such as BatchNorm's running statistics."""
@@ -22,11 +24,11 @@ class Scores:
 
     Args:
         loss: Mean loss.
-        accuracy: Share of the samples that are classified correctly; NaN without classes.
+        metrics: The values of the metrics, by name.
     """
 
     loss: Tensor
-    accuracy: Tensor
+    metrics: dict[str, Tensor]
 
 
 class Learner(ABC):
@@ -135,7 +137,14 @@ class Learner(ABC):
         )
 
     @abstractmethod
-    def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:
+    def scores(
+        self,
+        w: Tensor,
+        x: Tensor,
+        y: Tensor,
+        buffers: Buffers,
+        metrics: Sequence[Metric] = (),
+    ) -> Scores:
         """Score every device's model on the same test samples.
 
         Args:
@@ -143,6 +152,7 @@ class Learner(ABC):
             x: Test samples [samples, …].
             y: Their targets.
             buffers: The buffers of the devices.
+            metrics: What to measure beside the loss.
         """
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,6 +23,10 @@ from gossamer.backend import Batches, Scratch
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores, uniform_start
+from gossamer.tasks.metrics import Accuracy, Meters, Metric
+
+# The metric that is computed with the loss, faster than from the outputs.
+_ACCURACY = Accuracy()
 
 # Outputs that an evaluation holds at once: few enough to stay in cache, enough for a fast product.
 _OUTPUTS_AT_ONCE = 3 << 19
@@ -88,15 +93,28 @@ class LinearLearner(Learner):
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         return self._loss(self._outputs(w, x), y).mean(1) + self.l2 / 2 * (w * w).sum(1)
 
-    def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:
+    def scores(
+        self,
+        w: Tensor,
+        x: Tensor,
+        y: Tensor,
+        buffers: Buffers,
+        metrics: Sequence[Metric] = (),
+    ) -> Scores:
+        others = [metric for metric in metrics if metric != _ACCURACY]
         losses = []
-        accuracies = []
+        values: dict[str, list[Tensor]] = {metric.name: [] for metric in metrics}
         for models in w.split(max(1, _OUTPUTS_AT_ONCE // (len(x) * self.outputs))):
             outputs = self._test_outputs(models, x)
+            meters = Meters(others)
+            meters.add(outputs.transpose(1, 2), y)
+            for name, value in meters.values(w).items():
+                values[name].append(value)
             loss, correct = self._judge(outputs, y.expand(len(models), -1))
+            if len(others) < len(metrics):
+                values[_ACCURACY.name].append(correct.to(w.dtype).mean(1))
             losses.append(loss.mean(1) + self.l2 / 2 * (models * models).sum(1))
-            accuracies.append(correct.to(w.dtype).mean(1))
-        return Scores(torch.cat(losses), torch.cat(accuracies))
+        return Scores(torch.cat(losses), {name: torch.cat(v) for name, v in values.items()})
 
     def _test_outputs(self, models: Tensor, x: Tensor) -> Tensor:
         """Return the outputs of all models on the same samples: [models, outputs, samples]."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,6 +24,7 @@ from gossamer.tasks.data import Data
 from gossamer.tasks.forward_pass import ForwardPass
 from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.losses import Loss, LossFunction, Terms, loss_of
+from gossamer.tasks.metrics import Meters, Metric
 from gossamer.tasks.perceptron import Perceptron
 from gossamer.tasks.random_ops import RandomOps
 from gossamer.tasks.stacking import run_one_by_one, run_stacked
@@ -386,39 +387,40 @@ class ModuleLearner(Learner):
         with self._refusing(x.shape[1:]), torch.no_grad():
             return self._losses(self.unstack(w), x, y, copies, keys)
 
-    def scores(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers) -> Scores:
+    def scores(
+        self,
+        w: Tensor,
+        x: Tensor,
+        y: Tensor,
+        buffers: Buffers,
+        metrics: Sequence[Metric] = (),
+    ) -> Scores:
         self._prepare_module(w, training=False)
         run = run_stacked if self._stacked else run_one_by_one
         elements = len(w) * max(1, x[0].numel() * _LARGEST_LAYER)
         samples_at_once = max(1, _EVALUATION_ELEMENTS // elements)
         loss = w.new_zeros(len(w))
         terms = w.new_zeros(len(w))
-        correct = w.new_zeros(len(w))
-        with self._refusing(x.shape), torch.no_grad(), self._random_ops(None):
-            for part_x, part_y in zip(
-                x.split(samples_at_once), y.split(samples_at_once), strict=True
-            ):
-                part_loss, part_terms, part_correct = run(
+        meters = Meters(metrics)
+        for part_x, part_y in zip(x.split(samples_at_once), y.split(samples_at_once), strict=True):
+            with self._refusing(x.shape), torch.no_grad(), self._random_ops(None):
+                part_loss, part_terms, outputs = run(
                     self._scorer(part_x, part_y), self.unstack(w), buffers
                 )
                 loss += part_loss
                 terms += part_terms
-                correct += part_correct
-        return Scores(_mean((loss, terms)), correct / len(x))
+            meters.add(outputs, part_y)
+        return Scores(_mean((loss, terms)), meters.values(w))
 
     def _scorer(
         self, x: Tensor, y: Tensor
     ) -> Callable[[dict[str, Tensor], Buffers], tuple[Tensor, Tensor, Tensor]]:
-        """Return a function that scores one device: terms of its loss, and correct samples."""
+        """Return a function that scores one device: terms of its loss, and its outputs."""
 
         def score(parameters: dict[str, Tensor], own: Buffers) -> tuple[Tensor, Tensor, Tensor]:
             outputs, _ = self._forward(parameters, own, x, None)
             total, count = self._loss.terms(outputs, y)
-            if self._classes is None:
-                correct = torch.full_like(outputs, torch.nan)
-            else:
-                correct = outputs.argmax(-1) == y
-            return total, count, correct.sum()
+            return total, count, outputs
 
         return score
 

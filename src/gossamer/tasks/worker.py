@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from gossamer.errors import InputError
 from gossamer.tasks import splits
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores
+from gossamer.tasks.metrics import Metric
 from gossamer.tasks.splits import Split
 
 _SAMPLES_DRAWN_AT_ONCE = 1 << 15  # sample numbers of one draw: several rounds of few devices
@@ -167,13 +168,19 @@ class Worker:
             found.append(self.learner.conjugate(z[chunk.rows], x, y))
         return torch.cat(found)
 
-    def scores(self, w: Tensor) -> Scores:
-        """Score all models on the test samples.
+    def scores(
+        self, w: Tensor, metrics: Sequence[Metric] = (), buffers: Buffers | None = None
+    ) -> Scores:
+        """Score models on the test samples.
 
         Args:
-            w: The models of all of the worker's devices.
+            w: The models of all of the worker's devices, or others if their buffers are given.
+            metrics: What to measure beside the loss.
+            buffers: Their buffers; None: those of the worker's devices.
         """
-        return self.learner.scores(w, self._x_test, self._y_test, self.buffers)
+        if buffers is None:
+            buffers = self.buffers
+        return self.learner.scores(w, self._x_test, self._y_test, buffers, metrics)
 
     def _chunks(self, t: int, step: int, rows: Tensor | None) -> list[_Chunk]:
         """Return the batches of a step, for some rows at a time.

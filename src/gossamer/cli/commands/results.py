@@ -10,7 +10,7 @@ import typer
 from gossamer.cli.commands.options import AllowCode, Json
 
 _X_AXES = ["rounds", "bytes", "seconds"]
-_Y_AXES = ["accuracy", "worst", "loss", "distance"]
+_Y_AXES = ["accuracy", "rmse", "worst", "best", "merged", "loss", "distance"]
 
 
 def runs(
@@ -41,10 +41,11 @@ def figure(
         typer.Option(
             "--y",
             metavar="WHAT",
-            help="accuracy, worst, loss or distance.",
+            help="A metric of the runs, as in accuracy or rmse_merged; worst, best or merged of "
+            "the first; loss or distance. Else the first metric.",
             autocompletion=lambda: _Y_AXES,
         ),
-    ] = "accuracy",
+    ] = "",
     width: Annotated[
         str, typer.Option(metavar="WIDTH", help="column, page, or as in 84mm or 3.3in.")
     ] = "column",

@@ -115,13 +115,21 @@ def tune(
         int, typer.Option(metavar="N", help="The work to spend, in runs of the spec's rounds.")
     ] = 200,
     target: Annotated[
-        float | None,
+        str | None,
         typer.Option(
-            metavar="ACC", help="The accuracy to reach; else the spec's last target within reach."
+            metavar="TARGET",
+            help='The target, as in "mae <= 40", "accuracy_merged >= 0.9", or 0.9 of the first '
+            "metric; else the spec's hardest target within reach.",
         ),
     ] = None,
     goal: Annotated[
-        str, typer.Option("--for", metavar="WHAT", help="What to save: rounds, bytes or seconds.")
+        str,
+        typer.Option(
+            "--for",
+            metavar="WHAT",
+            help="What to save: rounds, bytes or seconds; or the metric to optimise, as in rmse "
+            "or rmse_merged.",
+        ),
     ] = "rounds",
     methods: Annotated[
         str | None,

@@ -143,8 +143,12 @@ class ShardActor:
                 return error
         return first
 
-    def record(self) -> Record:
-        return self._simulator.record()
+    def record(self) -> Record | GossamerError:
+        """Measure the devices of this shard, or return the error of a metric."""
+        try:
+            return self._simulator.record()
+        except GossamerError as error:
+            return error
 
     def models(self) -> Tensor:
         return self._simulator.models()

@@ -106,11 +106,20 @@ class RayEngine:
                 self.snapshot()
 
     def record(self) -> Record:
-        records: list[Record] = self._with_replacement(self._call, "record")
+        records: list[Record] = self._with_replacement(self._record)
         arrays = {}
-        for name in ("accuracy", "loss", "distance", "power_distance"):
+        for name in ("loss", "distance", "power_distance"):
             arrays[name] = self._merged([getattr(record, name) for record in records])
-        return replace(records[0], **arrays)
+        metrics = {}
+        for name in records[0].metrics:
+            metrics[name] = self._merged([record.metrics[name] for record in records])
+        scorer = records[self.owner[0]]  # the shard that scores the merged model
+        return replace(scorer, metrics=metrics, **arrays)
+
+    def _record(self) -> list[Record]:
+        records = self._call("record")
+        raise_first(records)
+        return records
 
     def models(self) -> Tensor:
         models: Tensor = self._merged(self._with_replacement(self._call, "models"))

@@ -74,8 +74,7 @@ function progressLine({ label, seed, state, finished, progress: p }) {
         ? `round ${formatNumber(p.done)} of ${formatNumber(p.of)}`
         : state,
   ];
-  if (p.accuracy != null) parts.push(`accuracy ${formatNumber(100 * p.accuracy, 3)} %`);
-  else if (p.loss != null) parts.push(`loss ${formatNumber(p.loss, 3)}`);
+  if (p.score != null) parts.push(p.score);
   if (p.distance != null) parts.push(`distance ${formatNumber(p.distance, 3)}`);
   if (p.left != null) parts.push(`about ${duration(p.left)} left`);
   if (p.silent != null) parts.push(`no news for ${duration(p.silent)}`);

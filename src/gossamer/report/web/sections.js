@@ -8,36 +8,66 @@ import { chart, sample } from "./chart.js";
 import { colourRange, networkPicture, unpackNetwork } from "./network.js";
 import { smallMultiples } from "./devices.js";
 
-const QUANTITIES = {
-  accuracy: { label: "mean test accuracy, %", scale: 100, most: 1 },
-  accuracy_worst: { label: "worst device’s test accuracy, %", scale: 100, most: 1 },
-  loss: { label: "mean test loss", scale: 1, log: true },
-  loss_worst: { label: "worst device’s test loss", scale: 1, log: true },
-  distance: {
-    label: "consensus distance ‖w − mean of all w‖, mean of devices",
-    scale: 1,
-    log: true,
-    zero: true,
-  },
+const DISTANCE = {
+  label: "consensus distance ‖w − mean of all w‖, mean of devices",
+  scale: 1,
+  log: true,
+  zero: true,
 };
-const DEVICE_QUANTITIES = {
-  device_accuracy: {
-    label: "test accuracy, %",
-    short: "accuracy",
-    scale: 100,
-    unit: " %",
-    rising: true,
-  },
-  device_distance: {
-    label: "distance from the mean model",
-    short: "distance from the mean",
-    scale: 1,
-    unit: "",
-    rising: false,
-    zero: true,
-  },
-  device_loss: { label: "test loss", short: "loss", scale: 1, unit: "", rising: false },
+const DEVICE_DISTANCE = {
+  label: "distance from the mean model",
+  short: "distance from the mean",
+  scale: 1,
+  unit: "",
+  rising: false,
+  zero: true,
 };
+// The columns of a metric, by what follows its name.
+const WHICH = {
+  "": "mean test",
+  _worst: "worst device’s test",
+  _best: "best device’s test",
+  _merged: "merged model’s test",
+  _merged_power: "power mean’s test",
+};
+
+/** Return the name of a metric with its unit. */
+const withUnit = (metric) => (metric.unit ? `${metric.name}, ${metric.unit}` : metric.name);
+
+/** Return the charts of a metric by column, mean, worst, best and merged; then loss and distance. */
+function quantitiesOf(metrics, chosen) {
+  const found = {};
+  const add = (metric, ending) => {
+    found[metric.name + ending] = {
+      label: `${WHICH[ending]} ${withUnit(metric)}`,
+      scale: metric.scale,
+      most: metric.share ? 1 : undefined,
+      log: !metric.share && !metric.rising,
+      targets: metric.targets,
+    };
+  };
+  const metric = metrics.find(({ name }) => name === chosen);
+  for (const ending of Object.keys(WHICH)) add(metric, ending);
+  if (chosen !== "loss") add(metrics[metrics.length - 1], "");
+  found.distance = { ...DISTANCE, targets: [] };
+  return found;
+}
+
+/** Return what devices are coloured by: the first metric, the distance, and all other metrics. */
+function deviceQuantities(metrics) {
+  const found = {};
+  metrics.forEach((metric, k) => {
+    found[`device_${metric.name}`] = {
+      label: `test ${withUnit(metric)}`,
+      short: metric.name,
+      scale: metric.scale,
+      unit: metric.unit ? ` ${metric.unit}` : "",
+      rising: metric.rising,
+    };
+    if (k === 0) found.device_distance = DEVICE_DISTANCE;
+  });
+  return found;
+}
 const AXES = {
   round: "round",
   bytes: "sent by all devices, MB",
@@ -95,7 +125,8 @@ export function resultsSection() {
     el(
       "p",
       { class: "about" },
-      "Until the mean over the devices has reached it; every seed has to. A dash: not reached.",
+      "Until the mean over the devices, or the merged model, has reached it; every seed has to. " +
+        "A dash: not reached.",
     ),
     targets.node,
   );
@@ -106,7 +137,8 @@ export function resultsSection() {
       "p",
       { class: "about" },
       "Means over the seeds ± the half-width of their 95 % interval (Student’s t); of a single " +
-        "seed there is none. A column’s heading sorts by it.",
+        "seed there is none. The merged model is the mean of all devices’ models. A column’s " +
+        "heading sorts by it.",
     ),
     results.node,
     targetsPart,
@@ -121,7 +153,7 @@ export function resultsSection() {
 
 /** Create the section with the curves. */
 export function curvesSection() {
-  const state = { across: "round", log: false, hidden: new Set() };
+  const state = { across: "round", log: false, hidden: new Set(), metric: null };
   let content = null;
   const legend = el("div", {
     class: "legend",
@@ -147,24 +179,15 @@ export function curvesSection() {
 
   function draw() {
     const shown = content.curves.filter((line) => !state.hidden.has(line.label));
-    for (const [name, drawn] of Object.entries(charts)) {
-      const quantity = QUANTITIES[name];
+    for (const [name, quantity] of Object.entries(quantitiesOf(content.metrics, state.metric))) {
+      const drawn = charts[name];
+      if (!drawn) continue;
       const lines = shown.map((line) => ({
         ...lineOf(line, name),
         early: line.early.map((l) => lineOf(l, name)),
       }));
-      const targets =
-        name === "accuracy"
-          ? content.accuracy_targets
-          : name === "loss"
-            ? content.loss_targets
-            : [];
-      drawn.update({
-        lines,
-        x: { label: AXES[state.across] },
-        y: { ...quantity, log: quantity.log && state.log },
-        targets,
-      });
+      const y = { ...quantity, log: quantity.log && state.log };
+      drawn.update({ lines, x: { label: AXES[state.across] }, y, targets: quantity.targets });
     }
   }
 
@@ -173,13 +196,13 @@ export function curvesSection() {
     const all = content.curves.flatMap((line) => [line, ...line.early]);
     const has = (part, name) => all.some((line) => name in line[part]);
     const axes = Object.keys(AXES).filter((name) => has("x", name));
-    const classifies = has("y", "accuracy");
-    const panels = Object.keys(QUANTITIES).filter(
-      (name) => has("y", name) && !(classifies && name === "loss_worst"),
-    );
+    const measured = content.metrics.map(({ name }) => name).filter((name) => has("y", name));
+    if (!measured.includes(state.metric)) state.metric = measured[0] ?? content.metrics[0].name;
+    const quantities = quantitiesOf(content.metrics, state.metric);
+    const panels = Object.keys(quantities).filter((name) => has("y", name));
     const hasBands = content.curves.some((line) => Object.values(line.y).some((y) => y.half));
     const early = all.some((line) => line.ended);
-    const hasTargets = content.accuracy_targets.length + content.loss_targets.length > 0;
+    const hasTargets = Object.values(quantities).some(({ targets }) => targets.length > 0);
     about.textContent = [
       hasBands
         ? "Lines are means over the seeds, bands their 95 % intervals at each round."
@@ -187,7 +210,7 @@ export function curvesSection() {
       hasTargets ? "Dotted: the targets." : "",
       early ? "A cross: here a run ended before its time." : "",
     ].join(" ");
-    const key = JSON.stringify([axes, panels]);
+    const key = JSON.stringify([axes, panels, measured]);
     if (key !== shownParts) {
       shownParts = key;
       const log = el("input", {
@@ -196,6 +219,15 @@ export function curvesSection() {
       });
       log.checked = state.log;
       controls.replaceChildren(
+        measured.length > 1
+          ? choices(
+              "Metric",
+              "metric",
+              measured.map((name) => [name, name]),
+              state.metric,
+              (value) => ((state.metric = value), update(content)),
+            )
+          : "",
         axes.length > 1
           ? choices(
               "Across",
@@ -208,9 +240,14 @@ export function curvesSection() {
               (value) => ((state.across = value), draw()),
             )
           : "",
-        el("label", { class: "field" }, log, el("span", {}, "logarithmic loss and distance")),
+        el(
+          "label",
+          { class: "field" },
+          log,
+          el("span", {}, "logarithmic losses, errors and distances"),
+        ),
       );
-      for (const name of panels) charts[name] ??= chart(QUANTITIES[name].label);
+      for (const name of panels) charts[name] ??= chart(quantities[name].label);
       grid.replaceChildren(...panels.map((name) => charts[name].node));
     }
     replaceIfChanged(
@@ -415,14 +452,15 @@ export function networkSection(table, follow = false) {
     const run = content.runs[state.run];
     const runColumns = await table(state.run);
     const rows = run.rows;
-    const offered = Object.keys(DEVICE_QUANTITIES).filter(
+    const quantities = deviceQuantities(content.metrics);
+    const offered = Object.keys(quantities).filter(
       (name) => runColumns.has(name) && runColumns.get(name).values.some(Number.isFinite),
     );
     if (!offered.includes(state.quantity)) state.quantity = offered[0] ?? null;
     const network = run.network == null ? null : await unpackNetwork(content.networks[run.network]);
     if (run !== content.runs[state.run]) return; // the reader has selected another run meanwhile
     const column = runColumns.get(state.quantity);
-    const quantity = DEVICE_QUANTITIES[state.quantity];
+    const quantity = quantities[state.quantity];
     const rounds = rows ? Array.from(runColumns.get("round").values, Number) : [];
     const range = column
       ? colourRange([Array.from(column.values).filter(Number.isFinite)], quantity.zero)
@@ -456,7 +494,7 @@ export function networkSection(table, follow = false) {
       menu("Run", options, state.run, (k) => (stop(), (state.run = Number(k)), draw())),
     );
     replaceIfChanged(quantityMenu, offered, () => {
-      const named = offered.map((name) => [name, DEVICE_QUANTITIES[name].short]);
+      const named = offered.map((name) => [name, quantities[name].short]);
       return named.length > 1
         ? choices(
             "Colour by",

@@ -13,6 +13,7 @@ from gossamer.study.spec.code import refuse_code
 from gossamer.study.spec.sections import (
     ALGORITHM_FIELDS,
     DEFAULTS,
+    OLD_KEYS,
     OWN_CODE,
     PLAIN_KEYS,
     SECTIONS,
@@ -235,13 +236,13 @@ def build_dataclass(cls: type, table: Any, path: str, given: Table | None = None
 def _field_value(cls: type, field: str, value: Any, path: str, given: Table | None) -> Any:
     """Build the value of one field: a part, a tuple of parts, or a plain value."""
     section = nested_section(cls, field)
-    if section == "network":
+    if section in ("network", "metric"):
         if not isinstance(value, list):
-            raise InputError(path, value, "a list of networks, each a table with a kind")
-        networks = []
+            raise InputError(path, value, f"a list of {section}s, each a kind or a table with one")
+        parts = []
         for index, item in enumerate(value):
-            networks.append(build_part(section, item, item_path(path, value, index), given))
-        return tuple(networks)
+            parts.append(build_part(section, item, item_path(path, value, index), given))
+        return tuple(parts)
     if section and (isinstance(value, dict) or section in (*ALGORITHM_FIELDS, "data", "loss")):
         return build_part(section, value, path)
     return checked_value(cls, field, value, path)
@@ -259,6 +260,8 @@ def check_keys(table: Table, known: Sequence[str], path: str) -> None:
         SpecError: If a key is not known.
     """
     for key in table:
+        if key in OLD_KEYS and key not in known:
+            raise InputError(f"{path}.{key}", table[key], OLD_KEYS[key])
         if key not in known:
             name = key
             if path:

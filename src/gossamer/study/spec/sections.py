@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gossamer import algorithms, network, tasks
+from gossamer import algorithms, engines, network, tasks
 from gossamer.errors import GossamerError
 from gossamer.study.kinds import KINDS
 
@@ -34,6 +34,12 @@ DEFAULTS: Table = {
 
 # The kind of a part that is the user's own code; its classes are registered by section.
 OWN_CODE = "python"
+# Keys of earlier versions, and what replaces them.
+OLD_KEYS = {
+    "accuracy_targets": 'targets = ["accuracy >= 0.9"]',
+    "loss_targets": 'targets = ["loss <= 0.1"]',
+}
+
 # Keys whose values are paths, relative to the folder of the spec.
 PATH_KEYS = ("path", "folder")
 # Fields of an algorithm, or of another schedule, that are a number or a schedule.
@@ -133,6 +139,8 @@ def _section_of_kinds(key: str) -> str:
         return "quantity"
     if key == "networks":
         return "network"
+    if key == "metrics":
+        return "metric"
     return key
 
 
@@ -160,6 +168,8 @@ def nested_section(cls: type, field: str) -> str | None:
         return "quantity"
     if cls is network.Cycle and field == "networks":
         return "network"
+    if cls is engines.Measure and field == "metrics":
+        return "metric"
     return None
 
 

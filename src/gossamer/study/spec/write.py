@@ -66,7 +66,7 @@ def to_table(study: Study, defaults: bool = True) -> Table:
     table: Table = {"name": study.name}
     for key in PLAIN_KEYS:
         table[key] = getattr(study, key)
-    table["measure"] = dataclasses.asdict(study.measure)
+    table["measure"] = _fields(study.measure, defaults=True)
     if not defaults:
         changed = _changed_fields(study)
         table = {key: table[key] for key in table if key in PLAIN_KEYS and key in changed}
@@ -157,6 +157,8 @@ def part_to_table(section: str, part: Any, defaults: bool = True) -> Table:
         # Without addresses in memory, which differ in every process.
         description = re.sub(r" at 0x[0-9a-f]+", "", repr(part))
         table = {"kind": OWN_CODE, "is": description[:_MOST_CHARACTERS]}
+        if section == "metric":  # whoever reads the run needs its name and direction
+            table |= dataclasses.asdict(part.column)
     if faults:
         table["faults"] = faults
     plain: Table = _plain(table)

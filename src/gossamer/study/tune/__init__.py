@@ -21,13 +21,14 @@ from gossamer.study.tune.budget import (
     candidates,
     plan_search,
 )
-from gossamer.study.tune.scores import GOALS, Goal, Lead, Score, lead, ranked, reachable
+from gossamer.study.tune.scores import COSTS, Cost, Goal, Lead, Score, lead, ranked, reachable
 from gossamer.study.tune.search import Tuned, choose, held_out, tune
 
 __all__ = [
+    "COSTS",
     "FRESH_SEEDS",
-    "GOALS",
     "RATES",
+    "Cost",
     "Goal",
     "Lead",
     "Rung",

@@ -8,18 +8,56 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from gossamer._core.columns import Column, Target
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval, interval, rounds_to
 from gossamer.study.space import Candidate
 
-Goal = Literal["rounds", "bytes", "seconds"]
-GOALS: tuple[str, ...] = get_args(Goal)
+Cost = Literal["rounds", "bytes", "seconds"]
+COSTS: tuple[str, ...] = get_args(Cost)
 
 _COLUMNS = {"rounds": "round", "bytes": "bytes", "seconds": "simulated_seconds"}
-_KEPT_COLUMNS = (*_COLUMNS.values(), "accuracy", "accuracy_worst")
 _TINY = 1e-12  # no division by zero
 
 Curve = dict[str, Any]  # measurements by column
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a search looks for.
+
+    Attributes:
+        cost: What is to be saved on the way to the target; None: the metric itself is to be as good
+            as possible at the end.
+        metric: The metric that the target is of, and that decides where no target is reached.
+        ending: Which of its columns counts: "" is the mean over the devices, "_merged" the merged
+            model, "_worst" the worst device.
+
+    Example:
+        >>> from gossamer._core.columns import column_of
+        >>> Goal("rounds", column_of("rmse"), "_merged").column
+        'rmse_merged'
+    """
+
+    cost: Cost | None
+    metric: Column
+    ending: str = ""
+
+    @property
+    def column(self) -> str:
+        """The column of the measurements that the target is of."""
+        return self.metric.name + self.ending
+
+    @property
+    def unit(self) -> Cost:
+        """What a target took is given in this unit."""
+        return self.cost or "rounds"
+
+    @property
+    def words(self) -> str:
+        """The metric in words, such as "accuracy of the merged model"."""
+        which = {"_merged": " of the merged model", "_worst": " of the worst device"}
+        return self.metric.name + which.get(self.ending, "")
 
 
 def curve_of(run: Run) -> Curve | None:
@@ -30,7 +68,7 @@ def curve_of(run: Run) -> Curve | None:
     """
     if run.diverged:
         return None
-    return {name: run.metrics[name] for name in _KEPT_COLUMNS if name in run.metrics}
+    return {name: values for name, values in run.metrics.items() if values.ndim == 1}
 
 
 @dataclass(frozen=True)
@@ -50,12 +88,12 @@ class Score:
         """The number of seeds on which it diverged."""
         return self.curves.count(None)
 
-    def to_target(self, goal: Goal, target: float | None) -> list[float | None]:
+    def to_target(self, cost: Cost, target: Target | None) -> list[float | None]:
         """Return what each seed took to reach a target.
 
         Args:
-            goal: The unit.
-            target: The mean accuracy to reach.
+            cost: The unit.
+            target: The target; its name is that of a column of the measurements.
 
         Returns:
             One value per seed; None where the target was not reached.
@@ -64,76 +102,97 @@ class Score:
         for curve in self.curves:
             reached = None
             if curve is not None and target is not None:
-                reached = rounds_to(curve["round"], curve["accuracy"], target)
+                values = curve[target.name]
+                reached = rounds_to(curve["round"], values, target.value, target.rising)
             if curve is None or reached is None:
                 taken.append(None)
             else:
                 index = list(curve["round"]).index(reached)
-                taken.append(float(curve[_COLUMNS[goal]][index]))
+                taken.append(float(curve[_COLUMNS[cost]][index]))
         return taken
 
-    def mean_to_target(self, goal: Goal, target: float | None) -> Interval | None:
+    def mean_to_target(self, cost: Cost, target: Target | None) -> Interval | None:
         """Return the mean of `to_target`, or None if some seed did not reach the target.
 
         Args:
-            goal: The unit.
-            target: The mean accuracy to reach.
+            cost: As in `to_target`.
+            target: As in `to_target`.
         """
-        taken = [value for value in self.to_target(goal, target) if value is not None]
+        taken = [value for value in self.to_target(cost, target) if value is not None]
         if len(taken) < len(self.curves):
             return None
         return interval(taken)
 
-    def last(self, column: str) -> list[float]:
-        """Return the last measurement of each seed; 0 where it diverged.
+    def last(self, column: str) -> list[float | None]:
+        """Return the last measurement of each seed; None where it diverged.
 
         Args:
             column: A column of the metrics.
         """
-        values = []
+        values: list[float | None] = []
         for curve in self.curves:
-            value = 0.0
+            value = None
             if curve is not None:
                 value = float(curve[column][-1])
             values.append(value)
         return values
 
+    def mean_last(self, column: str) -> Interval | None:
+        """Return the mean of `last` over the seeds on which it did not diverge, if any.
 
-def ranked(scores: Sequence[Score], goal: Goal, target: float | None) -> list[Score]:
+        Args:
+            column: A column of the metrics.
+        """
+        known = [value for value in self.last(column) if value is not None]
+        if not known:
+            return None
+        return interval(known)
+
+
+def ranked(scores: Sequence[Score], goal: Goal, target: Target | None) -> list[Score]:
     """Sort scores, the best first.
 
     Those that diverge on fewer seeds come first, then those that reach the target on more seeds,
-    then those that take less to reach it on all seeds, then those of higher accuracy.
+    then those that take less to reach it on all seeds, then those whose metric is better at the
+    end. Without a cost to save, only the metric counts.
 
     Args:
         scores: The scores.
-        goal: The unit of what it takes.
-        target: The mean accuracy to reach.
+        goal: What is to be saved, or the metric.
+        target: The target to reach.
     """
 
     def key(score: Score) -> tuple[float, ...]:
-        taken = score.to_target(goal, target)
-        reached = [value for value in taken if value is not None]
+        last = score.mean_last(goal.column)
+        value = 0.0
+        if last is not None:
+            value = -last.mean if goal.metric.rising else last.mean
+        if goal.cost is None:
+            return score.diverged, value
+        taken = score.to_target(goal.cost, target)
+        reached = [amount for amount in taken if amount is not None]
         cost = 0.0
         if len(reached) == len(taken):
             cost = sum(reached)
-        accuracy = float(np.mean(score.last("accuracy")))
-        return score.diverged, len(taken) - len(reached), cost, -accuracy
+        return score.diverged, len(taken) - len(reached), cost, value
 
     return sorted(scores, key=key)
 
 
-def reachable(scores: Sequence[Score], targets: Sequence[float]) -> float | None:
-    """Return the highest target that any of the scores reaches on all its seeds.
+def reachable(scores: Sequence[Score], targets: Sequence[Target]) -> Target | None:
+    """Return the hardest target that any of the scores reaches on all its seeds.
 
     Args:
         scores: The scores.
-        targets: Mean accuracies.
+        targets: Targets of one metric.
 
     Returns:
         One of the targets, or None.
     """
-    for target in sorted(targets, reverse=True):
+    hardest_first = sorted(targets, key=lambda target: target.value)
+    if hardest_first and hardest_first[0].rising:
+        hardest_first.reverse()
+    for target in hardest_first:
         for score in scores:
             if None not in score.to_target("rounds", target):
                 return target
@@ -146,7 +205,8 @@ class Lead:
 
     Attributes:
         of: The score of the other candidate.
-        unit: Of `ahead`: what is saved on the way to the target, or accuracy at the end.
+        unit: Of `ahead`: what is saved on the way to the target, or "metric": how much better the
+            metric is at the end.
         ahead: The mean lead with its 95 % interval.
         share: The lead as a share of what the other takes to the target.
         missed: Number of seeds on which the other does not reach the target, while the first always
@@ -154,7 +214,7 @@ class Lead:
     """
 
     of: Score
-    unit: Literal["rounds", "bytes", "seconds", "accuracy"]
+    unit: Literal["rounds", "bytes", "seconds", "metric"]
     ahead: Interval
     share: float
     missed: int
@@ -167,7 +227,7 @@ class Lead:
         return self.ahead.half is not None and self.ahead.mean > self.ahead.half
 
 
-def lead(first: Score, other: Score, goal: Goal, target: float | None) -> Lead:
+def lead(first: Score, other: Score, goal: Goal, target: Target | None) -> Lead:
     """Compare two candidates seed by seed: both had the same links, batches and start.
 
     Seeds on which only the other misses the target are left out of the mean: they can only count
@@ -176,13 +236,17 @@ def lead(first: Score, other: Score, goal: Goal, target: float | None) -> Lead:
     Args:
         first: The score of the candidate that leads.
         other: The score of another.
-        goal: The unit of what is saved.
-        target: The mean accuracy to reach.
+        goal: What is to be saved, or the metric.
+        target: The target to reach.
 
     Returns:
-        What `first` saves on the way to the target; its lead in accuracy if too few seeds reach it.
+        What `first` saves on the way to the target; how much better its metric is at the end if too
+        few seeds reach it.
     """
-    pairs = list(zip(first.to_target(goal, target), other.to_target(goal, target), strict=True))
+    if goal.cost is None:
+        return _lead_at_end(first, other, goal, 0)
+    ours_to_target = first.to_target(goal.cost, target)
+    pairs = list(zip(ours_to_target, other.to_target(goal.cost, target), strict=True))
     missed = 0
     if all(ours is not None for ours, _ in pairs):
         missed = sum(theirs is None for _, theirs in pairs)
@@ -195,6 +259,14 @@ def lead(first: Score, other: Score, goal: Goal, target: float | None) -> Lead:
     if len(saved) + missed == len(pairs) and len(saved) > 1:
         ahead = interval(saved)
         share = ahead.mean / max(float(np.mean(taken_by_other)), _TINY)
-        return Lead(other, goal, ahead, share, missed)
-    ahead = interval(np.subtract(first.last("accuracy"), other.last("accuracy")).tolist())
-    return Lead(other, "accuracy", ahead, 0.0, missed)
+        return Lead(other, goal.cost, ahead, share, missed)
+    return _lead_at_end(first, other, goal, missed)
+
+
+def _lead_at_end(first: Score, other: Score, goal: Goal, missed: int) -> Lead:
+    """Return how much better the metric of the first is at the end, over seeds of both."""
+    better = []
+    for ours, theirs in zip(first.last(goal.column), other.last(goal.column), strict=True):
+        if ours is not None and theirs is not None:
+            better.append(ours - theirs if goal.metric.rising else theirs - ours)
+    return Lead(other, "metric", interval(better or [0.0]), 0.0, missed)

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from gossamer._core.columns import Column, Target
 from gossamer.algorithms import Method
-from gossamer.engines import Simulator
+from gossamer.engines import Measure, Simulator
 from gossamer.errors import InputError, nearest
 from gossamer.study.pools import Pool
 from gossamer.study.space import BASELINE, Candidate, candidate, fixed_settings, searched
 from gossamer.study.study import Study, load
 from gossamer.study.sweep import sweep
 from gossamer.study.tune.budget import FRESH_SEEDS, Rung, SearchPlan, candidates, plan_search
-from gossamer.study.tune.scores import GOALS, Goal, Lead, Score, curve_of, lead, ranked, reachable
+from gossamer.study.tune.scores import (
+    COSTS,
+    Cost,
+    Goal,
+    Lead,
+    Score,
+    curve_of,
+    lead,
+    ranked,
+    reachable,
+)
 from gossamer.tasks import Lists, Split, Validation
 from gossamer.tasks.data import Source
 from gossamer.tasks.splits import own_split
@@ -32,8 +44,9 @@ class Tuned:
         study: The study that was tuned.
         tuning: The study that the search ran, measured on validation samples.
         plan: The stages of the search.
-        goal: What was minimised.
-        target: The mean accuracy to reach; None if no target was reached.
+        goal: What was looked for.
+        target: The target to reach, whose name is a column of the measurements; None if there is
+            none, or none was reached.
         baselines: The ranking of the baseline's learning rates, per rung.
         others: The ranking of the other methods' settings, per rung.
         confirmed: The ranking of the confirmation.
@@ -44,7 +57,7 @@ class Tuned:
     tuning: Study
     plan: SearchPlan
     goal: Goal
-    target: float | None
+    target: Target | None
     baselines: tuple[tuple[Score, ...], ...]
     others: tuple[tuple[Score, ...], ...]
     confirmed: tuple[Score, ...]
@@ -69,13 +82,16 @@ class Tuned:
     @property
     def spec(self) -> Study:
         """The study to run: the winner on the study's own data and seed."""
-        targets = set(self.study.measure.accuracy_targets)
+        measure = self.study.measure
         if self.target is not None:
-            targets.add(self.target)
+            own = Target.of(self.goal.metric, self.target.value).text
+            others = self.study.plan().measure.targets or ()
+            if own not in others:
+                measure = replace(measure, targets=(*others, own))
         return replace(
             self.study,
             algorithm=self.winner.candidate.algorithm,
-            measure=replace(self.study.measure, accuracy_targets=tuple(sorted(targets))),
+            measure=measure,
             name=f"{self.study.name}-tuned",
         )
 
@@ -94,12 +110,12 @@ def tune(
     folder: Path,
     *,
     methods: Sequence[Method] | None = None,
-    goal: Goal = "rounds",
-    target: float | None = None,
+    goal: str = "rounds",
+    target: str | float | None = None,
     pool: Pool | None = None,
     progress: Progress = lambda share, stage: None,
 ) -> Tuned:
-    """Search for the method and settings that reach a target accuracy at the lowest cost.
+    """Search for the method and settings that reach a target at the lowest cost.
 
     Args:
         study: What to tune; its algorithm is replaced. An optimiser, a weight decay or a clipping
@@ -107,9 +123,12 @@ def tune(
         budget: The work to spend, in runs of the study's rounds.
         folder: Where the runs are kept. Runs found there are not run again.
         methods: The methods to search; None means all that have settings to search.
-        goal: What to minimise: "rounds", "bytes" or "seconds".
-        target: The mean accuracy to reach. None: the highest of the study's accuracy targets that
-            any candidate reaches.
+        goal: What to save on the way to the target: "rounds", "bytes" or "seconds". Or a metric
+            that is to be as good as possible at the end, such as "rmse", or "rmse_merged" for that
+            of the merged model.
+        target: The target to reach, such as "accuracy >= 0.88", "mae <= 40" or
+            "accuracy_merged >= 0.9". A number is a target of the study's first metric. None: the
+            hardest of the study's targets of its first metric that any candidate reaches.
         pool: Where the studies run. None: in processes of this machine, one per core.
         progress: Called with the share of the work that is done and with what is being done.
 
@@ -124,13 +143,14 @@ def tune(
         >>> tuned = tune(Study(rounds=100), 40, Path("runs/tune"))      # doctest: +SKIP
         >>> print(spec.dumps(tuned.spec))                               # doctest: +SKIP
     """
-    _check(study, goal, target)
     suitable, left_out = _suitable(study, methods or searched())
+    measure = held_out(study).plan().measure
+    wanted, wanted_target = _parse_goal(study, measure, goal, target)
     plan = plan_search(study, budget, suitable)
     tuning = held_out(study)
-    targets = study.measure.accuracy_targets
-    if target is not None:
-        targets = (target,)
+    targets = _targets_of(measure, wanted)
+    if wanted_target is not None:
+        targets = [wanted_target]
     stages = _Stages(study, plan, folder, pool, progress)
     fixed = fixed_settings(study.algorithm)
     rates = candidates([BASELINE], plan.rungs[0].baseline, fixed)
@@ -149,8 +169,8 @@ def tune(
             # The baseline's runs are longer than the others', so each group has its own target.
             rate_target = reachable(rate_scores, targets)
             setting_target = reachable(setting_scores, targets)
-        baselines.append(tuple(ranked(rate_scores, goal, rate_target)))
-        others.append(tuple(ranked(setting_scores, goal, setting_target)))
+        baselines.append(tuple(ranked(rate_scores, wanted, rate_target)))
+        others.append(tuple(ranked(setting_scores, wanted, setting_target)))
         following = plan.final
         if number < len(plan.rungs):
             following = plan.rungs[number]
@@ -162,18 +182,17 @@ def tune(
     stage = f"confirming {len(rates) + len(settings)} on {FRESH_SEEDS} fresh seeds"
     rate_scores, setting_scores = stages.run(study, plan.final, rates, settings, stage)
     confirmed = [*rate_scores, *setting_scores]
-    if target is None:
-        in_reach = [t for t in targets if overall_target is None or t <= overall_target]
-        target = reachable(confirmed, in_reach)
+    if wanted_target is None:
+        wanted_target = reachable(confirmed, _not_harder(targets, overall_target))
     return Tuned(
         study=study,
         tuning=tuning,
         plan=plan,
-        goal=goal,
-        target=target,
+        goal=wanted,
+        target=wanted_target,
         baselines=tuple(baselines),
         others=tuple(others),
-        confirmed=tuple(ranked(confirmed, goal, target)),
+        confirmed=tuple(ranked(confirmed, wanted, wanted_target)),
         left_out=left_out,
     )
 
@@ -269,20 +288,63 @@ def held_out(study: Study) -> Study:
     return replace(study, data=Validation(cast(Source, study.data)))
 
 
-def _check(study: Study, goal: Goal, target: float | None) -> None:
-    if goal not in GOALS:
-        raise InputError("for", goal, f"one of {', '.join(GOALS)}{nearest(goal, GOALS)}")
+def _parse_goal(
+    study: Study, measure: Measure, goal: str, target: str | float | None
+) -> tuple[Goal, Target | None]:
+    """Return the goal, and the target as one of a column of the measurements."""
+    metrics = {}  # by column: the metric, and which of its columns it is
+    for column in measure.columns:
+        for ending in ("", "_worst", *(["_merged"] if measure.merged else [])):
+            metrics[column.name + ending] = (column, ending)
+    if goal in metrics:
+        if target is not None:
+            accepted = f"no target, since {goal} is to be as good as possible at the end"
+            raise InputError("target", target, accepted)
+        return Goal(None, *metrics[goal]), None
+    known = (*COSTS, *metrics)
+    if goal not in COSTS:
+        raise InputError("for", goal, f"one of {', '.join(known)}{nearest(goal, known)}")
     if goal == "seconds" and study.timing is None:
         raise InputError("for", goal, "rounds or bytes, or a spec with a timing")
-    if target is not None and not 0 < target <= 1:
-        raise InputError("target", target, "an accuracy above 0 and at most 1, such as 0.88")
+    cost = cast(Cost, goal)
+    first = measure.columns[0]
+    if target is None:
+        return Goal(cost, first), None
+    parsed = _parse_target(target, first)
+    named = [replace(metric, name=column) for column, (metric, _) in metrics.items()]
+    parsed.check(named, "target")
+    return Goal(cost, *metrics[parsed.name]), parsed
+
+
+def _parse_target(target: str | float, first: Column) -> Target:
+    """Return a target; a number alone is one of the first metric."""
+    try:
+        value = float(target)
+    except ValueError:
+        return Target.parse(target, "target")
+    if not math.isfinite(value):
+        raise InputError("target", target, f"a finite number for {first.name}")
+    return Target.of(first, value)
+
+
+def _targets_of(measure: Measure, goal: Goal) -> list[Target]:
+    """Return the study's targets of the metric that counts."""
+    if goal.cost is None:
+        return []
+    targets = [Target.parse(text) for text in measure.targets or ()]
+    return [target for target in targets if target.name == goal.column]
+
+
+def _not_harder(targets: Sequence[Target], limit: Target | None) -> list[Target]:
+    """Return the targets that are not harder to reach than a limit."""
+    if limit is None:
+        return list(targets)
+    return [target for target in targets if target.reached(limit.value)]
 
 
 def _suitable(study: Study, methods: Sequence[Method]) -> tuple[list[Method], dict[str, str]]:
     """Return the methods that suit the study, and why the others are left out."""
     data = load(study.data)
-    if data.classes is None:
-        raise InputError("data", data.name, "data with labels: methods are compared by accuracy")
     # A study that cannot be run at all is an error here.
     fixed = fixed_settings(study.algorithm)
     held_out(replace(study, algorithm=candidate(BASELINE, 0, fixed).algorithm)).plan()
