@@ -183,7 +183,7 @@ TYPES = [
     ("measure=3", "measure = 3 is not accepted: give a table"),
     ("measure.accuracy_targets=[0.8]", 'give targets = ["accuracy >= 0.9"]'),
     ("measure.loss_targets=[0.8]", 'give targets = ["loss <= 0.1"]'),
-    ("measure.targets=0.8", "give a list of texts"),
+    ("measure.targets=0.8", "give a list of values"),
     ("measure.targets=['accuracy']", "measure.targets = ['accuracy'] is not accepted"),
     ("measure.targets=['accuracy 0.9']", 'a metric, ">=" or "<=", and a number'),
     ("measure.targets=['accuracy >= high']", 'a metric, ">=" or "<=", and a number'),

@@ -313,7 +313,7 @@ def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.M
 QUICK = {  # a shorter way to the same, so that the tests do not take as long as a reader
     "seeds=5": "seeds=1",
     "rounds=200": "rounds=60",
-    '"0.8").format(0)': '"0.8")',
+    '0.8").format(0)': '0.8")',
     "gossamer compare\n": "gossamer compare --set rounds=20\n",
     "gossamer compare mine.toml --seeds 5": "gossamer compare mine.toml --seeds 2 --set rounds=10",
 }
@@ -377,7 +377,7 @@ def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "quickstart",
         "looking",
-        *(f"your-own/{what}" for what in ("data", "model", "method", "network", "code")),
+        *(f"your-own/{what}" for what in ("data", "model", "metrics", "method", "network", "code")),
     ],
 )
 def test_what_a_page_shows_runs(name: str) -> None:
