@@ -46,7 +46,7 @@ _EXPORTS = {
     "engines": "Measure Observer Plan Ray Simulator",
     "results.run": "Run",
     "study": "Study load_spec run compare",
-    "study.code": "AlgorithmCode DataCode LossCode ModelCode NetworkCode SplitCode",
+    "study.code": "AlgorithmCode DataCode LossCode MetricCode ModelCode NetworkCode SplitCode",
     "mirror": "IdentityMap MirrorMap PowerMap bregman power_mean signed_power",
     "errors": "GossamerError InputError DataError Diverged DataWarning SpeedWarning",
 }
