@@ -105,6 +105,42 @@ def broken(outputs, y):
 
 
 smooth = gs.CrossEntropy(label_smoothing=0.1)
+
+
+def wrong_share(outputs, y):
+    return torch.stack([(outputs.argmax(1) != y).sum(), torch.tensor(len(y))])
+
+
+def largest_margin(outputs, y, scale=1.0):
+    return scale * (outputs[:, 0] - outputs[:, 1]).abs().max()
+
+
+def failing(outputs, y):
+    raise LookupError("no margin")
+
+
+def shapeless(outputs, y):
+    return "margin"
+
+
+ready = gs.FunctionMetric(wrong_share, "ready", "lower", share=True)
+
+
+class Half(gs.Metric):
+    def __init__(self, fail=False):
+        self.fail = fail
+
+    @property
+    def column(self):
+        return gs.FunctionMetric(wrong_share, "half", "higher").column
+
+    def sums(self, outputs, y):
+        if self.fail:
+            raise LookupError("no half")
+        return torch.tensor([0.5])
+
+    def value(self, sums):
+        return sums[0] / sums[0] / 2
 '''
 
 SPEC = """
@@ -323,6 +359,65 @@ def test_a_loss_that_cannot_be_used_is_refused(folder: Path) -> None:
     table = spec.read(Path("study.toml")) | {"model": softmax}
     with pytest.raises(InputError, match=r"model.loss = .*none: own:softmax"):
         gs.run(spec.studies(table, allow_code=True)[0])
+
+
+# -- metrics ---------------------------------------------------------------------------------------
+
+
+def with_metrics(*names: str, **fields: Any) -> gs.Study:
+    table = spec.read(Path("study.toml"))
+    metrics: list[Any] = ["accuracy"]
+    for name in names:
+        metrics.append({"kind": "python", "object": f"own:{name}"} | fields)
+    table["measure"] = {"every": 2, "metrics": metrics}
+    return spec.studies(table, allow_code=True)[0]
+
+
+def test_an_own_metric_is_measured_for_devices_and_the_merged_model(folder: Path) -> None:
+    study = with_metrics("wrong_share", better="lower", unit="")
+    run = gs.run(study, "runs/mine")
+    for ending in ("", "_merged"):
+        wrong = run.metrics[f"wrong-share{ending}"]
+        assert np.allclose(wrong, 1 - run.metrics[f"accuracy{ending}"])
+    assert np.allclose(run.metrics["wrong-share_worst"], 1 - run.metrics["accuracy_worst"])
+    read = gs.Run.read("runs/mine")
+    assert read.spec["measure"]["metrics"][1]["name"] == "wrong-share"
+    assert study_of(read, allow_code=True) == study
+
+
+def test_metrics_of_every_form(folder: Path) -> None:
+    run = gs.run(with_metrics("ready", "Half"))
+    assert np.allclose(run.metrics["ready"], 1 - run.metrics["accuracy"])
+    assert (run.metrics["half"] == 0.5).all()
+    study = with_metrics("largest_margin", better="lower", name="wide", arguments={"scale": 2.0})
+    doubled = gs.run(study).metrics["wide"]
+    plain = gs.run(with_metrics("largest_margin", better="lower")).metrics["largest-margin"]
+    assert np.allclose(doubled, 2 * plain)
+    assert spec.studies(tomllib.loads(spec.dumps(study)), allow_code=True) == [study]
+    text = spec.dumps(with_metrics("ready", "Half"))
+    (back,) = spec.studies(tomllib.loads(text), allow_code=True)
+    assert spec.dumps(back) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("wrong_share", {}, r"measure.metrics\[1\].better = .*'higher'"),
+        ("wrong_share", {"better": "up"}, r"measure.metrics\[1\].better = 'up'"),
+        ("wrong_share", {"better": "lower", "name": "bytes"}, r"measure.metrics\[1\].name"),
+        ("ready", {"better": "higher"}, r"better = 'higher'.* 'lower', which own:ready has"),
+        ("loaded", {"better": "lower"}, "it is a Data"),
+        ("failing", {"better": "lower"}, r"own.py:\d+ raised LookupError: no margin"),
+        ("shapeless", {"better": "lower"}, "shapeless returning 'margin'"),
+        ("Half", {"arguments": {"fail": True}}, r"own.py:\d+ raised LookupError: no half"),
+        ("broken", {"better": "lower"}, r"own.py:\d+ raised IndexError"),
+    ],
+)
+def test_a_metric_that_cannot_be_used_is_refused(
+    folder: Path, name: str, fields: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        gs.run(with_metrics(name, **fields))
 
 
 # -- run folders -----------------------------------------------------------------------------------

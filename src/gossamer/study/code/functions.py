@@ -27,14 +27,14 @@ class _OfOutputs(Code):
             return ()
         return (None, None)  # outputs and targets
 
-    def _function(self) -> Any:
-        """Return the function of (outputs, targets) itself, or what a class makes."""
+    def _function(self, kind: type) -> Any:
+        """Return an object of a kind, or else a function of (outputs, targets)."""
         made = self._value
         if isinstance(made, type):
             made = self._called()
         elif self.arguments:
             made = partial(made, **self.arguments)
-        if not callable(made):
+        if not isinstance(made, kind) and not callable(made):
             raise self._refused(made)
         return made
 
@@ -55,7 +55,7 @@ class LossCode(_OfOutputs, Loss):
     accepted = "a function of (outputs, targets), or a loss of gossamer"
 
     def _make(self) -> Loss:
-        made = self._function()
+        made = self._function(Loss)
         if isinstance(made, Loss):
             return made
         return FunctionLoss(made)
@@ -102,7 +102,7 @@ class MetricCode(_OfOutputs, Metric):
     accepted = "a function of (outputs, targets), or a metric of gossamer"
 
     def _make(self) -> Metric:
-        made = self._function()
+        made = self._function(Metric)
         if isinstance(made, Metric):
             self._take_over(made.column)
             return made
