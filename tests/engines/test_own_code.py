@@ -33,6 +33,7 @@ for each in (simulator, engine):
 models = simulator.models()
 difference = float((engine.models() - models).abs().max() / models.abs().max())
 losses = [each.record().loss.tolist() for each in (simulator, engine)]
+missed = [each.record().metrics["missed"].tolist() for each in (simulator, engine)]
 engine.close()
 
 def refusal():
@@ -50,11 +51,12 @@ gone = refusal()
 file.write_text(text)
 gs.Ray(shards=2).start(plan).close()
 connection.close()
-result = [difference, losses, changed, gone]
+result = [difference, losses, missed, changed, gone]
 """
-    difference, losses, changed, gone = python(code, tmp_path)
+    difference, losses, missed, changed, gone = python(code, tmp_path)
     assert difference < 1e-12
     assert losses[0] == pytest.approx(losses[1], rel=1e-9)
+    assert missed[0] == missed[1]
     for sentence in (changed, gone):
         assert "own_layers.py" in sentence
         assert ".sources = " in sentence

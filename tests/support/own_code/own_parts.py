@@ -26,6 +26,12 @@ def focal(outputs: Tensor, targets: Tensor, gamma: float = 2.0) -> Tensor:
     return -weight * log_p
 
 
+def missed(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The share of the samples that are classified wrongly, as a total and a count."""
+    wrong = (outputs.argmax(1) != targets).sum()
+    return torch.stack([wrong, torch.tensor(len(targets))])
+
+
 @dataclass(frozen=True)
 class Pairs(Network):
     """Devices 0-1 and 2-3 meet in even rounds, 1-2 and 3-0 in odd ones."""
