@@ -19,7 +19,7 @@ from torch.func import vmap
 from gossamer._core import checks
 from gossamer._core.columns import Better, Column, column_of
 from gossamer._core.registry import kinds, register
-from gossamer.errors import InputError, nearest
+from gossamer.errors import GossamerError, InputError, nearest
 from gossamer.tasks.data import IGNORED, Data
 from gossamer.tasks.losses import CrossEntropy
 
@@ -613,6 +613,8 @@ class FunctionMetric(Metric):
         """Turn whatever the function raises into one sentence."""
         try:
             yield
+        except GossamerError:  # a sentence already
+            raise
         except Exception as error:
             first_line = next(iter(str(error).splitlines()), "")
             reason = f"{type(error).__name__}: {first_line}"
