@@ -185,16 +185,16 @@ class ShardActors:
             raise Lost(f"the Ray cluster is gone: {reason}; --resume continues the run") from None
 
 
-def raise_first(errors: list[GossamerError | None]) -> None:
+def raise_first(errors: list[Any]) -> None:
     """Raise the error that came first, if there is any.
 
     Of several divergences this is the one of the earliest round; within a round a device that
     diverged by itself comes before one that received values which are not finite.
 
     Args:
-        errors: One error or None per shard.
+        errors: One result per shard; those that are errors count.
     """
-    found = [error for error in errors if error is not None]
+    found = [error for error in errors if isinstance(error, GossamerError)]
     if found:
         raise min(found, key=_order)
 
