@@ -34,7 +34,9 @@ const WHICH = {
 /** Return the name of a metric with its unit. */
 const withUnit = (metric) => (metric.unit ? `${metric.name}, ${metric.unit}` : metric.name);
 
-/** Return the charts of a metric by column, mean, worst, best and merged; then loss and distance. */
+/**
+ * Return the charts of a metric by column, mean, worst, best and merged; then loss and distance.
+ */
 function quantitiesOf(metrics, chosen) {
   const found = {};
   const add = (metric, ending) => {
