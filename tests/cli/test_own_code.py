@@ -23,6 +23,15 @@ class Chain(gs.Network):
         return gs.Links.of(3, [(t % 3, (t + 1) % 3)])
 
 number = 3
+
+def slope(outputs, targets):
+    return outputs.nothing
+
+def text(outputs, targets):
+    return "much"
+
+def nan(outputs, targets):
+    return float("nan")
 """
 SPEC = """
 rounds = 4
@@ -33,6 +42,11 @@ network = { kind = "ring", devices = 3 }
 kind = "python"
 object = "own:make"
 """
+
+
+def own_metric(name: str, better: str = "lower") -> str:
+    table = f"{{ kind = 'python', object = 'own:{name}', better = '{better}' }}"
+    return f"measure.metrics=[{table}]"
 
 
 @pytest.fixture(autouse=True)
@@ -119,11 +133,19 @@ def test_a_report_draws_an_own_network_with_the_flag() -> None:
         ("split={ kind = 'python', object = 'own:make' }", "split.object = 'own:make'"),
         ("algorithm.step={ kind = 'python', object = 'own:make' }", "algorithm.step"),
         ("engine={ kind = 'python', object = 'own:make' }", "engine.kind = 'python'"),
+        ("model.loss={ kind = 'python', object = 'own:slope' }", "own.py:19 raised AttributeError"),
+        ("model.loss={ kind = 'python', object = 'own:Chain' }", "it returns a Chain"),
+        (own_metric("slope"), "own.py:19 raised AttributeError"),
+        (own_metric("text"), "text returning 'much'"),
+        (own_metric("nan"), "nan = nan of device 0"),
+        (own_metric("number"), "it is a int"),
+        (own_metric("nan", better="up"), "measure.metrics.better = 'up'"),
         ("network={ kind = 'python' }", "network.object is missing"),
         ("network={ kind = 'python', is = 'Callback()' }", "network was made in Python"),
     ],
 )
 def test_bad_code_is_one_sentence(setting: str, said: str) -> None:
+    Path("runs").mkdir()  # a metric fails when the run has begun: its folder is removed
     before = files()
     result = gossamer("run", "a.toml", "--allow-code", "-q", "--set", setting)
     assert_refused(result, said)
