@@ -92,3 +92,29 @@ def test_a_frozen_embedding_of_tokens() -> None:
     model = gs.Module(lambda: nn.Sequential(table, nn.Flatten(), nn.Linear(16, 3)))
     tokens = gs.Study(gs.DPSGD(eta=0.5), gs.Ring(6), data, model=model, rounds=60)
     assert gs.run(tokens).summary["accuracy"] > 0.95
+
+
+class Vocabulary(nn.Module):
+    """A language model with large outputs; notes the largest batch that it evaluates."""
+
+    largest: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(50, 4)
+        self.outputs = nn.Linear(4, 4096)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            Vocabulary.largest = max(Vocabulary.largest, len(x))
+        return self.outputs(self.tokens(x))
+
+
+def test_few_samples_at_once_where_tokens_become_large_outputs() -> None:
+    x = torch.randint(50, (80, 16))
+    learner = gs.Module(Vocabulary).learner(gs.from_arrays(x, x, x, x))
+    w = learner.init(0).expand(16, -1)
+    Vocabulary.largest = 0
+    learner.scores(w, x, x, {})
+    assert 16 * Vocabulary.largest * 16 * 4096 <= 1 << 24
+    assert learner.at_once * 4096 <= 1 << 26

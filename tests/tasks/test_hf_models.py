@@ -375,6 +375,13 @@ def test_a_damaged_folder_is_refused(base: Path, tmp_path: Path) -> None:
         gs.Transformers(folder=str(tmp_path)).learner(data())
 
 
+def test_a_base_larger_than_memory_is_refused() -> None:
+    huge = CONFIGS["llama"] | {"num_hidden_layers": 3, "intermediate_size": 1 << 36}
+    with pytest.raises(InputError, match=r"GiB are available") as refusal:
+        gs.Transformers(config=huge, lora={"r": 2}).learner(data())
+    assert refusal.value.value == "llama"
+
+
 def test_data_that_do_not_fit_are_refused() -> None:
     source = data()
     small = BERT | {"vocab_size": 4}

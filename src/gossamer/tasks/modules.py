@@ -34,7 +34,8 @@ _EVALUATION_ELEMENTS = 1 << 24  # elements that one evaluation pass may put thro
 _WIDE = 2048  # elements of a layer's output per sample from which attention runs one by one
 _ATTENTION = "aten::_scaled_dot_product"
 _NO_RULE = "not yet implemented the batching rule for "
-_LARGEST_LAYER = 4  # assumed size of a module's largest layer, in inputs
+_LARGEST_LAYER = 4  # assumed size of a module's largest layer, in inputs that are not tokens
+_TRAINING_ELEMENTS = 1 << 26  # outputs of layers that one pass keeps for gradients: 256 MiB
 
 _CONVOLUTIONS = (
     nn.Conv1d,
@@ -104,7 +105,10 @@ class ModuleLearner(Learner):
         self._channels_last = self._gains_from_channels_last()
         if any(isinstance(part, _CONVOLUTIONS) for part in self.module.modules()):
             self._run_one_by_one()  # many small convolutions are slower at once
+        self._largest_layer = data.x[0].numel() * _LARGEST_LAYER
         self._settle(data)
+        if self.integers:
+            self._limit_tokens(data)
 
     def _gains_from_channels_last(self) -> bool:
         images = any(isinstance(part, nn.Conv2d) for part in self.module.modules())
@@ -120,7 +124,7 @@ class ModuleLearner(Learner):
         """Find out how the module runs: stacked, or one device at a time."""
         stacked = self._stacked
         obstacle = self._obstacle(data)
-        if _ATTENTION in obstacle and self._widest_layer(data) < _WIDE:
+        if _ATTENTION in obstacle and max(self._layers(data)) < _WIDE:
             self._plain_attention = True
             obstacle = self._obstacle(data)
         if not obstacle:
@@ -157,14 +161,15 @@ class ModuleLearner(Learner):
             )
         return ""
 
-    def _widest_layer(self, data: Data) -> int:
-        """Return the elements of the largest output of a layer for one sample."""
-        widest = 0
+    def _layers(self, data: Data) -> list[int]:
+        """Return the elements of the outputs of all layers for one sample."""
+        sizes = []
 
         def note(layer: nn.Module, inputs: Any, output: Any) -> None:
-            nonlocal widest
-            if isinstance(output, Tensor):
-                widest = max(widest, output[:1].numel())
+            outputs = output if isinstance(output, tuple) else (output,)
+            for x in outputs:
+                if isinstance(x, Tensor):
+                    sizes.append(x[:1].numel())
 
         w = self._first_row()
         self._prepare_module(w, training=False)
@@ -174,7 +179,16 @@ class ModuleLearner(Learner):
             self._forward(self.unstack(w[0]), own, _cast(data.x[:1], w.dtype), None)
         for hook in hooks:
             hook.remove()
-        return widest
+        return sizes
+
+    def _limit_tokens(self, data: Data) -> None:
+        """Bound the memory of a pass: a token is one number, but what is made of it is large."""
+        layers = self._layers(data)
+        self._largest_layer = max(layers, default=1)
+        if self._stacked:
+            sample = data.x[0].numel()
+            most = sample * _TRAINING_ELEMENTS // max(1, sum(layers))
+            self.at_once = max(1, min(self.at_once, most))
 
     def _first_row(self) -> Tensor:
         """Return the start as a stack of one device."""
@@ -397,7 +411,7 @@ class ModuleLearner(Learner):
     ) -> Scores:
         self._prepare_module(w, training=False)
         run = run_stacked if self._stacked else run_one_by_one
-        elements = len(w) * max(1, x[0].numel() * _LARGEST_LAYER)
+        elements = len(w) * max(1, self._largest_layer)
         samples_at_once = max(1, _EVALUATION_ELEMENTS // elements)
         loss = w.new_zeros(len(w))
         terms = w.new_zeros(len(w))

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from gossamer._core import checks
+from gossamer._core.memory import available_memory
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
@@ -148,6 +149,7 @@ class Transformers:
         """Make or load the model."""
         auto = getattr(packages.load("transformers"), _HEADS[self.head][0])
         with self._refusing(), _quiet():
+            _check_memory(auto, config)
             if self.folder is None:
                 made: nn.Module = auto.from_config(config, trust_remote_code=False)
                 return made
@@ -167,6 +169,8 @@ class Transformers:
         """Turn what transformers refuses into one sentence."""
         try:
             yield
+        except InputError:
+            raise
         except (ValueError, TypeError, OSError, RuntimeError, SafetensorError) as error:
             if "allocate" in str(error):  # torch reports a lack of memory as a RuntimeError
                 raise
@@ -230,6 +234,22 @@ def _check_tokens(data: Data, config: Any) -> None:
     if longest is not None and data.shape[0] > longest:
         accepted = f"at most {longest} tokens per sample, the positions of the model"
         raise InputError("max_length", data.shape[0], accepted)
+
+
+def _check_memory(auto: Any, config: Any) -> None:
+    """Refuse a model that is larger than the memory, before it is made or read."""
+    with torch.device("meta"):  # shapes alone
+        skeleton = auto.from_config(config, trust_remote_code=False)
+    needed = 0
+    for p in skeleton.parameters():
+        needed += p.numel() * torch.float32.itemsize
+    available = available_memory()
+    if available is not None and needed > available:
+        accepted = (
+            f"a smaller one: its weights take {needed / 2**30:.1f} GiB, and "
+            f"{available / 2**30:.1f} GiB are available"
+        )
+        raise InputError("model", config.model_type, accepted)
 
 
 @contextlib.contextmanager
