@@ -393,7 +393,9 @@ class Simulator:
         for name, b in self.worker.buffers.items():
             merged[name] = b[:1]
             if b.is_floating_point():
-                merged[name] = self._mean(b.flatten(1), IdentityMap(), active).view(b[:1].shape)
+                merged[name] = self._mean(b.reshape(len(b), -1), IdentityMap(), active).view(
+                    b[:1].shape
+                )
         return merged
 
     # -- snapshots --------------------------------------------------------------------------------
