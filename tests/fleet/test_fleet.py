@@ -38,7 +38,7 @@ from gossamer.network.weights import metropolis
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.fleet]
 
-M, ROUNDS = 6, 50
+M, ROUNDS = 6, 24
 # About seven links at a time; three change in every round.
 TRACE = gs.Full(M) & gs.GilbertElliott(fail=0.2, recover=0.2, seed=3)
 SHORT_SLOTS = Fleet(slot=2.2, lease=0.7, sync=False)
@@ -66,7 +66,7 @@ def equal_trial(method: Algorithm) -> Trial:
 
 # -- trials of devices that come and go, without steps, so that models tell their origin -----------
 
-FEW, SHORT, P = 4, 24, 3
+FEW, SHORT, P = 4, ROUNDS, 3
 LINE = gs.Graph(FEW, tuple((i, i + 1) for i in range(FEW - 1)))
 
 
@@ -146,7 +146,7 @@ def disturbed(outcome: Outcome) -> list[str]:
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "wpm p=15"])
 def test_devices_equal_the_simulator(name: str, fleets: dict[str, Outcome]) -> None:
-    """In float32, to 1e-5 over fifty rounds."""
+    """In float32, to 1e-5 over all rounds."""
     outcome = fleets[name]
     assert not disturbed(outcome)
     simulator = simulated(outcome.trial.study)
