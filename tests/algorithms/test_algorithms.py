@@ -95,6 +95,7 @@ def plan_of(
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize(
     "algorithm",
@@ -132,6 +133,7 @@ def eta_for(rule: object, p: float) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("p", [3, 15])
 @pytest.mark.parametrize("anchor", [False, True], ids=["", "anchor"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
@@ -147,6 +149,7 @@ def test_wpm_equals_the_reference(rule: Any, way: dict[str, Any], anchor: bool, 
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("p", [1, 1.5, 2, 2.5, 5, 9])
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 def test_wpm_equals_the_reference_for_any_p(rule: Any, p: float) -> None:
@@ -164,6 +167,7 @@ def by_device(t: int) -> list[float]:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -210,6 +214,7 @@ def classes(model: Any, devices: int = M) -> Task:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "model",
     [Module(Unsteady), Softmax(1e-3), Svm(), Mlp((4,), 0.2)],
@@ -274,6 +279,7 @@ def test_random_links_equal_the_reference(
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("p", [15, 101])
 @pytest.mark.parametrize("anchor", [False, True], ids=["", "anchor"])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(way.values()))
@@ -311,6 +317,7 @@ def states(reference: Reference, snapshot: Snapshot, p: float) -> dict[int, Any]
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "way",

@@ -110,6 +110,7 @@ RULES: list[WeightRule] = [
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", METHODS)
 def test_conformance(name: str) -> None:
     """Every method passes the conformance suite on exactly the networks that it supports."""
@@ -124,6 +125,7 @@ CLASSES = Task(from_arrays(POINTS, LABELS, POINTS, LABELS), Iid().make(LABELS, M
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     ("name", "network"), [(name, network) for name in [*EVERY, *MORE] for network in takes(name)]
 )
@@ -256,6 +258,7 @@ def error(algorithm: Algorithm, network: Network, rounds: int) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", [name for name, entry in METHODS.items() if entry.exact])
 def test_exact_methods_reach_the_optimum(name: str) -> None:
     """Exact methods reach the optimum to 1e-11 in 1600 rounds at a constant rate."""
@@ -314,6 +317,7 @@ WAY = {
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", NEAR)
 def test_other_methods_reach_a_neighbourhood_that_shrinks_with_eta(name: str) -> None:
     """Inexact methods reach a neighbourhood of the optimum that shrinks with η."""
@@ -339,6 +343,7 @@ def test_every_method_has_a_convergence_test() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize(("name", "reached"), [("d-adam", 1e-9), ("quasi-global-adam", 0.3)])
 def test_methods_with_adam_converge_where_all_devices_have_the_same_data(
     name: str, reached: float
@@ -361,6 +366,7 @@ def test_methods_with_adam_converge_where_all_devices_have_the_same_data(
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_decreasing_rate_converges_to_the_optimum() -> None:
     """The distance is of the order of η(t) = η/√(1 + t) (Nedić and Ozdaglar).
 
@@ -372,6 +378,7 @@ def test_decreasing_rate_converges_to_the_optimum() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_wpm_at_constant_p_reaches_a_neighbourhood_that_shrinks_with_eta() -> None:
     """With a constant rate in the dual, the distance falls by at least 4^(1/p) at η/4.
 
@@ -389,6 +396,7 @@ def test_wpm_at_constant_p_reaches_a_neighbourhood_that_shrinks_with_eta() -> No
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_safe_step_at_constant_p_misses_the_optimum() -> None:
     """The distance of the safe step at a constant p does not shrink with η.
 
@@ -405,6 +413,7 @@ def test_safe_step_at_constant_p_misses_the_optimum() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -516,6 +525,7 @@ def mean_square_gradient(algorithm: Callable[[int], Algorithm], rounds: int, see
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -546,6 +556,7 @@ def test_distance_of_dpsgd_is_of_first_order_in_eta() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_rate_of_gradient_tracking() -> None:
     """The theory gives a geometric rate, a factor of 1 − O(η·μ) per round.
 
@@ -566,6 +577,7 @@ def test_rate_of_gradient_tracking() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_rate_of_adom() -> None:
     """Theorem 1: the squared distance falls by a factor of 1 − √(μ/L)/(7χ) per round.
 
@@ -586,6 +598,7 @@ def test_rate_of_adom() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 def test_rate_of_wpm() -> None:
     """Theorem 1: regret/T = O(T^(−1/(p+1))) with η ~ T^(−p/(p+1)).
 
@@ -807,6 +820,7 @@ def test_weight_rule_declares_its_sums(rule: WeightRule) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("bits", [2, 4, 8])
 def test_quantised_is_unbiased_up_to_its_factor(bits: int) -> None:
     """(1 + τ)·C(x) equals x in expectation, has a variance of at most τ·‖x‖², and is on levels.

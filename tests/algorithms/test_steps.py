@@ -90,6 +90,7 @@ def near(got: float, exact: mpf, size: mpf, p: float, eps: float) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES, ids=repr)
+@pytest.mark.no_cover
 @given(points(), ETAS, POWERS)
 @settings(max_examples=120)
 # A zero direction leaves the model unchanged.

@@ -29,6 +29,7 @@ NETWORK_OF = {"two": "churn", "three, shuffled": "changing", "one per device": "
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("owner", OWNERS)
 def test_shards_equal_one_process(name: str, owner: str) -> None:

@@ -219,6 +219,7 @@ def equal(a: Snapshot, b: Snapshot) -> bool:
     ],
 )
 @pytest.mark.parametrize("algorithm", EVERY, ids=repr)
+@pytest.mark.no_cover
 def test_a_resumed_run_is_equal_bit_for_bit(algorithm: Algorithm, model: str, dtype: Any) -> None:
     """So is a rerun. Resuming from a snapshot does not change it."""
     plan = plan_of(algorithm, rounds=9, task=images(MODELS[model]), dtype=dtype)

@@ -67,10 +67,10 @@ def ended(process):
 
 def undisturbed(begin: Callable[[float], None], code: str, **given: Any) -> Any:
     """Repeat a run until all devices start in time and no exchange fails on a busy machine."""
-    for attempt in range(4):
+    for attempt in range(3):
         if attempt:
             shutil.rmtree("fleet")
-        begin(15 + 30 * attempt)
+        begin(25 + 40 * attempt)
         result = python(DEVICES_RUN + code, Path.cwd(), **given)
         lines = [line for log in logs() for line in log]
         if all(log and log[0]["round"] == 0 for log in logs()) and all(
@@ -90,7 +90,7 @@ def test_three_devices_over_tls_equal_the_simulator() -> None:
 
     code = """
 nodes = [node(i) for i in range(given["devices"])]
-until(lambda: rounds(0) > 3)
+until(lambda: rounds(0) > 3 or nodes[0].poll() is not None)  # it may start after the last round
 seen = command("fleet", "status", "fleet", "--json", "--connect", given["connect"])
 result = {"seen": seen, "ended": [ended(process) for process in nodes]}
 """

@@ -11,7 +11,7 @@ import gossamer as gs
 from gossamer.algorithms import QuasiGlobal, Tracking
 from gossamer.study import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.data]
+pytestmark = [pytest.mark.slow, pytest.mark.data, pytest.mark.no_cover]
 
 
 def iid(algorithm: gs.Algorithm, data: gs.Data, rounds: int, seed: int = 0) -> Run:
