@@ -18,6 +18,7 @@ from gossamer.errors import DataError, GossamerError, InputError
 from gossamer.study import spec, study_of
 from gossamer.study.pools import Processes
 from gossamer.study.sweep import sweep
+from gossamer.testing import check
 
 OWN = '''
 """Every part of a study, and parts that fail."""
@@ -298,6 +299,24 @@ def test_a_part_that_is_received_refuses_another_file(folder: Path) -> None:
     Path("own.py").unlink()
     with pytest.raises(InputError, match=r"algorithm.object = .*there is no own.py"):
         pickle.loads(sent).label  # noqa: B018
+
+
+def test_an_own_method_meets_the_contract_of_methods(folder: Path) -> None:
+    method = gs.AlgorithmCode("own:Plain")
+    assert check(method) == ["churn", "changing", "static"]
+    guarded = gs.Study(gs.Guarded(method, gs.Median()), rounds=2)
+    assert gs.run(guarded).finished
+    assert spec.studies(spec.to_table(guarded), allow_code=True) == [guarded]
+
+
+def test_a_part_made_in_python_keeps_its_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = gs.ModelCode("own:make", arguments={"width": 3})
+    monkeypatch.chdir("/")
+    table = spec.to_table(gs.Study(model=model))
+    assert table["model"]["path"] == str(folder)
+    assert spec.studies(table, allow_code=True)[0].model == model
 
 
 def test_seeds_reach_own_networks(folder: Path) -> None:
