@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from gossamer.errors import InputError
+from gossamer.tasks import stacked_layers
 from gossamer.tasks.random_ops import element_bits, top_31_bits
 
 
@@ -26,29 +25,17 @@ class ForwardPass(TorchFunctionMode):
         key: 64 random bits of the device; None in evaluation, where no mask may be drawn.
         stacked: The pass is that of many devices at once. Its linear layers then use a product
             whose gradient is computed faster.
-        plain_attention: Compute attention by matrix products. torch's own kernel has no batching
-            rule.
+        stacked_attention: Compute attention as well for many devices at once.
     """
 
     def __init__(
-        self, key: Tensor | None, stacked: bool = False, plain_attention: bool = False
+        self, key: Tensor | None, stacked: bool = False, stacked_attention: bool = False
     ) -> None:
         super().__init__()
         self.key = key
         self.stacked = stacked
-        self._attention: AbstractContextManager[None] = nullcontext()
-        if plain_attention:
-            self._attention = sdpa_kernel(SDPBackend.MATH)
+        self.stacked_attention = stacked_attention
         self._drawn = 0  # dropouts of this pass so far
-
-    def __enter__(self) -> ForwardPass:
-        self._attention.__enter__()
-        super().__enter__()
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        self._attention.__exit__(*error)
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -59,7 +46,16 @@ class ForwardPass(TorchFunctionMode):
         if function in (F.dropout1d, F.dropout2d, F.dropout3d):
             return self._dropout(True, *args, **kwargs)
         if function is F.linear and self.stacked and self.key is not None:
-            return _stacked_linear(*args, **kwargs)
+            return stacked_layers.linear(*args, **kwargs)
+        if self.stacked_attention:
+            if function is F.scaled_dot_product_attention:
+                return stacked_layers.attention(*args, **kwargs)
+            if function is F.multi_head_attention_forward:
+                found = stacked_layers.multi_head_attention(*args, **kwargs)
+                if found is not None:
+                    return found
+                with stacked_layers.ATTENTION_BY_PRODUCTS:
+                    return function(*args, **kwargs)
         return function(*args, **kwargs)
 
     def next_dropout(self, p: float) -> Callable[[Tensor, Tensor], tuple[Tensor]]:
@@ -99,15 +95,3 @@ class ForwardPass(TorchFunctionMode):
         if inplace:
             return input.mul_(scale)
         return input * scale
-
-
-def _stacked_linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Compute F.linear by a product whose gradient has the layout of the weights.
-
-    For a stack of devices that is much faster than the gradient of F.linear itself.
-    """
-    if input.dim() != 2 or (bias is not None and bias.dim() != 1):
-        return F.linear(input, weight, bias)
-    if bias is None:
-        return (weight @ input.mT).mT.contiguous()
-    return torch.addmm(bias[:, None], weight, input.mT).mT.contiguous()

@@ -46,6 +46,9 @@ class Learner(ABC):
     integers: bool = False
     """True if samples of whole numbers reach the model as int64, as an embedding needs them."""
 
+    sample_elements: int | None = None
+    """Elements that a pass works on per sample, if they are many more than a sample has."""
+
     at_once: int = 3_200_000
     """Elements of batches that are worked on together.
 

@@ -31,7 +31,7 @@ from gossamer.tasks.stacking import run_one_by_one, run_stacked
 
 _Mode = tuple[torch.device, torch.dtype]
 _EVALUATION_ELEMENTS = 1 << 24  # elements that one evaluation pass may put through a module
-_WIDE = 2048  # elements of a layer's output per sample from which attention runs one by one
+_WIDE = 1 << 15  # elements of a layer's output per sample from which attention runs one by one
 _ATTENTION = "aten::_scaled_dot_product"
 _NO_RULE = "not yet implemented the batching rule for "
 _LARGEST_LAYER = 4  # assumed size of a module's largest layer, in inputs that are not tokens
@@ -94,7 +94,7 @@ class ModuleLearner(Learner):
         self.shapes = {name: tuple(p.shape) for name, p in self._start.items()}
         self._places = module_copies.places(self.module)
         self._stacked = True
-        self._plain_attention = False
+        self._stacked_attention = False
         self._draws_values = True
         self._has_drawn = False
         self._own = threading.local()
@@ -117,6 +117,7 @@ class ModuleLearner(Learner):
     def _run_one_by_one(self) -> None:
         """Run one device at a time, several in threads: each thread has its own module."""
         self._stacked = False
+        self._stacked_attention = False
         self.concurrent = True
         self.at_once = 1
 
@@ -124,8 +125,10 @@ class ModuleLearner(Learner):
         """Find out how the module runs: stacked, or one device at a time."""
         stacked = self._stacked
         obstacle = self._obstacle(data)
-        if _ATTENTION in obstacle and max(self._layers(data)) < _WIDE:
-            self._plain_attention = True
+        if _ATTENTION in obstacle:
+            self.sample_elements = max(self._layers(data))
+            self._stacked_attention = self.sample_elements < _WIDE
+            self.concurrent = True
             obstacle = self._obstacle(data)
         if not obstacle:
             return
@@ -186,7 +189,7 @@ class ModuleLearner(Learner):
         layers = self._layers(data)
         self._largest_layer = max(layers, default=1)
         if self._stacked:
-            sample = data.x[0].numel()
+            sample = self.sample_elements or data.x[0].numel()
             most = sample * _TRAINING_ELEMENTS // max(1, sum(layers))
             self.at_once = max(1, min(self.at_once, most))
 
@@ -273,7 +276,7 @@ class ModuleLearner(Learner):
             # Pooling takes a fifth of its time, a small network three quarters; float64 gains
             # nothing. Unlike `contiguous`, this also works for one channel.
             x = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
-        with ForwardPass(key, self._stacked, self._plain_attention):
+        with ForwardPass(key, self._stacked, self._stacked_attention):
             outputs = functional_call(self._own.module, state, (x,), tie_weights=False)
         return self._tensor_of(outputs), {name: state[name].detach() for name in buffers}
 

@@ -194,7 +194,7 @@ class Worker:
         numbers = self._batch_draws.of(t, step, None if rows is None else devices)
         index = torch.from_numpy(numbers).to(self._torch_device)
         keys = torch.from_numpy(self._keys(t, step, devices).view(np.int64)).to(self._torch_device)
-        elements = len(devices) * index.shape[1] * self._samples.x[0].numel()
+        elements = index.numel() * self._sample_elements()
         count = max(1, math.ceil(elements / self.learner.at_once))
         threads = available_threads()
         if self.learner.concurrent and elements >= _ELEMENTS_PER_THREAD * threads:
@@ -205,6 +205,9 @@ class Worker:
             part = slice(first, first + length)
             chunks.append(_Chunk(part, index[part], keys[part]))
         return chunks
+
+    def _sample_elements(self) -> int:
+        return self.learner.sample_elements or self._samples.x[0].numel()
 
     def _keys(self, t: int, step: int, devices: NDArray[np.int64]) -> NDArray[np.uint64]:
         if not self.learner.draws:
@@ -219,9 +222,8 @@ class Worker:
         if self.learner.concurrent and self._torch_device.type == "cpu":
             run_in_threads([partial(compute, chunk) for chunk in chunks])
             return
-        sample = self._samples.x[0].numel()
         for chunk in chunks:
-            with limit_torch_threads(chunk.samples.numel() * sample // 2):
+            with limit_torch_threads(chunk.samples.numel() * self._sample_elements() // 2):
                 compute(chunk)
 
 
