@@ -121,6 +121,12 @@ METHODS: dict[str, Algorithm] = {
     "choco-sgd": gs.Composition(eta=0.02, compress=gs.TopK(0.4), pull=0.5),
     "laplacian": gs.Composition(eta=0.02, weights=Laplacian(0.15)),
     "falling p": gs.WPM(gs.Switch(5, 20), 0.02),
+    "momentum": gs.Momentum(0.01, nesterov=True),
+    "d-adam": gs.DAdam(0.005),
+    "quasi-global-adam": gs.QuasiGlobalAdam(0.005),
+    "noloco": gs.NoLoCo(0.002, local_steps=3),
+    "k-gt": gs.KGT(0.01, local_steps=2),
+    "adamw, clipped": gs.LocalSGD(0.005, 2, optimizer=gs.AdamW(), clip_norm=1.0),
 }
 
 
@@ -303,6 +309,7 @@ REFUSED: dict[str, tuple[Algorithm, str]] = {
     "laplacian": (gs.Composition(weights=Laplacian()), "whole network"),
     "all-reduce": (gs.AllReduce(), "average over all devices"),
     "fedavg": (gs.FedAvg(), "average over all devices"),
+    "diloco": (gs.DiLoCo(), "average over all devices"),
     "adom": (gs.ADOM(), "connected in every round"),
     "guarded adom": (gs.Guarded(gs.ADOM(), gs.Median()), "connected in every round"),
     "extra": (gs.EXTRA(), "never change"),
@@ -332,6 +339,9 @@ def test_shapes() -> None:
     assert exchange_shapes(METHODS["swarm-sgd"], w0) == ((1,), (5,))
     assert exchange_shapes(METHODS["tracking"], w0) == ((5,), (5,))
     assert exchange_shapes(METHODS["guarded"], w0) == ((5,),)
+    assert exchange_shapes(METHODS["noloco"], w0) == ((1,), (10,))
+    assert exchange_shapes(METHODS["k-gt"], w0) == ((10,),)
+    assert exchange_shapes(METHODS["d-adam"], w0) == ((5,),)
 
 
 def test_what_a_device_does_not_offer(tmp_path: Path) -> None:
