@@ -223,6 +223,9 @@ def test_a_method_of_ones_own_has_the_fields() -> None:
 
 def test_the_label_says_what_differs() -> None:
     assert gs.DPSGD(optimizer=gs.Adam()).label == "D-PSGD Adam"
+    assert gs.DPSGD(optimizer=gs.Adam(beta1=0.5)).label == "D-PSGD Adam beta1=0.5"
+    assert gs.DiLoCo().label == "DiLoCo"
+    assert gs.DiLoCo(optimizer=gs.SGD()).label == "DiLoCo SGD"
     assert gs.DPSGD(clip_norm=1.0).label == "D-PSGD clip 1"
     assert gs.WPM(p=3, optimizer=gs.SGD(0.9, nesterov=True)).label == "WPM p=3 Nesterov 0.9"
     assert gs.Composition(weight_decay=0.01).label == "Composition decay 0.01"

@@ -9,7 +9,7 @@ and is never mixed. On one device the steps equal those of `torch.optim`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 import torch
@@ -134,7 +134,13 @@ class Adam:
 
     @property
     def label(self) -> str:
-        return type(self).__name__
+        """The name and what differs from the defaults."""
+        parts = [type(self).__name__]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                parts.append(f"{field.name}={value:g}")
+        return " ".join(parts)
 
     @property
     def has_memory(self) -> bool:
@@ -177,7 +183,7 @@ class AdamW(Adam):
 
     Example:
         >>> AdamW(weight_decay=0.1).label
-        'AdamW'
+        'AdamW weight_decay=0.1'
     """
 
     weight_decay: float = 0.01

@@ -50,6 +50,10 @@ class Preset(Algorithm):
         return self._inner.local_step
 
     @property
+    def needs_gradients(self) -> bool:
+        return self._inner.needs_gradients
+
+    @property
     def weights(self) -> WeightRule:
         return self._inner.weights
 
