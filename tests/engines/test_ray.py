@@ -72,9 +72,16 @@ for name in given["names"]:
     one = simulator.record()
     other = engine.record()
     same_values = True
-    for field in ("accuracy", "loss", "distance", "power_distance"):
+    for field in ("loss", "distance", "power_distance"):
         expected = getattr(one, field)
         same_values &= np.allclose(getattr(other, field), expected, 1e-9, 1e-12, equal_nan=True)
+    for metric, expected in one.metrics.items():
+        same_values &= np.allclose(other.metrics[metric], expected, 1e-9, 1e-12)
+    for field in ("merged", "merged_power"):
+        expected = getattr(one, field)
+        found = getattr(other, field)
+        same_values &= expected.keys() == found.keys()
+        same_values &= np.allclose([found[k] for k in expected], list(expected.values()), 1e-9)
     same_counts = all(
         getattr(one, field) == getattr(other, field)
         for field in ("round", "messages", "bytes", "seconds")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import networkx as nx
 import numpy as np
@@ -15,7 +15,7 @@ from support.methods import M, takes
 from support.shards import METHODS, ROUNDS, ThreadedShards, plan_of
 
 import gossamer as gs
-from gossamer.engines import Simulator
+from gossamer.engines import Record, Simulator
 from gossamer.engines.shard import CsrMatrix, LocalWeights, Shard
 from gossamer.errors import Diverged
 from gossamer.network import Links, metropolis
@@ -48,13 +48,54 @@ def test_shards_equal_one_process(name: str, owner: str) -> None:
     )
     expected = whole.record()
     records = shards.call(Simulator.record)
-    for field in ("accuracy", "loss", "distance", "power_distance"):
+    for field in ("loss", "distance", "power_distance"):
         merged = shards.merged([getattr(record, field) for record in records])
         np.testing.assert_allclose(merged, getattr(expected, field), 1e-9, 1e-12)
+    for metric, values in expected.metrics.items():
+        merged = shards.merged([record.metrics[metric] for record in records])
+        np.testing.assert_allclose(merged, values, 1e-9, 1e-12)
+    check_merged_models(expected, records, 1e-9)
     for record in records:
         assert record.messages == expected.messages
         assert record.bytes == expected.bytes
         assert record.seconds == expected.seconds
+
+
+def check_merged_models(expected: Record, records: list[Record], tolerance: float) -> None:
+    """Check that one shard, that of device 0, has scored the merged model of all."""
+    scorers = [record for record in records if record.merged]
+    assert len(scorers) == 1
+    assert expected.merged.keys() == {"loss", *expected.metrics}
+    for field in ("merged", "merged_power"):
+        wanted = getattr(expected, field)
+        assert getattr(scorers[0], field).keys() == wanted.keys()
+        for name, value in wanted.items():
+            assert getattr(scorers[0], field)[name] == pytest.approx(value, rel=tolerance), name
+
+
+@dataclass(frozen=True)
+class FewActive(gs.Network):
+    """Only devices 0, 4 and 5 take part."""
+
+    devices: int
+
+    def links(self, t: int) -> Links:
+        active = np.array([1, 0, 0, 0, 1, 1, 0], bool)
+        return replace(Links.of(self.devices, [(0, 4), (4, 5)]), active=active)
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("p", [1, 3])
+def test_shards_merge_the_models_of_the_active_devices(owner: str, p: float) -> None:
+    """One of the shards may have no active device at all."""
+    plan = replace(plan_of(gs.WPM(p, 0.02), "static", 4), network=FewActive(M))
+    whole = Simulator(plan)
+    shards = ThreadedShards(plan, OWNERS[owner])
+    whole.advance(4)
+    shards.advance(4)
+    expected = whole.record()
+    assert bool(expected.merged_power) == (p != 1)
+    check_merged_models(expected, shards.call(Simulator.record), 1e-9)
 
 
 @pytest.mark.parametrize("name", ["gossip-learning", "push-sum", "fedavg"])
@@ -91,6 +132,7 @@ def test_shards_with_other_models_in_float32(model: gs.tasks.Model) -> None:
     whole.advance(20)
     shards.advance(20)
     torch.testing.assert_close(shards.models(), whole.models(), rtol=1e-5, atol=1e-5)
+    check_merged_models(whole.record(), shards.call(Simulator.record), 1e-3)
     for shard, simulator in zip(shards.shards, shards.simulators, strict=True):
         samples = set()
         for device in shard.devices:

@@ -53,6 +53,70 @@ CPU = torch.device("cpu")
 # -- measuring ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("model", [Softmax(), Cnn((2, 3), norm=True)])
+@pytest.mark.parametrize(
+    ("algorithm", "at"),
+    [(DPSGD(0.05), "after_step"), (DPSGD(0.05), "after_mix"), (WPM(3, 0.05), "after_step")],
+)
+def test_the_merged_model_is_the_mean_of_those_that_take_part(
+    algorithm: Algorithm, model: Any, at: Any
+) -> None:
+    """Against one model that is averaged by hand, with averaged BatchNorm statistics."""
+    plan = plan_of(algorithm, CHANGING, 8, task=images(model), measure=Measure(at=at))
+    simulator = Simulator(plan)
+    seen_away = False
+    for until in (0, 1, 3, 5, 8):
+        simulator.advance(until)
+        record = simulator.record()
+        worker = worker_of(plan)
+        present = list(range(M))
+        halfway_round = plan.measures_halfway and until > 0
+        active = None
+        if until:
+            active = plan.network.links(until if halfway_round else until - 1).active
+        if active is not None and active.any():
+            present = np.flatnonzero(active).tolist()
+            seen_away |= len(present) < M
+        w = simulator.models()
+        buffers = {}
+        for name in worker.buffers:
+            own = simulator.snapshot().tensors["buffer/" + name]
+            buffers[name] = own[:1]
+            if own.is_floating_point():
+                buffers[name] = own[present].mean(0, keepdim=True)
+            worker.buffers[name].copy_(own)
+        if halfway_round:
+            w = halfway(plan, w, until, worker)
+        mean = w[present].mean(0, keepdim=True)
+        expected = worker.scores(mean, plan.metrics, buffers)
+        assert record.merged["loss"] == pytest.approx(float(expected.loss), rel=1e-9)
+        accuracy = float(expected.metrics["accuracy"])
+        assert record.merged["accuracy"] == pytest.approx(accuracy, rel=1e-9)
+        if algorithm.mirror_at(until).power == 1:
+            assert record.merged_power == {}
+            continue
+        weights = torch.full((len(present),), 1 / len(present), dtype=w.dtype)
+        power = power_mean(w[present], weights, 3)[None]
+        expected = worker.scores(power, plan.metrics, buffers)
+        assert record.merged_power["loss"] == pytest.approx(float(expected.loss), rel=1e-9)
+    assert seen_away
+
+
+def test_the_merged_model_can_be_switched_off() -> None:
+    record = run(plan_of(WPM(3, 0.05), measure=Measure(merged=False))).record()
+    assert record.merged == record.merged_power == {}
+
+
+def test_a_falling_power_has_a_power_mean_in_every_record() -> None:
+    """The columns of a run are the same in every row."""
+    simulator = Simulator(plan_of(WPM(Switch(3, 6), 0.05), rounds=12))
+    for until in (0, 3, 9, 12):
+        simulator.advance(until)
+        record = simulator.record()
+        assert record.merged_power.keys() == record.merged.keys()
+    assert record.merged_power == record.merged
+
+
 def worker_of(plan: Plan) -> Worker:
     return plan.task.worker(
         np.arange(plan.task.devices), plan.seed, getattr(torch, plan.dtype), CPU

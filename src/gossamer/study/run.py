@@ -186,6 +186,7 @@ class _Session:
             path = self._folder.path
         self._observers.started(self._study, path, self._measurements.rows())
         self._observers.advanced(self._engine.round)
+        self._try_own_metrics()
         rounds = self._study.rounds
         with _stop_on_signal() as stopping:
             try:
@@ -229,6 +230,12 @@ class _Session:
             study=self._study,
             final_models=models,
         )
+
+    def _try_own_metrics(self) -> None:
+        """Measure once before a run that measures only at its end: a mistake is found now."""
+        own = [metric for metric in self._settings.metrics or () if not metric.built_in]
+        if own and not self._settings.every and self._engine.round == 0:
+            _check_metrics(self._engine.record())
 
     def _advance_to(self, milestone: int, stopping: Callable[[], bool]) -> None:
         """Run rounds until a milestone, or until the user stops the run."""

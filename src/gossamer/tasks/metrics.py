@@ -51,6 +51,9 @@ class Metric(ABC):
     `FunctionMetric`.
     """
 
+    built_in = False
+    """True if it is known to run on all outputs; others are tried before a long run."""
+
     @property
     @abstractmethod
     def column(self) -> Column:
@@ -136,6 +139,8 @@ class _StackedMeter(_LoopMeter):
 
 class _BuiltIn(Metric):
     """A metric whose sums torch computes for all devices at once."""
+
+    built_in = True
 
     def meter(self) -> Meter:
         return _StackedMeter(self)
