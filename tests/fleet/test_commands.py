@@ -138,7 +138,7 @@ def assert_simulated(folder: Path) -> None:
         torch.testing.assert_close(
             collected.models[name], models, rtol=0, atol=1e-5 * models.abs().max().item()
         )
-    for name in ("round", "accuracy", "loss"):
+    for name in ("round", "accuracy", "loss", "accuracy_merged", "loss_merged"):
         ours, theirs = (
             np.asarray(one.metrics[name], dtype=float) for one in (collected, simulated)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,10 @@ from torch import nn
 
 import gossamer as gs
 from gossamer.errors import DataError, Diverged, GossamerError
+from gossamer.report.content import report_content
+from gossamer.results.folder import RunFolder
 from gossamer.results.run import Run
+from gossamer.results.tables import Comparison, Method
 from gossamer.study import study_of
 
 
@@ -132,3 +136,54 @@ def test_what_is_no_run_is_refused(copy: Path, tmp_path: Path) -> None:
         Run.read(copy)
     run = Run.broken(copy, "damaged")
     assert (run.status, run.label, run.seed) == ("broken", "unknown", 0)
+
+
+def test_a_run_of_version_0_1_is_read(tmp_path: Path) -> None:
+    """Its columns are accuracy and loss, and its targets are apart."""
+    folder = RunFolder(tmp_path)
+    folder.create(
+        'name = "old"\nrounds = 20\n[measure]\naccuracy_targets = [0.8]\nloss_targets = [1.0]\n'
+        '[network]\nkind = "ring"\ndevices = 3\n[algorithm]\nkind = "d-psgd"\n'
+    )
+    folder.write_metrics(
+        {
+            "round": [0, 10, 20],
+            "accuracy": [0.1, 0.7, 0.9],
+            "accuracy_worst": [0.1, 0.6, 0.8],
+            "accuracy_best": [0.1, 0.8, 0.95],
+            "loss": [2.3, 1.2, 0.9],
+            "loss_worst": [2.3, 1.3, 1.0],
+            "loss_best": [2.3, 1.0, 0.8],
+            "distance": [0.0, 0.2, 0.1],
+            "messages": [0, 60, 120],
+            "bytes": [0, 600, 1200],
+        }
+    )
+    folder.write_summary(
+        {
+            "name": "old",
+            "method": "D-PSGD",
+            "finished": True,
+            "rounds": 20,
+            "accuracy": 0.9,
+            "accuracy_worst": 0.8,
+            "loss": 0.9,
+            "distance": 0.1,
+            "bytes": 1200,
+            "rounds_to_accuracy": {"0.8": 20},
+            "bytes_to_accuracy": {"0.8": 1200},
+            "rounds_to_loss": {"1": 20},
+            "bytes_to_loss": {"1": 1200},
+        }
+    )
+    old = Run.read(tmp_path)
+    assert [column.name for column in old.columns] == ["accuracy", "loss"]
+    assert [target.text for target in old.targets] == ["accuracy >= 0.8", "loss <= 1"]
+    assert old.summary["rounds_to"] == {"accuracy >= 0.8": 20, "loss <= 1": 20}
+    headings, rows = Comparison([Method(old.label, (old,))]).table()
+    assert rows == [["D-PSGD", "90.00", "80.00", "0.900", "20", "20", "0.100", "0.0"]]
+    assert "rounds\nto 80 %" in headings
+    content, _ = report_content([old])
+    assert content["metrics"][0]["targets"] == [0.8]
+    unfinished = replace(old, summary={})
+    assert [target.text for target in unfinished.targets] == ["accuracy >= 0.8", "loss <= 1"]

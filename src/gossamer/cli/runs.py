@@ -22,6 +22,7 @@ from gossamer.results.run import Run
 
 # A running process writes live.jsonl once per second, or after every round that takes longer.
 _SILENT_SECONDS = 60.0
+_WIDE = 100  # columns of a terminal from which the curves are shown
 BLOCKS = "▁▂▃▄▅▆▇█"
 LETTERS = "_.:-=+*#"
 
@@ -212,7 +213,10 @@ def _print(rows: Sequence[Row], folder: Path) -> None:
     table.add_column("method", overflow="fold")
     for heading in ("seed", "rounds", "result", "merged"):
         table.add_column(heading, justify="right", overflow="fold", no_wrap=True)
-    for heading in ("", "state", "when"):
+    wide = console.width >= _WIDE
+    if wide:
+        table.add_column("", overflow="fold", no_wrap=True)
+    for heading in ("state", "when"):
         table.add_column(heading, overflow="fold", no_wrap=True)
     above = ""
     for row in rows:
@@ -224,18 +228,10 @@ def _print(rows: Sequence[Row], folder: Path) -> None:
             name = str(row.run.folder)
         elif parent:
             name = f" {name}"
-        width = 16 if console.width >= 100 else 8
-        values = row.values(row.column.name)
-        curve = spark(values, row.column.share, width, console.options.ascii_only)
-        cells = (
-            name,
-            row.run.method,
-            str(row.run.seed),
-            _rounds(row),
-            _score(row),
-            _merged(row),
-            curve,
-        )
+        cells = [name, row.run.method, str(row.run.seed), _rounds(row), _score(row), _merged(row)]
+        if wide:
+            values = row.values(row.column.name)
+            cells.append(spark(values, row.column.share, ascii_only=console.options.ascii_only))
         state = Text(row.state, STATUS[row.state])
         table.add_row(*map(Text, cells), state, _moment(row.changed))
     console.print(table)

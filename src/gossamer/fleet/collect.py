@@ -12,18 +12,20 @@ import torch
 
 from gossamer._core.columns import Column, targets_of
 from gossamer.backend import versions
-from gossamer.engines import Record
-from gossamer.errors import DataError
+from gossamer.engines import Plan, Record
+from gossamer.errors import DataError, GossamerError
 from gossamer.fleet import files
-from gossamer.fleet.service import read_study
+from gossamer.fleet.node import make_worker
+from gossamer.fleet.service import plan_of, read_study
 from gossamer.fleet.settings import Device, read_devices
-from gossamer.mirror import MirrorMap
+from gossamer.mirror import IdentityMap, MirrorMap
 from gossamer.network import Links, Network, save
 from gossamer.network import Sequence as LinkFile
 from gossamer.results.folder import RunFolder, columns
 from gossamer.results.statistics import summarise
 from gossamer.study import spec
 from gossamer.study.study import Study
+from gossamer.tasks import Worker
 
 LINKS = "links.parquet"
 
@@ -68,7 +70,8 @@ def collect(
     study = study or read_study(devices[0], allow_code=allow_code)
     if out.exists() and any(out.iterdir()):
         raise DataError(f"{out} exists and is not empty: give another name by --out")
-    records = _records([logs[device.device] for device in present], present, study)
+    merged = _MergedModel.of(present[0], study)
+    records = _records([logs[device.device] for device in present], present, study, merged)
     out.mkdir(parents=True, exist_ok=True)
     save(_links(len(devices), logs), out / LINKS, study.rounds)
     study = _as_it_ran(study, out / LINKS)
@@ -141,15 +144,73 @@ def _links(devices: int, logs: dict[int, list[Line]]) -> _Committed:
     return _Committed(devices, {t: sorted(found) for t, found in pairs.items()})
 
 
-def _records(logs: list[list[Line]], devices: list[Device], study: Study) -> list[Record]:
+@dataclass(frozen=True)
+class _MergedModel:
+    """Scores the mean of all devices' models on the test samples of one of them."""
+
+    plan: Plan
+    worker: Worker
+
+    @classmethod
+    def of(cls, device: Device, study: Study) -> _MergedModel | None:
+        """Return the scorer; None if the study does without, or the samples are not here."""
+        if not study.measure.merged:
+            return None
+        try:
+            plan = plan_of(device, study)
+        except (GossamerError, OSError):
+            return None
+        return cls(plan, make_worker(plan, device.device))
+
+    def scores(self, paths: list[Path], mirror: MirrorMap) -> dict[str, float]:
+        """Return loss and metrics of the mean of the models in some files; NaN if there are none.
+
+        Args:
+            paths: The models of the devices that took part in the round.
+            mirror: The mirror map of the mean.
+        """
+        if not paths or not all(path.exists() for path in paths):
+            return dict.fromkeys(["loss", *(metric.name for metric in self.plan.metrics)], np.nan)
+        learner = self.plan.task.learner
+        parts = _stacked_models(paths)
+        dtype = getattr(torch, self.plan.dtype)
+        mean = mirror.mean(learner.stack(parts).to(dtype))
+        buffers = {}
+        for name, own in self.worker.buffers.items():
+            buffers[name] = parts.get(name, own)[:1]
+            if own.is_floating_point() and name in parts:
+                buffers[name] = parts[name].mean(0, keepdim=True).to(own)
+        with torch.no_grad():
+            scores = self.worker.scores(mean[None].contiguous(), self.plan.metrics, buffers)
+        values = {"loss": float(scores.loss)}
+        for name, value in scores.metrics.items():
+            values[name] = float(value)
+        return values
+
+
+def _records(
+    logs: list[list[Line]], devices: list[Device], study: Study, merged: _MergedModel | None
+) -> list[Record]:
     """Return a record for every round that any device has measured."""
     rounds: set[int] = set()
     for log in logs:
         rounds.update(line["round"] for line in log if "loss" in line)
-    return [_record(t, logs, devices, study) for t in sorted(rounds)]
+    records = []
+    for t in sorted(rounds):
+        record, paths = _record(t, logs, devices, study)
+        if merged is not None:
+            mirror = study.algorithm.mirror_at(t)
+            record = replace(record, merged=merged.scores(paths, IdentityMap()))
+            if merged.plan.measures_power_mean:
+                record = replace(record, merged_power=merged.scores(paths, mirror))
+        records.append(record)
+    return records
 
 
-def _record(t: int, logs: list[list[Line]], devices: list[Device], study: Study) -> Record:
+def _record(
+    t: int, logs: list[list[Line]], devices: list[Device], study: Study
+) -> tuple[Record, list[Path]]:
+    """Return the record of a round, and the models of the devices that took part in it."""
     measured = []  # the last measurement of each device
     messages = 0
     sent_bytes = 0
@@ -165,10 +226,14 @@ def _record(t: int, logs: list[list[Line]], devices: list[Device], study: Study)
         values = [line.get("metrics", {}).get(column.name, np.nan) for line in measured]
         metrics[column.name] = _filled(values)
     paths = []
+    taking_part = []
     for device, line in zip(devices, measured, strict=True):
-        paths.append(files.history_file(device.folder, line.get("round", -1)))
+        path = files.history_file(device.folder, line.get("round", -1))
+        paths.append(path)
+        if line.get("round") == t:
+            taking_part.append(path)
     distance, to_power = _distances(paths, study.algorithm.mirror_at(t))
-    return Record(t, loss, metrics, distance, to_power, messages, sent_bytes)
+    return Record(t, loss, metrics, distance, to_power, messages, sent_bytes), taking_part
 
 
 def _metrics(logs: list[list[Line]], study: Study) -> list[Column]:

@@ -179,11 +179,13 @@ def targets(methods: Sequence[Method]) -> Table | None:
     columns = [heading("method", number=False)]
     for target in wanted:
         words = target_words(target, metrics)
-        for ending, who in (("", ""), ("_merged", ", merged model")):
+        for ending in ("", "_merged"):
             if ending and not _any_has(methods, target.name + ending):
                 continue
             shown.append((target, ending))
-            columns += [heading(f"{cost.label} to {words}{who}", cost.unit) for cost in costs]
+            for cost in costs:
+                units = [unit for unit in (cost.unit, ending.strip("_")) if unit]
+                columns.append(heading(f"{cost.label} to {words}", ", ".join(units)))
     rows = []
     for method in methods:
         cells = [cell(method.label, method.label)]

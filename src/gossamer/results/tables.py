@@ -20,11 +20,14 @@ _ALWAYS = 0
 _LEFT_OUT = {
     "_merged": 1,
     "_worst": 2,
-    "_merged_power": 3,
-    "_best": 4,
-    "distance": 5,
-    "merged target": 6,
-    "other metric": 7,
+    "loss": 3,
+    "other target": 4,
+    "other metric": 5,
+    "_best": 6,
+    "_merged_power": 7,
+    "distance": 8,
+    "merged target": 9,
+    "other metric's devices": 10,
 }
 
 
@@ -184,9 +187,7 @@ class Comparison(list[Method]):
                 continue
             if column.name == "loss" and not main and ending:
                 continue
-            rank = _ALWAYS
-            if ending:
-                rank = _LEFT_OUT[ending if main else "other metric"]
+            rank = _rank(column, ending, main)
             cells = [_value_text(method, key, column) for method in self]
             found.append(TableColumn(own, tuple(cells), rank))
         return found
@@ -204,6 +205,8 @@ class Comparison(list[Method]):
                 cells = [_cost_text(method.to(unit, target.text, merged), unit) for method in self]
                 lines = (unit, f"to {words}")
                 rank = _ALWAYS
+                if target.name != metrics[0].name:
+                    rank = _LEFT_OUT["other target"]
                 if merged:
                     lines = (f"merged {unit}", f"to {words}")
                     rank = _LEFT_OUT["merged target"]
@@ -307,13 +310,24 @@ def fitting(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
         width: The characters of a line.
     """
     kept = list(columns)
-    while sum(column.width + _GAP for column in kept) > width:
+    while sum(column.width + _GAP for column in kept) + _GAP > width:
         least = max(column.rank for column in kept)
         if least == _ALWAYS:
             break
         index = max(k for k, column in enumerate(kept) if column.rank == least)
         kept.pop(index)
     return kept
+
+
+def _rank(column: Column, ending: str, main: bool) -> int:
+    """Return how soon a column of a metric is left out."""
+    if main:
+        return _LEFT_OUT.get(ending, _ALWAYS)
+    if ending:
+        return _LEFT_OUT["other metric's devices"]
+    if column.name == "loss":
+        return _LEFT_OUT["loss"]
+    return _LEFT_OUT["other metric"]
 
 
 def _value_text(method: Method, key: str, column: Column) -> str:

@@ -75,6 +75,21 @@ class Learner(ABC):
             parts[name] = part.reshape((*row.shape[:-1], *shape))
         return parts
 
+    def stack(self, parts: dict[str, Tensor]) -> Tensor:
+        """Return rows from their parts by name: the inverse of `unstack`.
+
+        Args:
+            parts: The parts of one model, or of a stack of models; other names are ignored.
+
+        Returns:
+            [parameters] or [devices, parameters].
+        """
+        rows = []
+        for name, shape in self.shapes.items():
+            part = parts[name]
+            rows.append(part.reshape(*part.shape[: part.dim() - len(shape)], -1))
+        return torch.cat(rows, dim=-1)
+
     @abstractmethod
     def init(self, seed: int) -> Tensor:
         """Return the start that all devices share: [parameters]."""

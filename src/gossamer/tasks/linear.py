@@ -75,6 +75,12 @@ class LinearLearner(Learner):
             return {"weight": weight}
         return {"weight": weight[..., :-1], "bias": weight[..., -1]}
 
+    def stack(self, parts: dict[str, Tensor]) -> Tensor:
+        weight = parts["weight"]
+        if self.bias:
+            weight = torch.cat([weight, parts["bias"][..., None]], dim=-1)
+        return super().stack({"weight": weight})
+
     def _outputs(self, w: Tensor, x: Tensor) -> Tensor:
         """Return each device's outputs on its batch: [devices, outputs, batch]."""
         return backend.linear_outputs(w, x, self.outputs, self.bias, self._scratch)

@@ -84,7 +84,9 @@ export function chart(title) {
       y.log ? 0.1 : 0,
       1,
     ];
-    if (y.zero && !y.log) low = 0; // values are not negative, though an interval may be
+    // Where no mean is negative, an interval may still be.
+    if (low < 0 && !main.some(({ mean }) => mean.some((v) => v < 0))) low = 0;
+    if (y.zero && !y.log) low = 0;
     if (y.most != null) [low, high] = [Math.max(0, low), Math.min(y.most, high)];
     if (low === high)
       [low, high] = y.log
