@@ -16,7 +16,7 @@ from torch import Tensor
 
 import gossamer as gs
 from gossamer import testing
-from gossamer.algorithms import METHODS, Algorithm, Gradient, Mix, State
+from gossamer.algorithms import METHODS, Algorithm, Gradient, Mix, State, local_step
 from gossamer.algorithms.local_step import LocalStep
 from gossamer.engines import Measure, Plan, Simulator
 from gossamer.engines.simulate import BatchGradient
@@ -398,3 +398,21 @@ def test_warmup_is_a_nested_table() -> None:
     table["algorithm"]["eta"] = {"kind": "warmup", "rounds": 0, "then": 0.1}  # type: ignore[index]
     with pytest.raises(InputError, match=r"eta\.rounds = 0 is not accepted: give a number above 0"):
         spec.studies(table)
+
+
+@given(devices=st.integers(1, 7), size=st.integers(1, 9), at_once=st.integers(1, 20))
+def test_directions_of_large_models_are_computed_in_parts(
+    devices: int, size: int, at_once: int
+) -> None:
+    torch.manual_seed(0)
+    w = torch.randn(devices, size)
+    for optimizer in (gs.SGD(momentum=0.9, nesterov=True), gs.AdamW()):
+        whole = LocalStep(optimizer)
+        found = []
+        for limit in (1 << 22, at_once):
+            gradient = whole.gradient(lambda w, step, rows: w * w, whole.init(w))
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(local_step, "_ELEMENTS_AT_ONCE", limit)
+                found.append([gradient(w).clone(), gradient(w - 0.3).clone()])
+        assert torch.equal(found[0][0], found[1][0])
+        assert torch.equal(found[0][1], found[1][1])

@@ -24,6 +24,7 @@ State = dict[str, Tensor]
 
 PLAIN_SGD = SGD()
 _PREFIX = "optimizer."  # of the names of an optimiser's memory in the state
+_ELEMENTS_AT_ONCE = 1 << 22  # of models larger than this, an optimiser's temporaries count
 _CLIP_EPS = 1e-6  # as in torch.nn.utils.clip_grad_norm_: a gradient of 0 is not divided by 0
 
 
@@ -140,12 +141,24 @@ class LocalGradient:
             g = g.add(w, alpha=self.local_step.weight_decay)
         optimizer = self.local_step.optimizer
         if rows is None:
-            return optimizer.direction(g, w, self.memory)
+            return self._direction(g, w)
         memory = {name: x[rows] for name, x in self.memory.items()}
         d = optimizer.direction(g, w, memory)
         for name, x in memory.items():
             self.memory[name].index_copy_(0, rows, x)
         return d
+
+    def _direction(self, g: Tensor, w: Tensor) -> Tensor:
+        """Return the directions of all devices, in the memory of g if the models are large."""
+        optimizer = self.local_step.optimizer
+        if g.numel() <= _ELEMENTS_AT_ONCE or not optimizer.has_memory:
+            return optimizer.direction(g, w, self.memory)
+        count = max(1, _ELEMENTS_AT_ONCE // g.shape[1])
+        for first in range(0, len(g), count):
+            part = slice(first, first + count)
+            memory = {name: x[part] for name, x in self.memory.items()}  # views
+            g[part] = optimizer.direction(g[part], w[part], memory)
+        return g
 
     def loss(self, w: Tensor, step: int = 0) -> Tensor:
         return self.grad.loss(w, step)

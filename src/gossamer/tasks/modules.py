@@ -12,6 +12,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -376,10 +377,7 @@ class ModuleLearner(Learner):
             # Devices share nothing: the gradient of the sum of their losses is each device's own.
             parameters = self._leaves(w)
             total = self._losses(parameters, x, y, buffers, keys).sum()
-            gradients = _gradients(total, parameters)
-            parts_of_out = self.unstack(out).values()  # views
-            for part, gradient in zip(parts_of_out, gradients, strict=True):
-                part.copy_(gradient)
+            _write_gradients(total, parameters, self.unstack(out))
 
     def _device_gradient(
         self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, key: Tensor, out: Tensor
@@ -447,6 +445,24 @@ def _gradients(loss: Tensor, parameters: dict[str, Tensor]) -> tuple[Tensor, ...
     return torch.autograd.grad(
         loss, list(parameters.values()), allow_unused=True, materialize_grads=True
     )
+
+
+def _write_gradients(
+    loss: Tensor, parameters: dict[str, Tensor], parts_of_out: dict[str, Tensor]
+) -> None:
+    """Write the gradients to parts of a stack; each is released as soon as it is written."""
+    missing = dict(parts_of_out)
+
+    def write(name: str, leaf: Tensor) -> None:
+        assert leaf.grad is not None
+        missing.pop(name).copy_(leaf.grad)
+        leaf.grad = None
+
+    for name, leaf in parameters.items():
+        leaf.register_post_accumulate_grad_hook(partial(write, name))
+    loss.backward()
+    for part in missing.values():  # parameters that are not used
+        part.zero_()
 
 
 def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
