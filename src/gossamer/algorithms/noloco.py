@@ -38,7 +38,7 @@ from gossamer.network.weights import Matching, WeightRule
     "noloco",
     label="NoLoCo",
     paper="Kolehmainen et al., 2025",
-    tune={"eta": ADAM_RATE, "local_steps": Choice((10, 20, 50))},
+    tune={"eta": ADAM_RATE, "local_steps": Choice((5, 10, 20))},
 )
 @dataclass(frozen=True)
 class NoLoCo(Algorithm):
