@@ -248,7 +248,8 @@ class ModuleLearner(Learner):
             if isinstance(error, InputError | MemoryError) or "allocate" in str(error):
                 raise
             reason = next(iter(str(error).splitlines()), type(error).__name__)
-            accepted = f"one that runs on a batch of shape {list(shape)}; torch says: {reason}"
+            batch = "a batch of whole numbers (int64)" if self.integers else "a batch"
+            accepted = f"one that runs on {batch} of shape {list(shape)}; torch says: {reason}"
             raise InputError("module", self._name, accepted) from error
 
     def init(self, seed: int) -> Tensor:
