@@ -171,14 +171,14 @@ class Comparison(list[Method]):
     def _metric_columns(self, column: Column, main: bool) -> list[TableColumn]:
         """Return the columns of one metric: mean, worst, best and merged side by side."""
         unit = f" {column.printed_unit}" if column.printed_unit else ""
-        name = "" if main else f"{column.name} "
+        name = "" if main else column.name
         own_lines = (column.name, column.printed_unit) if column.printed_unit else (column.name,)
         lines = {
             "": own_lines,
-            "_worst": ("worst", f"{name or 'device'}{unit}".strip()),
-            "_best": ("best", f"{name or 'device'}{unit}".strip()),
-            "_merged": ("merged", f"{name or 'model'}{unit}".strip()),
-            "_merged_power": ("power", f"mean {name}{unit}".replace("  ", " ").strip()),
+            "_worst": ("worst", f"{name or 'device'}{unit}"),
+            "_best": ("best", f"{name or 'device'}{unit}"),
+            "_merged": ("merged", f"{name or 'model'}{unit}"),
+            "_merged_power": ("power mean", f"{name or 'model'}{unit}"),
         }
         found = []
         for ending, own in lines.items():
