@@ -15,8 +15,11 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from support.browser import Opened
+from support.command import gossamer
 
+import gossamer as gs
 from gossamer import DPSGD, Random, Ring, Study, run
+from gossamer._core.columns import LOSS
 from gossamer.engines import Measure
 from gossamer.errors import DataError, InputError
 from gossamer.report.page import page, script, style
@@ -136,7 +139,8 @@ def test_colours_show_the_measured_values(runs: Path, report: Path, open_page: O
         ("accuracy", "device_accuracy", None),
         ("distance from the mean", "device_distance", 0.0),
     ):
-        watched.page.get_by_role("radio", name=name).check()
+        colour = watched.page.get_by_role("group", name="Colour by")
+        colour.get_by_role("radio", name=name, exact=True).check()
         watched.page.get_by_role("img", name=re.compile(f"colours: .*{name.split()[0]}")).wait_for()
         values = metrics[column]
         begin = values.min() if low is None else low
@@ -173,13 +177,15 @@ def test_a_device_is_selected(report: Path, open_page: Opened) -> None:
 def test_the_table_sorts_by_keyboard(report: Path, open_page: Opened) -> None:
     watched = open_page(report.as_uri())
     table = watched.page.get_by_role("table").first
-    heading = table.get_by_role("columnheader", name="loss")
+    headings = table.locator("thead th").all_text_contents()
+    (column,) = [k for k, text in enumerate(headings) if text.strip(" ↕") == "loss"]
+    heading = table.locator("thead th").nth(column)
 
     def losses() -> list[float]:
-        return [
-            float(cell.split()[0])
-            for cell in table.locator("tbody td:nth-child(5)").all_text_contents()
-        ]
+        found = []
+        for cell in table.locator(f"tbody td:nth-child({column + 1})").all_text_contents():
+            found.append(float(cell.split()[0]))
+        return found
 
     before = losses()
     for order in ("ascending", "descending"):
@@ -207,7 +213,10 @@ def test_the_table_has_the_values_of_the_terminal(
         assert shown[name][0] == "2"
         assert shown[name][1] == interval([s["accuracy"] for s in summaries]).format(2, 100)
         assert shown[name][2] == interval([s["accuracy_worst"] for s in summaries]).format(2, 100)
-        assert shown[name][3] == interval([s["loss"] for s in summaries]).format(3)
+        assert shown[name][3] == interval([s["accuracy_best"] for s in summaries]).format(2, 100)
+        assert shown[name][4] == interval([s["accuracy_merged"] for s in summaries]).format(2, 100)
+        losses = interval([s["loss"] for s in summaries])
+        assert LOSS.text(losses.mean, losses.half) in shown[name]
     diverged = next(cells for label, cells in shown.items() if "1e+20" in label)
     assert "diverged in round 1" in diverged[0]
     legend = watched.page.locator(".legend button").all_text_contents()
@@ -394,3 +403,43 @@ def test_every_colour_has_a_marker() -> None:
     markers = re.search(r"const MARKS = \[(.*?)\];", script("report"), re.S)
     assert markers is not None
     assert markers[1].count('"') == 2 * len(palette.MARKERS)
+
+
+def test_a_regression_shows_its_errors_and_the_reader_chooses_the_metric(
+    tmp_path: Path, open_page: Opened
+) -> None:
+    measure = gs.Measure(
+        every=5, metrics=(gs.RMSE(unit="cm"), "mae", "r2"), targets=("rmse <= 1.4",)
+    )
+    study = gs.Study(
+        gs.DPSGD(0.05),
+        gs.Ring(5),
+        data=gs.LeastSquares(5),
+        model=gs.LinearRegression(),
+        rounds=20,
+        measure=measure,
+    )
+    done = gs.run(study, tmp_path / "run")
+    written = tmp_path / "page.html"
+    assert gossamer("report", tmp_path / "run", "-o", written).code == 0
+    watched = open_page(written.as_uri())
+    text = watched.page.locator("#result").text_content()
+    assert "accuracy" not in text
+    for name in ("rmse", "rmse_worst", "rmse_best", "rmse_merged"):
+        assert done.column.text(done.summary[name]) in text
+    assert "rounds to rmse 1.4 cm" in text
+    captions = watched.page.locator("#curves figcaption")
+    assert captions.all_text_contents() == [
+        "mean test rmse, cm",
+        "worst device’s test rmse, cm",
+        "best device’s test rmse, cm",
+        "merged model’s test rmse, cm",
+        "mean test loss",
+        "consensus distance ‖w − mean of all w‖, mean of devices",
+    ]
+    metric = watched.page.get_by_role("group", name="Metric")
+    metric.get_by_role("radio", name="r2", exact=True).check()
+    assert captions.all_text_contents()[3] == "merged model’s test r2"
+    metric.get_by_role("radio", name="loss", exact=True).check()
+    assert captions.all_text_contents()[:2] == ["mean test loss", "worst device’s test loss"]
+    watched.check()
