@@ -454,6 +454,29 @@ result = max(float((on_ray[name] - x).abs().max()) for name, x in here.items())
     assert python(code, tmp_path) < 1e-12
 
 
+def test_a_transformer_with_dropout(tmp_path: Path) -> None:
+    """Tokens and every draw of a module are the same in the shards."""
+    code = """
+import gossamer as gs
+import torch
+from torch import nn
+
+def make():
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True)
+    return nn.Sequential(nn.Embedding(5, 8), layer, nn.Linear(8, 5))
+
+x = torch.arange(60).view(12, 5) % 5
+data = gs.from_arrays(x, x.flip(1), x, x.flip(1))
+study = gs.Study(
+    gs.DPSGD(0.1), gs.Ring(6), data, model=gs.Module(make), batch=3, rounds=6, dtype="float64"
+)
+on_ray = gs.run(study, engine=gs.Ray(shards=2))
+here = gs.run(study)
+result = max(float((on_ray.models[name] - x).abs().max()) for name, x in here.models.items())
+"""
+    assert python(code, tmp_path) < 1e-11
+
+
 def test_the_host_process_is_left_as_it_was(tmp_path: Path) -> None:
     """Two runs, one after the other: each starts a cluster and stops it."""
     code = """

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.listing import attribute
 from support.methods import M, takes
 from support.shards import METHODS, ROUNDS, ThreadedShards, plan_of
+from torch import Tensor, nn
 
 import gossamer as gs
 from gossamer.engines import Record, Simulator
@@ -59,6 +60,43 @@ def test_shards_equal_one_process(name: str, owner: str) -> None:
         assert record.messages == expected.messages
         assert record.bytes == expected.bytes
         assert record.seconds == expected.seconds
+
+
+class Noisy(nn.Module):
+    """Attention with dropout, a dropout layer, and noise: draws of every kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(5, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.encoder(self.table(x))
+        if self.training:
+            hidden = hidden + 0.1 * torch.randn_like(hidden)
+        return self.head(hidden)
+
+
+@pytest.mark.parametrize("owner", ["two", "one per device"])
+def test_random_operations_of_a_module_are_those_of_one_process(owner: str) -> None:
+    x = torch.arange(60).view(12, 5) % 5
+    data = gs.from_arrays(x, x.flip(1), x, x.flip(1))
+    study = gs.Study(
+        gs.DPSGD(0.1),
+        gs.Ring(M),
+        data,
+        model=gs.Module(Noisy),
+        batch=3,
+        rounds=4,
+        dtype="float64",
+    )
+    whole = Simulator(study.plan())
+    shards = ThreadedShards(study.plan(), OWNERS[owner])
+    whole.advance(4)
+    shards.advance(4)
+    torch.testing.assert_close(shards.models(), whole.models(), rtol=1e-11, atol=1e-12)
 
 
 def check_merged_models(expected: Record, records: list[Record], tolerance: float) -> None:
