@@ -14,6 +14,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HOME"] = os.path.join(tempfile.gettempdir(), "gossamer-hugging-face")
 
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,6 +35,24 @@ settings.load_profile("gossamer")
 
 if loader.is_stale():  # the tests of the kernels would be skipped without a word
     pytest.exit(f"{loader.PATH} is older than its source: install gossamer again", 1)
+
+
+@pytest.hookimpl(hookwrapper=True, trylast=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Run tests marked `no_cover` without a tracer.
+
+    pytest-cov stops one of its two tracers only, if the test is run by a worker of pytest-xdist.
+    """
+    if item.get_closest_marker("no_cover") is None:
+        yield
+        return
+    tracer = sys.gettrace()
+    thread_tracer = threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]
+    yield
+    sys.settrace(tracer)
+    threading.settrace(thread_tracer)  # type: ignore[arg-type]
 
 
 def _folder(name: str) -> Path:
