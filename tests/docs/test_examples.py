@@ -13,9 +13,11 @@ import gossamer as gs
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def lines_of(name: str, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+def lines_of(name: str, capsys: pytest.CaptureFixture[str], *options: str) -> list[list[str]]:
     """Return the words of every line that an example prints."""
-    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", [name, *options])
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     return [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -25,6 +27,18 @@ def first_words(rows: list[list[str]]) -> list[str]:
 
 def numbers(row: list[str]) -> list[float]:
     return [float(word) for word in row if word.replace(".", "").isdigit()]
+
+
+@pytest.mark.slow
+def test_language_model(capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--devices 2 --steps 4 --local-steps 2 --tune 0"
+    _, *rows = lines_of("language_model.py", capsys, *options.split())
+    assert len(rows) == 6
+    for row in rows:
+        device, worst, merged = map(float, row[-4:-1])
+        # A character of 128 is 7 bits.
+        assert max(device, worst, merged) < 6.5
+        assert device <= worst
 
 
 @pytest.mark.slow
@@ -117,6 +131,7 @@ def test_a_method_takes_less_than_30_lines() -> None:
 
 def test_every_example_is_tested() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
+        "language_model.py",
         "own_code.py",
         "own_data.py",
         "own_data_and_model.py",
