@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,20 @@ def test_write_your_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert accuracy["mine, one device broken"] < 0.5 < 0.85 < accuracy["mine, broken, clipped"]
 
 
+@pytest.mark.slow
+def test_lora_adapters(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["lora_adapters.py", "--quick"])
+    rows = {}
+    for row in lines_of("lora_adapters.py", capsys)[2:]:
+        rows[" ".join(row[:-4])] = row[-4:]
+    assert len(rows) == 6
+    parameters, sent, *_ = rows["D-PSGD"]
+    all_parameters, all_sent, *_ = rows["D-PSGD, all weights"]
+    assert int(all_parameters.replace(",", "")) > 5 * int(parameters.replace(",", ""))
+    assert float(all_sent) > 5 * float(sent) > 0
+    assert float(rows["no links"][1]) == 0
+
+
 def test_a_method_takes_less_than_30_lines() -> None:
     """The conformance suite takes one call."""
     source = (EXAMPLES / "write_your_own.py").read_text()
@@ -132,6 +147,7 @@ def test_a_method_takes_less_than_30_lines() -> None:
 def test_every_example_is_tested() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
         "language_model.py",
+        "lora_adapters.py",
         "own_code.py",
         "own_data.py",
         "own_data_and_model.py",

@@ -377,7 +377,13 @@ def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "quickstart",
         "looking",
-        *(f"your-own/{what}" for what in ("data", "model", "metrics", "method", "network", "code")),
+        "your-own/data",
+        "your-own/model",
+        "your-own/hugging-face",
+        "your-own/metrics",
+        "your-own/method",
+        "your-own/network",
+        "your-own/code",
     ],
 )
 def test_what_a_page_shows_runs(name: str) -> None:
