@@ -11,10 +11,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sk
-from torch import Tensor
+from torch import Tensor, nn
 
 import gossamer as gs
 from gossamer.errors import InputError
+from gossamer.tasks import modules
 from gossamer.tasks.metrics import FunctionMetric, Meters, Metric, as_metrics, default_metrics
 
 NAN = float("nan")
@@ -381,3 +382,31 @@ def test_a_metric_class_of_ones_own() -> None:
     outputs = torch.tensor([[1.0], [2.0], [5.0]])
     found = value_of(Largest(), outputs, torch.tensor([0.0, 0.0, 2.0]), 2)
     assert found == pytest.approx(2.0)
+
+
+def test_an_evaluation_is_in_batches_that_the_outputs_fit_into(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A language model has few inputs, and a whole vocabulary of outputs for each."""
+    x = np.arange(80).reshape(20, 4) % 7
+    data = gs.from_arrays(x, x, x, x)
+
+    class Vocabulary(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(7, 1000)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            seen.append(tokens.shape[0])
+            return self.embedding(tokens)  # type: ignore[no-any-return]
+
+    seen: list[int] = []
+    learner = gs.Module(Vocabulary).learner(data)
+    w = learner.init(0)[None].expand(2, -1).contiguous()
+    whole = learner.scores(w, data.x_test, data.y_test, {}, (gs.Perplexity(),))
+    assert max(seen) == 20
+    monkeypatch.setattr(modules, "_EVALUATION_ELEMENTS", 2 * 3 * 2 * 4000)
+    seen.clear()
+    parts = learner.scores(w, data.x_test, data.y_test, {}, (gs.Perplexity(),))
+    assert max(seen) == 6
+    torch.testing.assert_close(parts.metrics, whole.metrics, rtol=1e-5, atol=0)

@@ -181,8 +181,8 @@ def methods(
         str,
         typer.Argument(
             metavar="[LIST]",
-            help="methods, networks, faults, splits, models, data, mirrors, steps, directions, "
-            "weights, compressors, guards, schedules or engines.",
+            help="methods, networks, faults, splits, models, losses, metrics, optimizers, data, "
+            "mirrors, steps, directions, weights, compressors, guards, schedules or engines.",
         ),
     ] = "methods",
     json: Json = False,
