@@ -16,7 +16,9 @@ from torch import Tensor, nn
 import gossamer as gs
 from gossamer.errors import InputError
 from gossamer.tasks import modules
-from gossamer.tasks.metrics import FunctionMetric, Meters, Metric, as_metrics, default_metrics
+from gossamer.tasks.metric import Metric
+from gossamer.tasks.metrics import Meters, as_metrics, default_metrics
+from gossamer.tasks.own_metrics import FunctionMetric
 
 NAN = float("nan")
 

@@ -14,19 +14,10 @@ from gossamer.tasks.losses import (
     Loss,
     SquaredError,
 )
-from gossamer.tasks.metrics import (
-    MAE,
-    R2,
-    RMSE,
-    Accuracy,
-    FunctionMetric,
-    IoU,
-    MacroF1,
-    Metric,
-    Perplexity,
-    TopKAccuracy,
-)
+from gossamer.tasks.metric import Metric
+from gossamer.tasks.metrics import MAE, R2, RMSE, Accuracy, IoU, MacroF1, Perplexity, TopKAccuracy
 from gossamer.tasks.models import Cnn, Mlp, Module
+from gossamer.tasks.own_metrics import FunctionMetric
 from gossamer.tasks.split_rules import Dirichlet, Drawn, Iid, Labels, Lists, OneLabel, Uneven
 from gossamer.tasks.splits import Split, from_lists
 from gossamer.tasks.task import Model, Task

@@ -12,7 +12,7 @@ from torch import Tensor
 from gossamer import draws
 from gossamer.backend import Batches
 from gossamer.errors import InputError
-from gossamer.tasks.metrics import Metric
+from gossamer.tasks.metric import Metric
 
 Buffers = dict[str, Tensor]
 """What a device keeps beside its parameters, by name, such as BatchNorm's running statistics."""

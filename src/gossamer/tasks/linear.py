@@ -23,7 +23,8 @@ from gossamer.backend import Batches, Scratch
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores, uniform_start
-from gossamer.tasks.metrics import Accuracy, Meters, Metric
+from gossamer.tasks.metric import Metric
+from gossamer.tasks.metrics import Accuracy, Meters
 
 # The metric that is computed with the loss, faster than from the outputs.
 _ACCURACY = Accuracy()

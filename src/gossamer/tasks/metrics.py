@@ -1,155 +1,30 @@
-"""Metrics: what is measured of a model beside its loss, computed batch by batch.
-
-A metric turns the outputs of one device's model on a batch of test samples into a few sums. The
-sums of all batches give its value, which is that of the whole test set.
-"""
+"""The built-in metrics, and the metrics of a study."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from gossamer._core import checks
-from gossamer._core.columns import Better, Column, column_of
+from gossamer._core.columns import Column, column_of
 from gossamer._core.registry import kinds, register
-from gossamer.errors import GossamerError, InputError, nearest
+from gossamer.errors import InputError, nearest
 from gossamer.tasks.data import IGNORED, Data
 from gossamer.tasks.losses import CrossEntropy
-
-FIELD = "measure.metrics"
-"""Name of the field in messages about a metric that fails in a run."""
+from gossamer.tasks.metric import FIELD, BuiltIn, Metric
 
 _LAYOUT = CrossEntropy()  # knows which axis of outputs is that of the classes
-
-
-class Meter(Protocol):
-    """The values of one metric, from the outputs of all devices on one batch after the other."""
-
-    def add(self, outputs: Tensor, targets: Tensor) -> None:
-        """Add a batch.
-
-        Args:
-            outputs: [devices, batch, …].
-            targets: [batch, …], the same for all devices.
-        """
-
-    def values(self) -> Tensor:
-        """Return one value per device, in float64."""
-
-
-class Metric(ABC):
-    """A metric. Every built-in one is a frozen dataclass with a kind in specs.
-
-    A class of one's own implements `column`, `sums` and `value`. For a plain function, use
-    `FunctionMetric`.
-    """
-
-    built_in = False
-    """True if it is known to run on all outputs; others are tried before a long run."""
-
-    @property
-    @abstractmethod
-    def column(self) -> Column:
-        """Name, direction and unit of the metric."""
-
-    @property
-    def name(self) -> str:
-        """Name of the metric, and of its column in metrics.parquet."""
-        return self.column.name
-
-    @property
-    def better(self) -> Better:
-        """Whether "higher" or "lower" values are better."""
-        return self.column.better
-
-    @abstractmethod
-    def sums(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return sums over a batch of one device: [sums].
-
-        Args:
-            outputs: Outputs of the model [batch, …].
-            targets: Their targets [batch, …].
-        """
-
-    @abstractmethod
-    def value(self, sums: Tensor) -> Tensor:
-        """Return the value as a tensor without axes.
-
-        Args:
-            sums: The sums over all batches, in float64.
-        """
-
-    def check(self, data: Data) -> None:  # noqa: B027 - fits all data unless overridden
-        """Refuse data that the metric does not fit.
-
-        Args:
-            data: The data of the study.
-
-        Raises:
-            InputError: If it does not fit.
-        """
-
-    def meter(self) -> Meter:
-        """Return what adds up the batches of one measurement."""
-        return _LoopMeter(self)
-
-
-class _LoopMeter:
-    """Adds the sums of one device after the other: `Metric.sums` may do anything."""
-
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
-        self._total: Tensor | None = None
-
-    def add(self, outputs: Tensor, targets: Tensor) -> None:
-        rows = []
-        for own in outputs:
-            rows.append(self._metric.sums(own, targets).double())
-        self._add(torch.stack(rows))
-
-    def _add(self, sums: Tensor) -> None:
-        self._total = sums if self._total is None else self._total + sums
-
-    def values(self) -> Tensor:
-        assert self._total is not None
-        values = []
-        for sums in self._total:
-            values.append(torch.as_tensor(self._metric.value(sums), dtype=torch.float64))
-        return torch.stack(values)
-
-
-class _StackedMeter(_LoopMeter):
-    """Adds the sums of all devices at once."""
-
-    def add(self, outputs: Tensor, targets: Tensor) -> None:
-        self._add(vmap(self._metric.sums, in_dims=(0, None))(outputs, targets).double())
-
-    def values(self) -> Tensor:
-        assert self._total is not None
-        values: Tensor = vmap(self._metric.value)(self._total)
-        return values
-
-
-class _BuiltIn(Metric):
-    """A metric whose sums torch computes for all devices at once."""
-
-    built_in = True
-
-    def meter(self) -> Meter:
-        return _StackedMeter(self)
 
 
 # -- classes --------------------------------------------------------------------------------------
 
 
-class _OfClasses(_BuiltIn):
+class _OfClasses(BuiltIn):
     """A metric of predicted classes."""
 
     def check(self, data: Data) -> None:
@@ -417,7 +292,7 @@ class Perplexity(_OfOneClass):
 # -- numbers --------------------------------------------------------------------------------------
 
 
-class _OfNumbers(_BuiltIn):
+class _OfNumbers(BuiltIn):
     """A metric of errors. Targets that are NaN are missing, and do not count."""
 
     def check(self, data: Data) -> None:
@@ -531,131 +406,6 @@ class R2(_OfNumbers):
         constant = spread <= 4 * torch.finfo(sums.dtype).eps * squares * count.sqrt()
         perfect = (residual == 0).to(sums.dtype)
         return torch.where(constant, perfect, 1 - residual / spread).mean()
-
-
-# -- functions of one's own -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FunctionMetric(Metric):
-    """A metric that is a function of one's own.
-
-    Args:
-        function: Function of (outputs, targets) of one device, as tensors [samples, …]. It returns
-            a number, and is then called with all test samples at once; or a tensor of sums, and
-            is then called with one batch after the other. The sums of all batches are added.
-        name: Name of the metric, and of its column in metrics.parquet.
-        better: Whether "higher" or "lower" values are better.
-        combine: Function of the added sums that returns the value. Default: there are two sums, a
-            total and a count, and the value is the total divided by the count.
-        unit: Unit of the values, for tables.
-        share: The values are shares from 0 to 1, which are printed in per cent.
-
-    Raises:
-        InputError: If a value is not accepted.
-
-    Example:
-        >>> def largest_error(outputs, targets):
-        ...     return (outputs.squeeze(1) - targets).abs().max()
-        >>> FunctionMetric(largest_error, "largest-error", "lower").column.heading
-        'largest-error'
-    """
-
-    function: Callable[[Tensor, Tensor], Any]
-    name: str = ""
-    better: Better = ""  # type: ignore[assignment]  # both must be given; the column checks them
-    combine: Callable[[Tensor], Any] | None = None
-    unit: str = ""
-    share: bool = False
-
-    def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise InputError("function", self.function, "a function of (outputs, targets)")
-        if self.combine is not None and not callable(self.combine):
-            raise InputError("combine", self.combine, "a function of the added sums")
-        self.column.check()
-
-    @property
-    def column(self) -> Column:
-        return Column(self.name, self.better, self.share, self.unit)
-
-    def sums(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return what the function returns, as a tensor in float64: a number or sums.
-
-        Args:
-            outputs: Outputs of one device's model.
-            targets: Their targets.
-
-        Raises:
-            InputError: If the function raises, or returns something else.
-        """
-        shapes = f"outputs of shape {list(outputs.shape)} and targets of {list(targets.shape)}"
-        with self._refusing(f"a function that runs on {shapes}"):
-            returned = self.function(outputs, targets)
-        try:
-            result = torch.as_tensor(returned, dtype=torch.float64, device=outputs.device)
-        except (TypeError, ValueError, RuntimeError):
-            raise self._wrong(repr(returned)) from None
-        if result.dim() > 1 or (self.combine is None and result.dim() == 1 and len(result) != 2):
-            raise self._wrong(f"shape {list(result.shape)}")
-        return result
-
-    def value(self, sums: Tensor) -> Tensor:
-        if self.combine is None:
-            return sums[0] / sums[1]
-        with self._refusing(f"a combine that runs on {len(sums)} sums"):
-            returned = self.combine(sums)
-        try:
-            return torch.as_tensor(returned, dtype=torch.float64, device=sums.device).reshape(())
-        except (TypeError, ValueError, RuntimeError):
-            raise self._wrong(f"{returned!r} from combine") from None
-
-    def meter(self) -> Meter:
-        return _FunctionMeter(self)
-
-    @contextmanager
-    def _refusing(self, accepted: str) -> Iterator[None]:
-        """Turn whatever the function raises into one sentence."""
-        try:
-            yield
-        except GossamerError:  # a sentence already
-            raise
-        except Exception as error:
-            first_line = next(iter(str(error).splitlines()), "")
-            reason = f"{type(error).__name__}: {first_line}"
-            raise InputError(FIELD, self.name, f"{accepted}; it raised {reason}") from error
-
-    def _wrong(self, returned: str) -> InputError:
-        accepted = "a function that returns a number, or a total and a count"
-        if self.combine is not None:
-            accepted = "a function that returns a tensor of sums, which combine makes a number"
-        return InputError(FIELD, f"{self.name} returning {returned}", accepted)
-
-
-class _FunctionMeter(_LoopMeter):
-    """Adds sums batch by batch, or keeps the outputs for a function that returns a number."""
-
-    def __init__(self, metric: FunctionMetric) -> None:
-        super().__init__(metric)
-        self._outputs: list[Tensor] = []
-        self._targets: list[Tensor] = []
-
-    def add(self, outputs: Tensor, targets: Tensor) -> None:
-        if not self._outputs:
-            super().add(outputs, targets)
-        if self._total is not None and self._total.dim() == 1:
-            self._outputs.append(outputs.clone())  # the learner may overwrite them
-            self._targets.append(targets)
-
-    def values(self) -> Tensor:
-        if not self._outputs:
-            return super().values()
-        if len(self._outputs) > 1:
-            self._total = None
-            whole = torch.cat(self._outputs, dim=1)
-            super().add(whole, torch.cat(self._targets))
-        assert self._total is not None
-        return self._total
 
 
 # -- the metrics of a study -----------------------------------------------------------------------

@@ -25,7 +25,8 @@ from gossamer.tasks.data import Data
 from gossamer.tasks.forward_pass import ForwardPass
 from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.losses import Loss, LossFunction, Terms, loss_of
-from gossamer.tasks.metrics import Meters, Metric
+from gossamer.tasks.metric import Metric
+from gossamer.tasks.metrics import Meters
 from gossamer.tasks.perceptron import Perceptron
 from gossamer.tasks.random_ops import RandomOps
 from gossamer.tasks.stacking import run_one_by_one, run_stacked

@@ -20,7 +20,7 @@ from gossamer.errors import InputError
 from gossamer.tasks import splits
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores
-from gossamer.tasks.metrics import Metric
+from gossamer.tasks.metric import Metric
 from gossamer.tasks.splits import Split
 
 _SAMPLES_DRAWN_AT_ONCE = 1 << 15  # sample numbers of one draw: several rounds of few devices

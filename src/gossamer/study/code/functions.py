@@ -15,7 +15,7 @@ from gossamer.errors import InputError
 from gossamer.study.code.base import Code
 from gossamer.tasks import Data, FunctionMetric, Metric
 from gossamer.tasks.losses import FunctionLoss, Loss, Terms
-from gossamer.tasks.metrics import Meter
+from gossamer.tasks.metric import Meter
 
 
 @dataclass(frozen=True)
