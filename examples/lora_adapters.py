@@ -150,7 +150,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Return what is compared. The learning rates are the best of a few tries."""
+    """Return what is compared. The learning rates were chosen by hand, from one or two values."""
     ring = gs.RandomRing(DEVICES)
     return [
         Entry("one model, all topics", gs.DPSGD(eta=0.01, optimizer=gs.AdamW()), gs.Full(1)),
