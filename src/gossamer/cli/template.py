@@ -60,6 +60,7 @@ kind = "one-label"            # iid | one-label | labels (k = 2) | dirichlet (al
 [model]
 kind = "softmax"              # softmax | svm | mlp (hidden = [64])
                               # | cnn (channels = [16, 32], norm = false)
+                              # | transformers (folder, head, lora)
 # Your own code instead, with `--allow-code`; also as data, split, network or algorithm:
 # model = { kind = "python", object = "my_model:make", arguments = { width = 64 } }
 
