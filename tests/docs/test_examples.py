@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import runpy
-import sys
 from pathlib import Path
 
 import pytest
@@ -122,10 +121,9 @@ def test_write_your_own(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.slow
-def test_lora_adapters(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["lora_adapters.py", "--quick"])
+def test_lora_adapters(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {}
-    for row in lines_of("lora_adapters.py", capsys)[2:]:
+    for row in lines_of("lora_adapters.py", capsys, "--quick")[2:]:
         rows[" ".join(row[:-4])] = row[-4:]
     assert len(rows) == 6
     parameters, sent, *_ = rows["D-PSGD"]
