@@ -234,13 +234,16 @@ models = st.one_of(
         pad=st.none() | count,
     ),
 )
+targets = st.one_of(
+    st.builds(lambda value: f"accuracy >= {value!r}", share),
+    st.builds(lambda value: f"loss <= {value!r}", number),
+)
 measures = st.builds(
     Measure,
     st.integers(0, 99),
     st.sampled_from(["after_step", "after_mix"]),
     st.integers(0, 999),
-    st.lists(share, max_size=3, unique=True).map(tuple),
-    st.lists(number, max_size=3, unique=True).map(tuple),
+    targets=st.lists(targets, max_size=3, unique=True).map(tuple),
 )
 quantities = st.one_of(
     number,

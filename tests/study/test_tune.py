@@ -706,7 +706,7 @@ def test_the_command_from_end_to_end(here: Path) -> None:
     assert times_of(files("runs/tune-fleet/cells")) == runs
     result = json.loads(Path("runs/tune-fleet/result.json").read_text())
     assert result["cost"] <= 40
-    assert result["target"] in (0.3, 0.5)
+    assert result["target"] in ("accuracy >= 0.3", "accuracy >= 0.5")
     done = gossamer("run", "runs/tune-fleet/winner.toml", "--out", "won", "-q")
     assert done.code == 0, done.err
     # its own seed is the first of the fresh ones: the run repeats what was confirmed

@@ -225,7 +225,7 @@ class _LeastSquaresLearner(LinearLearner):
         return (outputs.squeeze(1) - y).square() / 2
 
     def _correct(self, outputs: Tensor, y: Tensor) -> Tensor:
-        return outputs.new_full((len(outputs), 1), math.nan)
+        return outputs.squeeze(1).round() == y
 
     def conjugate(self, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Solve (XᵀX/n + l2·I)·w = z + Xᵀy/n by Cholesky's decomposition."""
@@ -335,6 +335,8 @@ class Svm(_Classifier):
 @dataclass(frozen=True)
 class LinearRegression(_Linear):
     """Least squares, ½·(⟨w, x⟩ − y)², without a bias.
+
+    Of labels, it predicts the whole number that is nearest to its output.
 
     Args:
         l2: Adds l2/2·‖w‖² to the loss.
