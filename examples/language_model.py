@@ -193,7 +193,9 @@ def study_of(entry: Entry, rate: float, steps: int, text: Text) -> gs.Study:
         model=gs.Module(Transformer),
         batch=batch,
         rounds=steps // entry.local_steps,
-        measure=gs.Measure(every=0, metrics=(gs.FunctionMetric(bits, "bits", "lower"),)),
+        measure=gs.Measure(
+            every=0, at="after_mix", metrics=(gs.FunctionMetric(bits, "bits", "lower"),)
+        ),
     )
 
 

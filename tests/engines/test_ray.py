@@ -38,6 +38,7 @@ import numpy as np
 import torch
 import ray
 from support.methods import takes
+from support.shards import METHODS, plan_of
 from gossamer.engines import Ray, Simulator
 from gossamer.engines.ray.cluster import connect
 
