@@ -336,6 +336,7 @@ def test_sweeps_as_tasks(fleet: Path) -> None:
         }
         assert other.has("models.safetensors")
     code = """
+from dataclasses import replace
 from pathlib import Path
 import gossamer as gs
 from gossamer.study.pools import RayTasks

@@ -12,7 +12,7 @@ from torch import Tensor
 from gossamer._core.process import configure_own_process
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.ray.adapter import GlooGroup, dist
-from gossamer.engines.ray.exchange import GlooExchange
+from gossamer.engines.ray.exchange import Disconnected, GlooExchange
 from gossamer.engines.ray.shared_memory import machine_id
 from gossamer.engines.shard import Shard
 from gossamer.engines.simulate import Simulator
@@ -82,6 +82,7 @@ class ShardActor:
         self._owner = owner
         self._number = number
         self._served_store: Any = None
+        self._group: GlooGroup
         self._simulator: Simulator
 
     def host(self) -> Host:
@@ -103,20 +104,29 @@ class ShardActor:
     def join(self, rendezvous: Rendezvous, snapshot: Snapshot | None) -> GossamerError | None:
         """Connect to the other shards and set the state: the initial one, or the snapshot's."""
         hosts = rendezvous.hosts
-        group = GlooGroup(
-            self._served_store or rendezvous.store(),
-            self._number,
-            len(hosts),
-            hosts[self._number].address,
-            rendezvous.timeout,
-        )
-        exchange = GlooExchange(group, [host.machine for host in hosts], rendezvous.name)
+        # Kept until the actor ends: if this shard fails below, the others may still be connecting.
+        self._group = self._connect(rendezvous)
+        exchange = GlooExchange(self._group, [host.machine for host in hosts], rendezvous.name)
         try:
             shard = Shard(self._owner, self._number, exchange)
             self._simulator = Simulator(self._whole_plan(), snapshot, shard)
         except GossamerError as error:
             return error
         return None
+
+    def _connect(self, rendezvous: Rendezvous) -> GlooGroup:
+        """Connect to the other shards.
+
+        Raises:
+            Disconnected: If one of them is gone.
+        """
+        hosts = rendezvous.hosts
+        store = self._served_store or rendezvous.store()
+        address = hosts[self._number].address
+        try:
+            return GlooGroup(store, self._number, len(hosts), address, rendezvous.timeout)
+        except RuntimeError as error:
+            raise Disconnected(str(error)) from error
 
     def _whole_plan(self) -> Plan:
         """Return the plan with the test samples; this may import the user's own code."""
