@@ -171,7 +171,24 @@ _FIELDS = ("object", "arguments", "sources", "name", "better")
 
 @dataclass(frozen=True)
 class Forwarding(Code):
-    """A part that has the attributes and methods of the object that it stands for."""
+    """A part that has the attributes and methods of the object that it stands for.
+
+    Attributes:
+        seed: Passed to a function or class that has a parameter `seed`.
+    """
+
+    seed: int = 0
+
+    kind: ClassVar[type]  # what the object has to be
+    given = ("seed",)
+
+    def _make(self) -> Any:
+        made = self._value
+        if is_maker(made):
+            made = self._called(seed=self.seed)
+        if not isinstance(made, self.kind):
+            raise self._refused(made)
+        return made
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

@@ -153,19 +153,9 @@ class NetworkCode(Forwarding):
         seed: Seed of the links.
     """
 
-    seed: int = 0
-
     section = "network"
     accepted = "a gossamer.Network, or a function that returns one"
-    given = ("seed",)
-
-    def _make(self) -> Network:
-        made = self._value
-        if is_maker(made):
-            made = self._called(seed=self.seed)
-        if not isinstance(made, Network):
-            raise self._refused(made)
-        return made
+    kind = Network
 
     def __and__(self, fault: Fault) -> Network:
         return Faulty(cast(Network, self), fault)
@@ -189,16 +179,6 @@ class AlgorithmCode(Forwarding):
         seed: Seed of what is random in the method.
     """
 
-    seed: int = 0
-
     section = "algorithm"
     accepted = "a gossamer.Algorithm, or a function that returns one"
-    given = ("seed",)
-
-    def _make(self) -> Algorithm:
-        made = self._value
-        if is_maker(made):
-            made = self._called(seed=self.seed)
-        if not isinstance(made, Algorithm):
-            raise self._refused(made)
-        return made
+    kind = Algorithm
