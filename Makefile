@@ -70,5 +70,5 @@ clean: ## Delete .venv and everything that was built
 	@touch $@
 
 .venv/dev: .venv/runtime
-	$(PIP) --editable ".[dev,docs,ray,peer,track,hf]"
+	$(PIP) --editable ".[dev,docs,ray,peer,tensorboard,wandb,mlflow,dataframe,hf]"
 	@touch $@

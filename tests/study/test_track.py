@@ -417,7 +417,7 @@ def test_missing_tensorboard_names_the_extra_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(MissingExtra, match=r"gossamer\[track\]"):
+    with pytest.raises(MissingExtra, match=r"gossamer\[tensorboard\]"):
         trackers("tensorboard")
     assert trackers(None) == []
 

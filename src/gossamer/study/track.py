@@ -55,7 +55,7 @@ class TensorBoard(Observer):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise MissingExtra("track", "TensorBoard") from None
+            raise MissingExtra("tensorboard", "TensorBoard") from None
         self._open: Callable[..., Any] = SummaryWriter
 
     def started(self, study: Study, folder: Path | None, rows: Sequence[Row]) -> None:
