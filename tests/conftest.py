@@ -71,6 +71,18 @@ def data_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
+def outside() -> Path:
+    """Return the folder with data that others published: `traces` and `fashion-mnist`."""
+    folder = os.environ.get("GOSSAMER_OUTSIDE")
+    if not folder:
+        pytest.skip("GOSSAMER_OUTSIDE is not set to the folder with published traces and data")
+    for name in ("traces", "fashion-mnist"):
+        if not (Path(folder) / name).is_dir():
+            pytest.skip(f"GOSSAMER_OUTSIDE is {folder}, which has no folder {name}")
+    return Path(folder)
+
+
+@pytest.fixture(scope="session")
 def mnist() -> Data:
     return Mnist(_folder("mnist")).load()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from itertools import permutations
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -162,3 +163,18 @@ def test_invalid_arguments_are_refused(field: str, make: Callable[[], object]) -
     with pytest.raises(InputError) as caught:
         make()
     assert caught.value.field == field
+
+
+def test_a_faulty_network_keeps_names_groups_and_description() -> None:
+    class Ward(Ring):
+        names = ("ann", "ben", "cas")
+        groups = MappingProxyType({"ward": ("a", "a", "b")})
+
+    network = Ward(3) & LinkFailure(0.1) & Churn(0.1, 0.5)
+    assert network.names == ("ann", "ben", "cas")
+    assert network.groups == {"ward": ("a", "a", "b")}
+    (line,) = network.describe()
+    assert line.startswith("3 devices, the same links in every round; with LinkFailure(")
+    assert "Churn(" in line
+    assert Ring(3).names is None
+    assert not Ring(3).groups

@@ -7,8 +7,9 @@ removes some of them: `Ring(10) & LinkFailure(0.1) & Churn(0.05, 0.5)` is a netw
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -171,12 +172,17 @@ class Network(ABC):
         directed: True if links go one way.
         has_positions: True if devices have positions, which `layout` then returns.
         geographic: True if the positions are degrees of longitude and latitude.
+        names: Names of the devices in the order of their numbers; None if they have no names.
+        groups: What else is known of the devices, such as their class or ward: by name of the
+            property, one value per device. Empty by default.
     """
 
     devices: int
     directed: bool = False
     has_positions: bool = False
     geographic: bool = False
+    names: tuple[str, ...] | None = None
+    groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
     @abstractmethod
     def links(self, t: int) -> Links:
@@ -212,6 +218,23 @@ class Network(ABC):
         """
         angle = np.pi / 2 - 2 * np.pi * np.arange(self.devices) / self.devices
         return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+    def describe(self) -> tuple[str, ...]:
+        """Return what the network is, in at most two lines of plain text.
+
+        Example:
+            >>> from gossamer.network import Ring
+            >>> Ring(10).describe()
+            ('10 devices, the same links in every round',)
+        """
+        devices = f"{self.devices:,} devices"
+        if self.period == 1:
+            return (f"{devices}, the same links in every round",)
+        if self.period is not None:
+            return (f"{devices}, links that repeat after {self.period:,} rounds",)
+        if self.rounds is not None:
+            return (f"{devices}, {self.rounds:,} rounds",)
+        return (f"{devices}, links that change from round to round",)
 
     def __iter__(self) -> Iterator[Links]:
         t = 0
@@ -271,8 +294,20 @@ class Faulty(Network):
         return self.network.geographic
 
     @property
+    def names(self) -> tuple[str, ...] | None:  # type: ignore[override]
+        return self.network.names
+
+    @property
+    def groups(self) -> Mapping[str, tuple[str, ...]]:  # type: ignore[override]
+        return self.network.groups
+
+    @property
     def rounds(self) -> int | None:
         return self.network.rounds
+
+    def describe(self) -> tuple[str, ...]:
+        *lines, last = self.network.describe()
+        return (*lines, f"{last}; with {self.fault!r}")
 
     def links(self, t: int) -> Links:
         return self.fault.apply(self.network.links(t), t)
