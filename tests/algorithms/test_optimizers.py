@@ -19,7 +19,7 @@ from gossamer import testing
 from gossamer.algorithms import METHODS, Algorithm, Gradient, Mix, State, local_step
 from gossamer.algorithms.local_step import LocalStep
 from gossamer.engines import Measure, Plan, Simulator
-from gossamer.engines.simulate import BatchGradient
+from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.errors import GossamerError, InputError
 from gossamer.network import Churn, Graph, Random
 from gossamer.study import spec

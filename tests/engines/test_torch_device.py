@@ -13,8 +13,8 @@ from support.listing import attribute
 from gossamer import DPSGD, METHODS, ErdosRenyi, Mlp, Ring, Softmax, Svm
 from gossamer.algorithms import Algorithm, Composition
 from gossamer.algorithms.compression import TopK
+from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.engines.mixing import StackedMix, Traffic
-from gossamer.engines.simulate import BatchGradient
 from gossamer.mirror import PowerMap
 from gossamer.network import metropolis
 from gossamer.network.base import Network

@@ -15,8 +15,8 @@ from torch import Tensor
 import gossamer as gs
 from gossamer.algorithms import Algorithm
 from gossamer.engines import Plan, Simulator, Snapshot
+from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.engines.mixing import StackedMix, Traffic
-from gossamer.engines.simulate import BatchGradient
 from gossamer.errors import InputError
 from gossamer.fleet.methods import check_runs_on_devices, exchange_shapes
 from gossamer.fleet.mix import PeerMix

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,55 +13,21 @@ from torch import Tensor
 
 from gossamer._core.threads import limit_torch_threads, use_threads
 from gossamer.algorithms import State
-from gossamer.backend.powers import root, signed_power_
+from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.engines.buffers import BufferPool
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.shard import Shard
+from gossamer.engines.shard_mean import mean_of_shards
 from gossamer.errors import Diverged, InputError
 from gossamer.mirror import IdentityMap, MirrorMap
 from gossamer.network.base import BoolArray, IntArray, Links
 from gossamer.network.timing import Clock
 from gossamer.network.weights import Weights
-from gossamer.tasks import Worker
 from gossamer.tasks.learner import Buffers
 
 _BUFFER = "buffer/"  # prefix of the model's buffers in a snapshot
 CLOCK = "engine/clock"  # name of the devices' clocks in a snapshot
-
-
-@dataclass(frozen=True)
-class BatchGradient:
-    """`algorithms.Gradient` of one round.
-
-    Args:
-        worker: Computes gradients on the data of the devices.
-        t: The round.
-        steps: Number of gradients per device, which every call increases; None: not counted.
-    """
-
-    worker: Worker
-    t: int
-    steps: IntArray | None = None
-
-    def __call__(self, w: Tensor, step: int = 0, rows: Tensor | None = None) -> Tensor:
-        self._count(rows)
-        return self.worker.gradient(w, self.t, step, rows)
-
-    def loss(self, w: Tensor, step: int = 0) -> Tensor:
-        return self.worker.loss(w, self.t, step)
-
-    def conjugate(self, z: Tensor) -> Tensor:
-        self._count(None)
-        return self.worker.conjugate(z)
-
-    def _count(self, rows: Tensor | None) -> None:
-        if self.steps is None:
-            return
-        if rows is None:
-            self.steps[:] += 1
-        else:
-            self.steps[rows.cpu().numpy()] += 1
 
 
 class Simulator:
@@ -330,16 +296,7 @@ class Simulator:
         if self._shard is None:
             return mirror.mean(rows)
         devices = self.plan.task.devices if active is None else int(active.sum())
-        x = rows.double().cpu()
-        p = mirror.power
-        if p is None:
-            return mirror.to_primal(_sum_of_rows(mirror.to_dual(x), self._shard) / devices).to(w)
-        # A shard without an active device has no rows.
-        own_largest = torch.cat([x.abs(), x.new_zeros(1, x.shape[1])]).amax(0)
-        largest = torch.stack(self._shard.exchange.all_gather(own_largest)).amax(0)
-        scale = torch.where(largest == 0, 1.0, largest)
-        total = _sum_of_rows(signed_power_(x / scale, p), self._shard)
-        return (root(total / devices, p) * scale).to(w)
+        return mean_of_shards(rows, mirror, self._shard, devices)
 
     def _active_rows(self, x: Tensor, active: BoolArray | None) -> Tensor:
         """Return the rows of the active devices; None: all are active."""
@@ -423,11 +380,6 @@ class Simulator:
 
     def close(self) -> None:
         """Do nothing: a simulator holds nothing outside this process."""
-
-
-def _sum_of_rows(x: Tensor, shard: Shard) -> Tensor:
-    """Return the sum of the rows of all shards."""
-    return torch.stack(shard.exchange.all_gather(x.sum(0))).sum(0)
 
 
 def _float64(x: Tensor) -> NDArray[np.float64]:

@@ -17,8 +17,8 @@ import torch
 
 from gossamer._core.files import remove_partial_files, write_atomically
 from gossamer.algorithms import State
+from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.engines.plan import Plan
-from gossamer.engines.simulate import BatchGradient
 from gossamer.errors import Diverged
 from gossamer.fleet import files
 from gossamer.fleet.methods import check_runs_on_devices, exchange_shapes

@@ -1,6 +1,7 @@
 """What is learned: data, its split among the devices, and a model. Knows nothing of networks."""
 
 from gossamer.tasks.array_files import Arrays
+from gossamer.tasks.class_metrics import Accuracy, IoU, MacroF1, Perplexity, TopKAccuracy
 from gossamer.tasks.data import Data, Validation, from_arrays, from_dataset
 from gossamer.tasks.image_sets import Cifar10, Digits, FashionMnist, Mnist
 from gossamer.tasks.learner import Learner, Scores
@@ -15,8 +16,8 @@ from gossamer.tasks.losses import (
     SquaredError,
 )
 from gossamer.tasks.metric import Metric
-from gossamer.tasks.metrics import MAE, R2, RMSE, Accuracy, IoU, MacroF1, Perplexity, TopKAccuracy
 from gossamer.tasks.models import Cnn, Mlp, Module
+from gossamer.tasks.number_metrics import MAE, R2, RMSE
 from gossamer.tasks.own_metrics import FunctionMetric
 from gossamer.tasks.split_rules import Dirichlet, Drawn, Iid, Labels, Lists, OneLabel, Uneven
 from gossamer.tasks.splits import Split, from_lists

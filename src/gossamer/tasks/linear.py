@@ -21,10 +21,11 @@ from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.backend import Batches, Scratch
 from gossamer.errors import InputError
+from gossamer.tasks.class_metrics import Accuracy
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Buffers, Learner, Scores, uniform_start
 from gossamer.tasks.metric import Metric
-from gossamer.tasks.metrics import Accuracy, Meters
+from gossamer.tasks.metrics import Meters
 
 # The metric that is computed with the loss, faster than from the outputs.
 _ACCURACY = Accuracy()
