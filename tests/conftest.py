@@ -25,8 +25,9 @@ from hypothesis import settings
 
 from gossamer.backend import compiled, loader
 from gossamer.tasks.data import Data
-from gossamer.tasks.download import ORIGINALS, cache_folder
+from gossamer.tasks.download import cache_folder
 from gossamer.tasks.image_sets import Cifar10, Mnist
+from gossamer.tasks.originals import ORIGINALS
 
 torch.set_num_threads(1)
 # CI tries the same examples every time: only the change decides whether it passes.

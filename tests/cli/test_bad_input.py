@@ -26,7 +26,7 @@ from gossamer import errors
 from gossamer._core.files import write_atomically
 from gossamer.network import Ring, save
 from gossamer.results import folder as store
-from gossamer.tasks.download import ORIGINALS
+from gossamer.tasks.originals import ORIGINALS
 
 # The package has a function of the same name, which hides the module.
 running = importlib.import_module("gossamer.study.run")

@@ -23,7 +23,7 @@ from support.terminal import ANSI, COLOUR, SEVERAL, SPEC, in_a_terminal
 import gossamer as gs
 from gossamer.cli.template import DEMO, TEMPLATE
 from gossamer.study import spec
-from gossamer.tasks import download
+from gossamer.tasks import download, originals
 
 
 @pytest.fixture(autouse=True)
@@ -345,16 +345,16 @@ def small_mnist(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, by
     for name, content in contents.items():
         packed[f"{name}.gz"] = gzip.compress(content)
 
-    def stamps(given: dict[str, bytes]) -> dict[str, download.Stamp]:
+    def stamps(given: dict[str, bytes]) -> dict[str, originals.Stamp]:
         found = {}
         for name, c in given.items():
-            found[name] = download.Stamp(len(c), f"sha256:{hashlib.sha256(c).hexdigest()}")
+            found[name] = originals.Stamp(len(c), f"sha256:{hashlib.sha256(c).hexdigest()}")
         return found
 
-    original = download.Original(
+    original = originals.Original(
         stamps(contents), stamps(packed), ("mnist",), ("https://mirror.invalid/",)
     )
-    monkeypatch.setitem(download.ORIGINALS, "mnist", original)
+    monkeypatch.setitem(originals.ORIGINALS, "mnist", original)
     monkeypatch.setenv("GOSSAMER_DATA", str(tmp_path / "cache"))
     return contents | packed
 

@@ -13,7 +13,6 @@ from gossamer.errors import InputError
 from gossamer.tasks import download
 from gossamer.tasks.array_files import Arrays
 from gossamer.tasks.data import Data, from_arrays, from_dataset
-from gossamer.tasks.download import ORIGINALS
 from gossamer.tasks.image_sets import (
     DOWNLOADABLE,
     Cifar10,
@@ -22,6 +21,8 @@ from gossamer.tasks.image_sets import (
     Mnist,
     _read_digits,
 )
+from gossamer.tasks.originals import ORIGINALS
+from gossamer.tasks.packed_files import verify
 
 
 def test_digits_have_a_fixed_split():
@@ -89,7 +90,7 @@ def test_cifar10(cifar10: Data):
 @pytest.mark.data
 def test_get_from_a_folder_with_the_real_files(data_dir: Path, tmp_path: Path):
     assert download.get("mnist", source_dir=data_dir, cache=tmp_path) == tmp_path / "mnist"
-    download.verify("mnist", tmp_path / "mnist")
+    verify("mnist", tmp_path / "mnist")
 
 
 def test_from_arrays_takes_numpy_torch_and_lists_and_copies():

@@ -10,7 +10,7 @@ import os
 import struct
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,15 @@ import torch
 from support.listing import contents_of, names_in, times_of
 
 from gossamer.errors import DataError, InputError
-from gossamer.tasks import download
-from gossamer.tasks.download import ORIGINALS, Original, Stamp
+from gossamer.tasks import download, packed_files
 from gossamer.tasks.image_sets import (
     DOWNLOADABLE,
     Cifar10,
+    FashionMnist,
     Mnist,
 )
+from gossamer.tasks.originals import ORIGINALS, Original, Stamp
+from gossamer.tasks.packed_files import unpack
 
 
 def stamp(content: bytes) -> Stamp:
@@ -64,9 +66,9 @@ def tiny_cifar() -> dict[str, bytes]:
     return {file: batch(number) for number, file in enumerate(ORIGINALS["cifar10"].files)}
 
 
-def tar_of(files: dict[str, bytes]) -> bytes:
+def tar_of(files: dict[str, bytes], mode: str = "w:gz") -> bytes:
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+    with tarfile.open(fileobj=buffer, mode=mode) as tar:  # type: ignore[call-overload]
         for name, content in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(content)
@@ -115,8 +117,6 @@ def tiny(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         packed = {}
         for file, content in files.items():
             packed[f"{file}.gz"] = gzip.compress(content)
-    if name == "fashion-mnist":
-        files = packed
     made = Tiny(name, files, packed, tmp_path / "cache")
     monkeypatch.setitem(ORIGINALS, name, made.original())
     monkeypatch.setenv("GOSSAMER_DATA", str(made.cache))
@@ -193,20 +193,75 @@ def test_a_missing_file_is_named_with_the_command_that_downloads_it(tiny: Tiny):
         DOWNLOADABLE[tiny.name]().load()
 
 
+def repacked(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Pack files as others do: another level and time, the file's name, several members."""
+    packed = {}
+    for file, content in files.items():
+        buffer = io.BytesIO()
+        with gzip.GzipFile(file, "wb", compresslevel=1, fileobj=buffer, mtime=1) as stream:
+            stream.write(content[:5])
+        packed[f"{file}.gz"] = buffer.getvalue() + gzip.compress(content[5:], 9, mtime=7)
+    return packed
+
+
+def dotted(files: dict[str, bytes]) -> dict[str, bytes]:
+    return {file.replace("-idx", ".idx"): content for file, content in files.items()}
+
+
+def tar_in(ending: str, mode: str) -> Callable[[dict[str, bytes]], dict[str, bytes]]:
+    return lambda files: {f"cifar-10-binary{ending}": tar_of(files, mode)}
+
+
+@pytest.mark.parametrize(
+    ("tiny", "repack"),
+    [
+        ("mnist", repacked),
+        ("mnist", dotted),
+        ("fashion-mnist", repacked),
+        ("fashion-mnist", dict),
+        ("cifar10", repacked),
+        ("cifar10", tar_in(".tar", "w:")),
+        ("cifar10", tar_in(".tgz", "w:gz")),
+        ("cifar10", tar_in(".tar.gz", "w:")),
+    ],
+    indirect=["tiny"],
+)
+def test_the_contents_count_and_not_how_they_are_packed(
+    tiny: Tiny, repack: Callable[[dict[str, bytes]], dict[str, bytes]], tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    for file, content in repack(tiny.files).items():
+        (source / file).write_bytes(content)
+    assert DOWNLOADABLE[tiny.name](source).load().samples > 0
+    download.get(tiny.name, source_dir=source)
+    assert contents_of(tiny.folder) == tiny.files
+
+
+@pytest.mark.data
+def test_the_fashion_mnist_of_debian(outside: Path, tmp_path: Path) -> None:
+    """Its .gz files have another header than the original ones."""
+    download.get("fashion-mnist", source_dir=outside / "fashion-mnist", cache=tmp_path)
+    data = FashionMnist(tmp_path / "fashion-mnist").load()
+    assert (data.samples, len(data.x_test), data.shape) == (60_000, 10_000, (1, 28, 28))
+    assert torch.bincount(data.y).tolist() == [6000] * 10
+    assert abs(float(data.x.mean())) < 1e-3
+
+
 @EACH
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_truncated_file_is_named_with_its_size_and_the_one_expected(
-    tiny: Tiny, tmp_path: Path, packed: bool
-):
+def test_a_file_that_is_cut_short_is_named(tiny: Tiny, tmp_path: Path, packed: bool):
     folder = tiny.write(tmp_path / "mine", packed)
     file, content = next(iter((tiny.packed if packed else tiny.files).items()))
-    (folder / file).write_bytes(content[:-1])
-    sizes = rf"it has {len(content) - 1:,} bytes, expected is {len(content):,} bytes"
-    with pytest.raises(
-        DataError, match=rf"{tiny.name}: .*{file} is truncated or not the original: {sizes}"
-    ):
+    (folder / file).write_bytes(content[:-9])
+    said = (
+        rf"{file} is truncated or not the original: it has .* bytes, expected is {len(content):,}"
+    )
+    if packed:
+        said = rf"{file} is damaged"
+    with pytest.raises(DataError, match=rf"{tiny.name}: .*{said}"):
         DOWNLOADABLE[tiny.name](folder).load()
-    with pytest.raises(DataError, match=rf"{file} is truncated"):
+    with pytest.raises(DataError, match=said):
         download.get(tiny.name, source_dir=folder)
 
 
@@ -214,13 +269,18 @@ def test_a_truncated_file_is_named_with_its_size_and_the_one_expected(
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_changed_byte_is_found_by_the_hash(tiny: Tiny, tmp_path: Path, packed: bool):
     folder = tiny.write(tmp_path / "mine", packed)
-    file, content = list((tiny.packed if packed else tiny.files).items())[-1]
-    (folder / file).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
-    with pytest.raises(
-        DataError, match=rf"{file} .*it has sha256:\w{{64}}, expected is {stamp(content).hash}"
-    ):
+    file, content = list(tiny.files.items())[-1]
+    changed = content[:-1] + bytes([content[-1] ^ 1])
+    if not packed:
+        (folder / file).write_bytes(changed)
+    elif tiny.name == "cifar10":
+        (folder / "cifar-10-binary.tar.gz").write_bytes(tar_of(tiny.files | {file: changed}))
+    else:
+        (folder / f"{file}.gz").write_bytes(gzip.compress(changed))
+    said = rf"{file} .*it has sha256:\w{{64}}, expected is {stamp(content).hash}"
+    with pytest.raises(DataError, match=said):
         DOWNLOADABLE[tiny.name](folder).load()
-    with pytest.raises(DataError, match=file):
+    with pytest.raises(DataError, match=said):
         download.get(tiny.name, source_dir=folder)
     assert not (tiny.folder / file).exists()
 
@@ -287,27 +347,47 @@ def test_a_tar_is_read_only_for_the_files_it_should_hold(tiny: Tiny, tmp_path: P
         (lambda files: b"not a tar", "is damaged"),
     ],
 )
-def test_a_wrong_tar_is_refused(tiny: Tiny, tmp_path: Path, monkeypatch, damage, said: str):
+def test_a_wrong_tar_is_refused(tiny: Tiny, tmp_path: Path, damage, said: str):
     tiny.packed = {"cifar-10-binary.tar.gz": damage(tiny.files)}
-    monkeypatch.setitem(
-        ORIGINALS, "cifar10", tiny.original()
-    )  # the hash is right, the content is not
     with pytest.raises(DataError, match=said):
         download.get("cifar10", source_dir=tiny.write(tmp_path / "source", packed=True))
 
 
-def test_a_gz_that_holds_something_else_is_refused(tiny: Tiny, tmp_path: Path, monkeypatch):
+@pytest.mark.parametrize("tiny", ["cifar10"], indirect=True)
+def test_a_tar_is_not_unpacked_without_limit(tiny: Tiny, tmp_path: Path, monkeypatch) -> None:
+    """A header that promises a gigabyte of text, or a file of that size, is not read."""
+    monkeypatch.setattr(packed_files, "_LARGEST_TAR", 1 << 20)
+    pax = tarfile.TarInfo("huge")
+    pax.type = tarfile.XHDTYPE
+    pax.size = 1 << 21
+    for content in (pax.tobuf() + bytes(1 << 21), tar_of({"huge": bytes(1 << 21)} | tiny.files)):
+        tiny.packed = {"cifar-10-binary.tar.gz": gzip.compress(content, 1)}
+        source = tiny.write(tmp_path / "source", packed=True)
+        with pytest.raises(DataError, match="is damaged: it unpacks to more than 1 MiB"):
+            download.get("cifar10", source_dir=source)
+
+
+@pytest.mark.parametrize("tiny", ["cifar10"], indirect=True)
+def test_the_pickled_cifar_is_refused(tiny: Tiny, tmp_path: Path) -> None:
+    (tmp_path / "cifar-10-python.tar.gz").write_bytes(b"")
+    with pytest.raises(DataError, match=r"is pickled and is not read; .*cifar-10-binary\.tar\.gz"):
+        Cifar10(tmp_path).load()
+
+
+def test_a_gz_that_holds_something_else_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     tiny.packed["train-images-idx3-ubyte.gz"] = gzip.compress(bytes(10**6))
-    monkeypatch.setitem(ORIGINALS, "mnist", tiny.original())
     with pytest.raises(
-        DataError, match=r"train-images-idx3-ubyte in .* truncated or not the original"
+        DataError, match=r"train-images-idx3-ubyte in .* it has more than 40 bytes, expected is 40"
     ):
         download.get("mnist", source_dir=tiny.write(tmp_path / "source", packed=True))
 
 
-def test_unpacking_stops_at_the_limit():
-    assert len(download.unzip(gzip.compress(bytes(10**6)), 100)) == 101
-    assert download.unzip(gzip.compress(b"abc"), 100) == b"abc"
+def test_unpacking_stops_at_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(bytes(10**6)))
+    assert len(unpack("a", path, 100)) == 101
+    path.write_bytes(gzip.compress(b"abc"))
+    assert unpack("a", path, 100) == b"abc"
 
 
 @pytest.fixture

@@ -18,11 +18,12 @@ from gossamer import draws
 from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import DataError
-from gossamer.tasks import download
 from gossamer.tasks.data import Data, from_arrays
+from gossamer.tasks.download import cache_folder
+from gossamer.tasks.originals import original
+from gossamer.tasks.packed_files import contents
 
 _DIGITS = 1797  # images of scikit-learn's set
-_LARGEST_IDX = 1 << 26  # bytes of an unpacked idx file: MNIST's largest has 47 MB
 
 # A CIFAR-10 record: one byte for the label, then the pixels colour by colour.
 _CIFAR_SHAPE = (3, 32, 32)
@@ -89,11 +90,11 @@ def _read_digits() -> tuple[NDArray[Any], NDArray[np.int64]]:
 class Mnist:
     """MNIST: 60,000 + 10,000 images of 28×28 pixels, 10 classes.
 
-    Pixels are (v/255 − 0.1307)/0.3081. The files are verified by their hashes;
+    Pixels are (v/255 − 0.1307)/0.3081. The contents are verified by their hashes;
     `gossamer data get mnist` downloads them.
 
     Args:
-        folder: Folder with the idx files (None: the cache folder).
+        folder: Folder with the idx files, raw or as .gz (None: the cache folder).
 
     Example:
         >>> Mnist().load().samples  # doctest: +SKIP
@@ -111,11 +112,11 @@ class Mnist:
 class FashionMnist:
     """Fashion-MNIST: 60,000 + 10,000 images of 28×28 pixels, 10 classes.
 
-    Pixels are (v/255 − 0.2860)/0.3530. The files are verified by their hashes;
+    Pixels are (v/255 − 0.2860)/0.3530. The contents are verified by their hashes;
     `gossamer data get fashion-mnist` downloads them.
 
     Args:
-        folder: Folder with the idx .gz files (None: the cache folder).
+        folder: Folder with the idx files, raw or as .gz (None: the cache folder).
 
     Example:
         >>> FashionMnist().load().samples  # doctest: +SKIP
@@ -133,11 +134,11 @@ class FashionMnist:
 class Cifar10:
     """CIFAR-10: 50,000 + 10,000 images of 3×32×32 pixels, 10 classes.
 
-    Each colour is scaled to mean 0 and variance 1. The files are verified by their hashes;
+    Each colour is scaled to mean 0 and variance 1. The contents are verified by their hashes;
     `gossamer data get cifar10` downloads them.
 
     Args:
-        folder: Folder with the binary batches (None: the cache folder).
+        folder: Folder with the binary batches, raw or in a .tar.gz (None: the cache folder).
 
     Example:
         >>> Cifar10().load().samples  # doctest: +SKIP
@@ -149,7 +150,7 @@ class Cifar10:
     def load(self) -> Data:
         train = []
         test = None
-        for file, content in download.contents("cifar10", _folder("cifar10", self.folder)):
+        for file, content in contents("cifar10", _folder("cifar10", self.folder)):
             records = np.frombuffer(content, dtype=np.uint8)
             if len(records) == 0 or len(records) % _CIFAR_RECORD:
                 raise DataError(
@@ -214,16 +215,14 @@ def _scaled(pixels: NDArray[Any], top: float, mean: Any, std: Any) -> NDArray[np
 
 def _folder(name: str, folder: Path | None) -> Path:
     if folder is None:
-        return download.cache_folder() / download.ORIGINALS[name].folders[0]
+        return cache_folder() / original(name).folders[0]
     return Path(folder).expanduser()
 
 
 def _from_idx(name: str, folder: Path | None, mean: float, std: float) -> Data:
     arrays = {}
-    for file, content in download.contents(name, _folder(name, folder)):
-        if file.endswith(".gz"):
-            content = download.unzip(content, _LARGEST_IDX)
-        arrays[file.removesuffix(".gz")] = _read_idx(f"{name}: {file}", content)
+    for file, content in contents(name, _folder(name, folder)):
+        arrays[file] = _read_idx(f"{name}: {file}", content)
     return Data(
         x=scaled_bytes(arrays["train-images-idx3-ubyte"][:, None], mean, std),
         y=torch.from_numpy(arrays["train-labels-idx1-ubyte"].astype(np.int64)),
