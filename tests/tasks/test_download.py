@@ -253,7 +253,7 @@ def test_the_fashion_mnist_of_debian(outside: Path, tmp_path: Path) -> None:
 def test_a_file_that_is_cut_short_is_named(tiny: Tiny, tmp_path: Path, packed: bool):
     folder = tiny.write(tmp_path / "mine", packed)
     file, content = next(iter((tiny.packed if packed else tiny.files).items()))
-    (folder / file).write_bytes(content[:-9])
+    (folder / file).write_bytes(content[: len(content) // 2])
     said = (
         rf"{file} is truncated or not the original: it has .* bytes, expected is {len(content):,}"
     )
@@ -360,7 +360,8 @@ def test_a_tar_is_not_unpacked_without_limit(tiny: Tiny, tmp_path: Path, monkeyp
     pax = tarfile.TarInfo("huge")
     pax.type = tarfile.XHDTYPE
     pax.size = 1 << 21
-    for content in (pax.tobuf() + bytes(1 << 21), tar_of({"huge": bytes(1 << 21)} | tiny.files)):
+    large = tar_of({"huge": bytes(1 << 21)} | tiny.files, "w:")
+    for content in (pax.tobuf() + bytes(1 << 21), large):
         tiny.packed = {"cifar-10-binary.tar.gz": gzip.compress(content, 1)}
         source = tiny.write(tmp_path / "source", packed=True)
         with pytest.raises(DataError, match="is damaged: it unpacks to more than 1 MiB"):

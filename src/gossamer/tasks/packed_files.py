@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from gossamer._core.files import os_errors
 from gossamer.errors import DataError
@@ -216,13 +216,13 @@ def _from_tar(name: str, path: Path) -> Iterator[tuple[str, bytes]]:
         raise DataError(f"{name}: {path} does not hold {', '.join(wanted)}")
 
 
-def _open_tar(path: Path) -> BinaryIO:
+def _open_tar(path: Path) -> _Limited:
     """Open a .tar, packed or not; no more than `_LARGEST_TAR` bytes of it are read."""
     with path.open("rb") as stream:
         is_packed = stream.read(len(_GZIP)) == _GZIP
     if is_packed:
-        return _Limited(gzip.open(path))  # type: ignore[return-value]
-    return _Limited(path.open("rb"))  # type: ignore[return-value]
+        return _Limited(gzip.open(path))
+    return _Limited(path.open("rb"))
 
 
 class _TooLargeError(Exception):
@@ -232,7 +232,7 @@ class _TooLargeError(Exception):
 class _Limited(io.BufferedIOBase):
     """A stream of which at most `_LARGEST_TAR` bytes can be read."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: IO[bytes] | gzip.GzipFile) -> None:
         self._stream = stream
 
     def read(self, size: int | None = -1, /) -> bytes:
