@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 COVERAGE_MINIMUM ?= 92
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick coverage lint format types wheel docs bench hooks check-hooks clean
+.PHONY: help demo test test-fleet test-others quick coverage lint format types wheel docs bench hooks check-hooks clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -16,17 +16,28 @@ help: ## List the targets
 demo: .venv/runtime ## Compare methods on a small data set and show a table (about a minute)
 	$(BIN)/gossamer compare --out runs/demo
 
-# Fleet and cluster tests depend on the clock, so they run after the others, with fewer workers.
-test: lint types ## Run everything that CI runs: linting, types, all tests, coverage, wheel and sdist
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not fleet and not cluster" --cov --cov-report=
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "fleet or cluster" --cov --cov-append --cov-report=
-	$(MAKE) coverage
+test: lint types ## Run everything that CI runs: linting, types, all tests, wheel and sdist
+	$(MAKE) --jobs=2 test-fleet test-others
 	$(MAKE) wheel
+
+# Fleet and cluster tests follow the clock and mostly wait, so the others run beside them with a
+# lower priority. The output of the first is shown when they have ended.
+test-fleet: .venv/dev
+	@COVERAGE_FILE=.coverage.fleet $(BIN)/python -m pytest -n 2 --dist loadfile $(TRACE) \
+	  -m "fleet or cluster" > .test-fleet.log 2>&1; status=$$?; cat .test-fleet.log; exit $$status
+
+test-others: .venv/dev
+	COVERAGE_FILE=.coverage.others nice -n 19 $(BIN)/python -m pytest -n 3 --dist worksteal $(TRACE) \
+	  -m "not fleet and not cluster"
 
 quick: .venv/dev ## Run the quick tests (about a minute)
 	$(BIN)/python -m pytest -n 2 -m "not slow and not data"
 
-coverage: .venv/dev ## Show the coverage of the last `make test`; fail if it is below the minimum
+# Tracing adds more than half to the time of the suite, so `make test` does without it.
+coverage: .venv/dev ## Run all tests and show which lines they execute; fail below the minimum
+	rm -f .coverage .coverage.*
+	$(MAKE) --jobs=2 test-fleet test-others TRACE="--cov --cov-report="
+	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report --fail-under=$(COVERAGE_MINIMUM)
 
 lint: .venv/dev ## Check style and formatting
@@ -59,7 +70,7 @@ check-hooks: .venv/dev ## Run the git hooks on all files
 	$(BIN)/pre-commit run --all-files
 
 clean: ## Delete .venv and everything that was built
-	rm -rf .venv dist build site .coverage .coverage.* .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv dist build site .coverage .coverage.* .test-fleet.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
