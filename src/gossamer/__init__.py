@@ -48,7 +48,7 @@ _EXPORTS = {
     "study": "Study load_spec run compare",
     "study.code": "AlgorithmCode DataCode LossCode MetricCode ModelCode NetworkCode SplitCode",
     "mirror": "IdentityMap MirrorMap PowerMap bregman power_mean signed_power",
-    "errors": "GossamerError InputError DataError Diverged DataWarning SpeedWarning",
+    "errors": "GossamerError InputError DataError Diverged DataWarning NetworkWarning SpeedWarning",
 }
 _METHOD_CLASS = re.compile(r"^@method\(.*?^class (\w+)", re.MULTILINE | re.DOTALL)
 

@@ -8,6 +8,7 @@ GossamerError            any error of gossamer; the command exits with 2
 └── Lost                 a cluster or a link that a run needs is gone; exit code 4
 
 DataWarning              data that are accepted, but look like a mistake (a UserWarning)
+NetworkWarning           a network that is accepted, but has hardly a link (a UserWarning)
 SpeedWarning             a model that runs, but slowly (a UserWarning)
 """
 
@@ -124,6 +125,10 @@ class Lost(GossamerError):
 
 class DataWarning(UserWarning):
     """Data that are accepted, but look like a mistake, such as labels that skip a number."""
+
+
+class NetworkWarning(UserWarning):
+    """A network that is accepted, but looks like a mistake, such as one without links."""
 
 
 class SpeedWarning(UserWarning):

@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import sys
+import warnings
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -28,6 +29,7 @@ def main() -> NoReturn:
     """Run `gossamer`. An error is one sentence on standard error and an exit code."""
     configure_own_process()
     gc.set_threshold(_GC_THRESHOLD)
+    warnings.showwarning = _print_warning
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
         # A Ctrl-C while the interpreter shuts down must not change the code of a finished command.
@@ -103,6 +105,11 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
             os._exit(_INTERRUPTED)
         frame = frame.f_back
     raise KeyboardInterrupt
+
+
+def _print_warning(message: Warning | str, *_: Any) -> None:
+    """Print a warning as a sentence, without the line of source code that Python prints."""
+    print("gossamer:", message, file=sys.stderr)
 
 
 def _print_error(sentence: str, code: int = _ERROR) -> int:

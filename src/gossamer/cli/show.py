@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gossamer._core.columns import ENDINGS
+from gossamer.errors import NetworkWarning
 from gossamer.network import Network
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval
@@ -172,6 +174,7 @@ def show_network(
 
     facts = summary(net, rounds)
     assumption = check_assumption1(net, rounds)
+    _warn_of_few_links(facts)
     title = f"{name}: {net.devices} devices, {rounds} rounds"
     network(net, rounds, picture, title)
     written = {"picture": str(picture)}
@@ -192,6 +195,16 @@ def show_network(
         if kind == "links":
             line += f'   (use them by [network] kind = "file", path = "{path}")'
         console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _warn_of_few_links(facts: Summary) -> None:
+    """Warn of the links that a summary counts, as a run on the network would."""
+    from gossamer.network.sparsity import LinkCount, warning_of
+
+    links = round(facts.links_mean * facts.rounds)
+    text = warning_of(facts.devices, LinkCount(links, facts.rounds, facts.rounds))
+    if text is not None:
+        warnings.warn(text, NetworkWarning, stacklevel=2)
 
 
 def network_rows(facts: Summary, assumption: Assumption1) -> list[tuple[str, str]]:

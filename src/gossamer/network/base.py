@@ -206,6 +206,19 @@ class Network(ABC):
         """Number of rounds; None if there is no last one."""
         return None
 
+    def known_links(self, rounds: int) -> int | None:
+        """Return the number of links in the first rounds, if it takes no drawing of them.
+
+        Args:
+            rounds: Number of rounds.
+
+        Returns:
+            The sum over the rounds; None if the rounds would have to be looked at one by one.
+        """
+        if self.period == 1:
+            return len(self.links(0)) * rounds
+        return None
+
     def layout(self, t: int) -> FloatArray:
         """Return where to draw the devices in round t.
 

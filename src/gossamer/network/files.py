@@ -133,6 +133,10 @@ class Sequence(Recorded):
         object.__setattr__(self, "directed", directed)
         object.__setattr__(self, "_columns", columns)
 
+    def _links_before(self, t: int) -> int | None:
+        rows = int(np.searchsorted(self._columns[0], t))
+        return int(np.count_nonzero(self._columns[1][:rows] != self._columns[2][:rows]))
+
     def _recorded_links(self, t: int) -> Links:
         low, high = np.searchsorted(self._columns[0], [t, t + 1])
         a, b = (column[low:high].astype(np.int64) for column in self._columns[1:])

@@ -53,6 +53,20 @@ class Recorded(Network):
             return self._recorded_links(t % self.recorded)
         return Links.of(self.devices, [], self.directed)
 
+    def known_links(self, rounds: int) -> int | None:
+        if self.beyond != "repeat":
+            return self._links_before(min(rounds, self.recorded))
+        repeats, rest = divmod(rounds, self.recorded)
+        once = self._links_before(self.recorded)
+        begun = self._links_before(rest)
+        if once is None or begun is None:
+            return None
+        return repeats * once + begun
+
+    def _links_before(self, t: int) -> int | None:
+        """Return the number of links in the file before round t; None if it is not known."""
+        return None
+
     @abstractmethod
     def _recorded_links(self, t: int) -> Links:
         """Return the links of a round that is in the file."""

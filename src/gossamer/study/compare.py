@@ -18,6 +18,7 @@ from gossamer.study.pools import Pool
 from gossamer.study.run import Interrupted, run
 from gossamer.study.study import Study, load
 from gossamer.study.sweep import run_all
+from gossamer.study.warn import warn_of_few_links
 
 
 def compare(
@@ -62,6 +63,7 @@ def compare(
     _check_comparable(studies)
     named = list(zip(labels(studies), studies, strict=True))
     if pool is not None and out is not None:
+        warn_of_few_links(studies[0])  # the pool's processes do not
         runs = {}
         for label, study in named:
             for seed in range(study.seed, study.seed + seeds):

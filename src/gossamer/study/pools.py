@@ -11,6 +11,7 @@ import signal
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ from gossamer._core.interrupts import defer_interrupts
 from gossamer._core.process import configure_own_process
 from gossamer.engines import Ray
 from gossamer.engines.settings import EngineSpec, check_ray
-from gossamer.errors import Diverged, GossamerError
+from gossamer.errors import Diverged, GossamerError, NetworkWarning
 from gossamer.results.folder import RunFolder
 from gossamer.study import spec
 from gossamer.study.run import Interrupted, run
@@ -238,7 +239,10 @@ def _run_to_files(
 def _run(study: Study, path: Path, data: Data, keep_models: bool) -> str | None:
     """Run a study into a folder. Return a message if it failed; a divergence is a result."""
     try:
-        run(study, path, resume=True, data=data, keep_models=keep_models)
+        with warnings.catch_warnings():
+            # The caller has warned once, of the whole study and not of a short part of it.
+            warnings.simplefilter("ignore", NetworkWarning)
+            run(study, path, resume=True, data=data, keep_models=keep_models)
     except Diverged:
         return None  # the summary has the round
     except Interrupted:

@@ -27,6 +27,7 @@ from gossamer.study import spec
 from gossamer.study.live import Live
 from gossamer.study.observers import ObserverGroup
 from gossamer.study.study import Study
+from gossamer.study.warn import warn_of_few_links
 from gossamer.tasks import Data
 
 # Seconds between two checkpoints, at least.
@@ -76,6 +77,9 @@ def run(
         Diverged: If a model or a loss is no longer finite. What was measured before is kept.
         DataError: If `out` holds a run and `resume` is false, or the run of another study.
 
+    Warns:
+        NetworkWarning: If the devices have fewer than one link each in the whole run.
+
     Example:
         >>> from gossamer import DPSGD, Study, run
         >>> run(Study(DPSGD(eta=0.1), rounds=100)).summary["accuracy"] > 0.8
@@ -92,6 +96,7 @@ def run(
             return replace(Run.read(folder.path), study=study)
         folder.sweep()
     plan = study.plan(data)
+    warned = warn_of_few_links(study)
     snapshot = None
     measurements = _Measurements({}, plan.measure.columns)
     observing = ObserverGroup(observers)
@@ -105,7 +110,7 @@ def run(
             measurements = _Measurements(rows, plan.measure.columns)
         if folder and not resumed:  # only now: a study that cannot start leaves no folder
             folder.create(spec.dumps(study))
-        session = _Session(study, plan.measure, started, folder, measurements, observing)
+        session = _Session(study, plan.measure, started, folder, measurements, observing, warned)
         try:
             session.advance_to_end()
             return session.finish(keep_models)
@@ -162,6 +167,7 @@ class _Session:
         folder: RunFolder | None,
         measurements: _Measurements,
         observers: ObserverGroup,
+        warned: Sequence[str],
     ) -> None:
         self._study = study
         self._settings = measure
@@ -169,6 +175,7 @@ class _Session:
         self._folder = folder
         self._measurements = measurements
         self._observers = observers
+        self._warned = warned
         self._started = time.perf_counter()
         self._measuring_seconds = 0.0
         self._checkpointed = self._started  # when the last checkpoint was written
@@ -293,6 +300,8 @@ class _Session:
         if table:
             summary |= summarise(table, self._settings.targets or ())
         summary |= facts
+        if self._warned:
+            summary["warnings"] = list(self._warned)
         if self._observers.messages:
             summary["events"] = self._observers.messages
         summary["seconds"] = round(time.perf_counter() - self._started, 3)

@@ -28,6 +28,7 @@ from gossamer.study.tune.scores import (
     ranked,
     reachable,
 )
+from gossamer.study.warn import warn_of_few_links
 from gossamer.tasks import Lists, Split, Validation
 from gossamer.tasks.data import Source
 from gossamer.tasks.splits import own_split
@@ -147,6 +148,7 @@ def tune(
     measure = held_out(study).plan().measure
     wanted, wanted_target = _parse_goal(study, measure, goal, target)
     plan = plan_search(study, budget, suitable)
+    warn_of_few_links(study)
     tuning = held_out(study)
     targets = _targets_of(measure, wanted)
     if wanted_target is not None:
