@@ -36,7 +36,7 @@ _EXPORTS = {
     """,
     "tasks": """
         Task Data Digits Mnist FashionMnist Cifar10 Arrays from_arrays from_dataset Iid OneLabel
-        Labels Dirichlet Uneven Drawn Lists from_lists Validation Softmax Svm Mlp Cnn Module
+        ByClass Labels Dirichlet Uneven Drawn Lists from_lists Validation Softmax Svm Mlp Cnn Module
         LinearRegression LogisticRegression Loss CrossEntropy BinaryCrossEntropy SquaredError
         AbsoluteError Huber
         Accuracy FunctionMetric IoU MAE MacroF1 Metric Perplexity R2 RMSE TopKAccuracy

@@ -298,6 +298,7 @@ def test_network_show(name: str) -> None:
     assert Path("net.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.filterwarnings("ignore::gossamer.NetworkWarning")
 def test_network_show_prints_correct_values() -> None:
     ring = done("network", "show", "a.toml", "--set", "network.kind=ring")
     assert re.search(r"density +│ 0\.2222 ", ring)

@@ -90,7 +90,7 @@ def test_a_run_with_parts_made_in_python_is_read(tmp_path: Path) -> None:
         data=gs.from_arrays(x[:40], (x[:40, 0] > 0).long(), x[40:], (x[40:, 0] > 0).long()),
         model=gs.Module(lambda: nn.Linear(4, 2)),
         batch=4,
-        rounds=3,
+        rounds=4,
     )
     gs.run(study, tmp_path / "run")
     run = Run.read(tmp_path / "run")

@@ -21,7 +21,7 @@ from gossamer.engines import Measure
 from gossamer.errors import GossamerError
 from gossamer.network import Ring, save
 from gossamer.study import Study, spec
-from gossamer.tasks import split_rules, synthetic
+from gossamer.tasks import split_files, split_rules, synthetic
 
 # -- every kind of every section, with varied fields ---------------------------------------------
 
@@ -217,7 +217,8 @@ rules = st.one_of(
     st.builds(split_rules.Dirichlet, number),
     st.builds(split_rules.Uneven, number),
     st.builds(split_rules.Drawn, count),
-    st.builds(split_rules.Lists, paths),
+    st.builds(split_rules.ByClass, st.text()),
+    st.builds(split_files.Lists, paths),
 )
 models = st.one_of(
     st.builds(tasks.Softmax, number),

@@ -363,7 +363,7 @@ def test_the_spec_describes_parts_made_in_python(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
-    study = own(network=gs.Callback(5, lambda t: [(t % 5, (t + 1) % 5)]), rounds=3)
+    study = own(network=gs.Callback(5, lambda t: [(t % 5, (t + 1) % 5)]), rounds=4)
     gs.run(study, folder)
     spec = tomllib.loads((folder / "spec.toml").read_text())
     for part, word in (("model", "Net"), ("data", "blobs"), ("network", "Callback")):

@@ -12,12 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.errors import DataError, InputError
+from gossamer.tasks.split_files import Lists
 from gossamer.tasks.split_rules import (
+    ByClass,
     Dirichlet,
     Drawn,
     Iid,
     Labels,
-    Lists,
     OneLabel,
     SplitRule,
     Uneven,
@@ -328,3 +329,64 @@ def test_batches_are_uniform():
         counts = np.bincount(drawn[device].ravel(), minlength=8)[split.of(device)]
         chi2 = ((counts - 20_000 / held) ** 2 / (20_000 / held)).sum()
         assert chi2 < 25  # 2 and 4 degrees of freedom: beyond 25 has probability below 1e-4
+
+
+@st.composite
+def in_classes(draw: st.DrawFn) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Draw labels of which there are plenty, and the classes of some devices."""
+    y = draw(st.lists(st.integers(0, 6), min_size=1, max_size=20))
+    classes = draw(st.lists(st.sampled_from("abcdefghij"), min_size=1, max_size=12))
+    return np.repeat(np.array(y), 12), tuple(classes)
+
+
+@settings(max_examples=60)
+@given(in_classes(), SEEDS)
+def test_by_class_gives_the_labels_in_turn_to_the_sorted_classes(case, seed):
+    y, classes = case
+    split = ByClass().make_for(y, len(classes), seed, {"ward": classes})
+    assert_partition(split, len(y), len(classes))
+    labels = sorted(set(y.tolist()))
+    names = sorted(set(classes))
+    owners: dict[int, set[str]] = {label: set() for label in labels}
+    for turn in range(max(len(labels), len(names))):
+        owners[labels[turn % len(labels)]].add(names[turn % len(names)])
+    sizes: dict[int, list[int]] = {label: [] for label in labels}
+    for device, name in enumerate(classes):
+        held = Counter(y[split.of(device)].tolist())
+        assert set(held) == {label for label in labels if name in owners[label]}
+        for label, count in held.items():
+            sizes[label].append(count)
+    for counts in sizes.values():  # all that hold a label share it evenly
+        assert max(counts) - min(counts) <= 1
+
+
+def test_by_class_is_a_function_of_the_seed_and_keeps_the_labels():
+    y = np.arange(300) % 3
+    groups = {"class": ("x", "y") * 5, "ward": ("1", "2", "3", "4", "5") * 2}
+    one = ByClass("ward").make_for(y, 10, 3, groups)
+    other = ByClass("ward").make_for(y, 10, 4, groups)
+    assert same(one, ByClass("ward").make_for(y, 10, 3, groups))
+    assert not same(one, other)
+    for device in range(10):
+        assert set(y[one.of(device)]) == set(y[other.of(device)]) == {int(device % 5 % 3)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "groups", "part"),
+    [
+        (ByClass(), {}, "kind = 'by-class' is not accepted: give another split"),
+        (ByClass(), {"class": ("a", "b"), "ward": ("c", "c")}, "one of 'class', 'ward'"),
+        (ByClass("role"), {"class": ("a", "b")}, "column = 'role' is not accepted: give one of"),
+    ],
+)
+def test_by_class_needs_a_column(rule, groups, part):
+    with pytest.raises(InputError, match=part):
+        rule.make_for(np.arange(10) % 2, 2, 0, groups)
+
+
+def test_by_class_leaves_no_device_without_samples():
+    y = np.array([0, 0, 0, 0, 1])
+    with pytest.raises(InputError, match="the labels of class 'b' have fewer samples"):
+        ByClass().make_for(y, 4, 0, {"ward": ("a", "b", "b", "b")})
+    with pytest.raises(InputError, match="a target is not one label"):
+        ByClass().make_for(np.linspace(0, 1, 9), 2, 0, {"ward": ("a", "b")})

@@ -29,7 +29,8 @@ def main() -> NoReturn:
     """Run `gossamer`. An error is one sentence on standard error and an exit code."""
     configure_own_process()
     gc.set_threshold(_GC_THRESHOLD)
-    warnings.showwarning = _print_warning
+    # A sentence, without the line of source code that Python prints.
+    warnings.showwarning = lambda message, *_: _print_warning(message)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)
         # A Ctrl-C while the interpreter shuts down must not change the code of a finished command.
@@ -107,8 +108,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _print_warning(message: Warning | str, *_: Any) -> None:
-    """Print a warning as a sentence, without the line of source code that Python prints."""
+def _print_warning(message: Warning | str) -> None:
+    """Print a warning on standard error."""
     print("gossamer:", message, file=sys.stderr)
 
 

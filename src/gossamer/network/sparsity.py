@@ -121,7 +121,8 @@ def warning_of(devices: int, count: LinkCount) -> str | None:
         where = f"any of the {count.rounds:,} rounds"
         if not count.is_exact:
             where = f"{count.looked_at:,} of the {count.rounds:,} rounds"
-        return f"no two of the {devices:,} devices are linked in {where}, so each learns alone; {_HINT}"
+        pair = f"no two of the {devices:,} devices"
+        return f"{pair} are linked in {where}, so each learns alone; {_HINT}"
     number = f"{count.links:,} links"
     if count.links == 1:
         number = "1 link"

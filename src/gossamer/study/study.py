@@ -120,7 +120,9 @@ class Study:
         split = own_split(self.data) or self.split
         if not isinstance(split, Split):
             try:
-                split = split.make(data.y.numpy(), self.network.devices, self.seed)
+                split = split.make_for(
+                    data.y.numpy(), self.network.devices, self.seed, self.network.groups
+                )
             except InputError as error:
                 section = "split"
                 if error.field == "devices":

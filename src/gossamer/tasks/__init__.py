@@ -19,7 +19,8 @@ from gossamer.tasks.metric import Metric
 from gossamer.tasks.models import Cnn, Mlp, Module
 from gossamer.tasks.number_metrics import MAE, R2, RMSE
 from gossamer.tasks.own_metrics import FunctionMetric
-from gossamer.tasks.split_rules import Dirichlet, Drawn, Iid, Labels, Lists, OneLabel, Uneven
+from gossamer.tasks.split_files import Lists
+from gossamer.tasks.split_rules import ByClass, Dirichlet, Drawn, Iid, Labels, OneLabel, Uneven
 from gossamer.tasks.splits import Split, from_lists
 from gossamer.tasks.task import Model, Task
 from gossamer.tasks.worker import Worker
@@ -36,6 +37,7 @@ __all__ = [
     "Accuracy",
     "Arrays",
     "BinaryCrossEntropy",
+    "ByClass",
     "Cifar10",
     "Cnn",
     "CrossEntropy",

@@ -1,17 +1,17 @@
 """Rules that deal out samples to devices.
 
-A rule is a frozen dataclass; `make` is a pure function of labels, number of devices and seed.
+A rule is a frozen dataclass; `make` is a pure function of labels, number of devices and seed, and
+`make_for` also of what is known of the devices.
 """
 
 from __future__ import annotations
 
 import heapq
-import json
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,9 @@ from numpy.typing import NDArray
 
 from gossamer import draws
 from gossamer._core import checks
-from gossamer._core.files import os_errors
 from gossamer._core.registry import register
-from gossamer.errors import DataError, InputError
-from gossamer.tasks.array_files import read_npz
-from gossamer.tasks.splits import IntArray, Split, checked_split, from_lists
+from gossamer.errors import InputError
+from gossamer.tasks.splits import IntArray, Split
 
 MAX_HELD = 1 << 30
 """Most sample numbers that a split may hold (8 GiB)."""
@@ -44,6 +42,23 @@ class SplitRule(ABC):
         Raises:
             InputError: If there are too few samples, or the rule needs labels.
         """
+
+    def make_for(
+        self, y: NDArray[Any], devices: int, seed: int, groups: Mapping[str, Sequence[str]]
+    ) -> Split:
+        """Split samples over devices of which more is known than their number.
+
+        Args:
+            y: Targets of the samples, as for `make`.
+            devices: Number of devices.
+            seed: The seed of the run.
+            groups: What the network knows of its devices, such as their class or ward: by name of
+                the property, one value per device. Most rules do not use it.
+
+        Raises:
+            InputError: As `make` does, or if the rule needs a property that is not there.
+        """
+        return self.make(y, devices, seed)
 
 
 @register("split", "iid")
@@ -255,73 +270,62 @@ class Drawn(SplitRule):
         return Split(index.ravel(), np.arange(devices + 1) * self.samples)
 
 
-@register("split", "lists")
+@register("split", "by-class")
 @dataclass(frozen=True)
-class Lists(SplitRule):
-    """The user's own split, from a file. Devices may share samples.
+class ByClass(SplitRule):
+    """Devices of one class hold the same labels, and classes hold different ones.
+
+    The classes of the devices, such as school class or ward, come from a column of the network's
+    contact log. Of G classes in sorted order and C labels, class g holds the labels g, g + G,
+    g + 2G, …; if there are more classes than labels, class g holds the label g mod C. All devices
+    that hold a label share its samples evenly, so that every sample is held by one device. The seed
+    changes which samples of its labels a device holds, not the labels.
 
     Args:
-        path: A JSON file with one list of sample numbers per device; or an .npz file with the
-            arrays index and offsets, as in `Split`.
+        column: The column with the classes. It may be left empty if the log has only one.
 
     Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder, "split.json")
-        ...     count = path.write_text("[[0, 1], [2]]")
-        ...     Lists(path).make(np.zeros(3), devices=2, seed=0).sizes.tolist()
-        [2, 1]
+        >>> y = np.arange(40) % 4
+        >>> ward = {"ward": ("east", "west", "east", "west")}
+        >>> split = ByClass().make_for(y, devices=4, seed=0, groups=ward)
+        >>> [np.unique(y[split.of(device)]).tolist() for device in range(4)]
+        [[0, 2], [1, 3], [0, 2], [1, 3]]
     """
 
-    path: Path
+    column: str = ""
 
     def make(self, y: NDArray[Any], devices: int, seed: int) -> Split:
-        path = Path(self.path).expanduser()
-        try:
-            split = self._read(path, len(y))
-        except InputError as error:
-            raise DataError(f"{path}: {error}") from error
-        if split.devices != devices:
-            raise DataError(f"{path} is for {split.devices} devices, not {devices}")
+        return self.make_for(y, devices, seed, {})
+
+    def make_for(
+        self, y: NDArray[Any], devices: int, seed: int, groups: Mapping[str, Sequence[str]]
+    ) -> Split:
+        labels, counts = _labels(self, y)
+        _check_devices(devices, len(y))
+        names, number = np.unique(self._classes(groups), return_inverse=True)
+        turns = math.ceil(len(counts) / len(names))
+        held = number.reshape(-1, 1) + len(names) * np.arange(turns)
+        if turns == 1:
+            held %= len(counts)
+        device, turn = np.nonzero(held < len(counts))
+        split = _share(labels, held[device, turn], device, devices, seed)
+        if not split.sizes.all():
+            name = str(names[number.reshape(-1)[np.argmin(split.sizes)]])
+            accepted = f"fewer: the labels of class {name!r} have fewer samples than devices"
+            raise InputError("devices", devices, accepted)
         return split
 
-    def _read(self, path: Path, samples: int) -> Split:
-        if path.suffix == ".npz":
-            return _read_index(path, samples)
-        with os_errors("read", path):
-            size = path.stat().st_size
-        if size > MAX_HELD:
-            raise DataError(
-                f"{path} is larger than {MAX_HELD >> 30} GiB; "
-                "give an .npz file with index and offsets"
-            )
-        try:
-            with os_errors("read", path):
-                lists = json.loads(path.read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{path} is not JSON: {error}") from error
-        if not isinstance(lists, list) or not all(isinstance(part, list) for part in lists):
-            raise DataError(
-                f"{path} must hold a list of lists of sample numbers, one list for each device"
-            )
-        return from_lists(lists, samples)
-
-
-def _read_index(path: Path, samples: int) -> Split:
-    """Read a split from an .npz file with index and offsets."""
-    arrays = read_npz(path, ("index", "offsets"))
-    for array in arrays.values():
-        if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) == 0:
-            raise DataError(f"{path}: index and offsets must be lists of whole numbers")
-    index = arrays["index"]
-    offsets = arrays["offsets"]
-    rises = len(offsets) > 1 and bool((offsets[1:] > offsets[:-1]).all())
-    if not rises or offsets[0] != 0 or offsets[-1] != len(index):
-        raise DataError(
-            f"{path}: offsets must rise from 0 to the length of index, {len(index)}, "
-            "by at least 1 per device"
-        )
-    return checked_split(index, offsets, samples)
+    def _classes(self, groups: Mapping[str, Sequence[str]]) -> Sequence[str]:
+        """Return the class of each device."""
+        if not groups:
+            accepted = "another split, or a network of a contact log with a column of classes"
+            raise InputError("kind", "by-class", accepted)
+        column = self.column
+        if not column and len(groups) == 1:
+            (column,) = groups
+        if column not in groups:
+            raise InputError("column", self.column, f"one of {', '.join(map(repr, groups))}")
+        return groups[column]
 
 
 def _check_devices(devices: int, samples: int) -> None:

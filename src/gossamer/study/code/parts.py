@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -105,7 +105,7 @@ class DataCode(Code):
 class SplitCode(Code):
     """A `Split`, a rule with a method `make`, or a function or class that makes one of them.
 
-    A function may have the parameters `y`, `devices` and `seed`, which it then receives.
+    A function may have the parameters `y`, `devices`, `seed` and `groups`, which it then receives.
 
     Args:
         object: "module:name", such as "my_data:by_writer".
@@ -117,22 +117,25 @@ class SplitCode(Code):
     section = "split"
     names_itself = False
     accepted = "a gossamer Split, a rule with a method make, or a function that returns one"
-    given = ("y", "devices", "seed")
+    given = ("y", "devices", "seed", "groups")
 
-    def make(self, y: NDArray[Any], devices: int, seed: int) -> Split:
+    def make_for(
+        self, y: NDArray[Any], devices: int, seed: int, groups: Mapping[str, Sequence[str]]
+    ) -> Split:
         """Divide the samples among the devices.
 
         Args:
             y: The label or target of every sample.
             devices: Number of devices.
             seed: The study's seed.
+            groups: What the network knows of its devices: by name, one value per device.
         """
         with self._running():
             split = self._value
             if is_maker(split):
-                split = self._called(y=y, devices=devices, seed=seed)
+                split = self._called(y=y, devices=devices, seed=seed, groups=groups)
             if isinstance(split, SplitRule):
-                split = split.make(y, devices, seed)
+                split = split.make_for(y, devices, seed, groups)
             if not isinstance(split, Split):
                 raise self._refused(split)
             return split
