@@ -45,6 +45,7 @@ _EXPORTS = {
     "tasks.synthetic": "LeastSquares Logistic",
     "engines": "Measure Observer Plan Ray Simulator",
     "results.run": "Run",
+    "results.runs": "Runs read",
     "study": "Study load_spec run compare",
     "study.code": "AlgorithmCode DataCode LossCode MetricCode ModelCode NetworkCode SplitCode",
     "mirror": "IdentityMap MirrorMap PowerMap bregman power_mean signed_power",

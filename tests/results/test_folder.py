@@ -45,6 +45,9 @@ def test_what_is_in_a_run_folder() -> None:
     assert spec.dumps(study) == (folder / "spec.toml").read_text()  # every default is written out
 
     table = pq.read_table(folder / "metrics.parquet")
+    assert set(table["method"].to_pylist()) == {"WPM p=15"}
+    assert set(table["seed"].to_pylist()) == {3}
+    table = table.drop_columns(["method", "seed"])
     plain = ["round"]
     for metric in ("accuracy", "loss"):
         for ending in ("", "_worst", "_best", "_merged", "_merged_power"):

@@ -157,7 +157,9 @@ def test_a_run_of_version_0_1_is_read(tmp_path: Path) -> None:
             "distance": [0.0, 0.2, 0.1],
             "messages": [0, 60, 120],
             "bytes": [0, 600, 1200],
-        }
+        },
+        "D-PSGD",
+        seed=0,
     )
     folder.write_summary(
         {

@@ -16,8 +16,21 @@ from gossamer.errors import InputError
 
 Better = Literal["higher", "lower"]
 
-# Columns of metrics.parquet that are not metrics.
-_RESERVED = ("round", "distance", "power_distance", "messages", "bytes", "simulated_seconds")
+# Columns of tables of measurements that are not metrics.
+_OTHER_COLUMNS = (
+    "run",
+    "method",
+    "seed",
+    "round",
+    "device",
+    "distance",
+    "power_distance",
+    "messages",
+    "bytes",
+    "simulated_seconds",
+)
+# Keys of summary.json that a metric would hide.
+_SUMMARY_KEYS = ("name", "finished", "rounds", "seconds", "events", "versions", "command")
 ENDINGS = ("", "_worst", "_best", "_merged", "_merged_power")
 """What follows the name of a metric in the names of its columns: the mean over the devices has the
 name itself; the worst and the best device, the merged model and the power mean of all models."""
@@ -57,7 +70,9 @@ class Column:
         """
         checks.one_of("better", self.better, ("higher", "lower"))
         usable = isinstance(self.name, str) and _NAME.fullmatch(self.name)
-        taken = self.name in _RESERVED or str(self.name).startswith("device_")
+        taken = self.name in (*_OTHER_COLUMNS, *_SUMMARY_KEYS) or str(self.name).startswith(
+            "device_"
+        )
         if not usable or taken or self.name.endswith(ENDINGS[1:]):
             accepted = (
                 "a word of letters, digits, '.', '-' and '_' that is no other column and does not "

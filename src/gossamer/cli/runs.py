@@ -16,9 +16,9 @@ import typer
 from gossamer._core.columns import ENDINGS, Column
 from gossamer.errors import DataError, GossamerError
 from gossamer.results.find import find_runs, select_runs
-from gossamer.results.live import RunFollower
 from gossamer.results.palette import STATUS
 from gossamer.results.run import Run
+from gossamer.results.runs import read_any
 
 # A running process writes live.jsonl once per second, or after every round that takes longer.
 _SILENT_SECONDS = 60.0
@@ -94,22 +94,10 @@ class Row:
         Args:
             folder: The run folder.
         """
-        try:
-            run = RunFollower(folder, per_device=False).run()
-            if not run.method:
-                run = replace(run, method=_label(run))
-            row = cls(run, _changed(folder))
-            row.as_dict()  # a summary can be JSON and still not hold what a summary holds
-            return row
-        except (
-            GossamerError,
-            OSError,
-            ValueError,
-            TypeError,
-            LookupError,
-            AttributeError,
-        ) as error:
-            return cls(Run.broken(folder, str(error)), _changed(folder))
+        run = read_any(folder, per_device=False)
+        if not run.method and not run.problem:
+            run = replace(run, method=_label(run))
+        return cls(run, _changed(folder))
 
     @property
     def state(self) -> str:

@@ -92,7 +92,7 @@ def collect(
     }
     run = RunFolder(out)
     run.create(spec.dumps(study))
-    run.write_metrics(table)
+    run.write_metrics(table, study.algorithm.label, study.seed)
     run.write_models(_stacked_models([device.folder / files.MODEL for device in present]))
     run.write_summary(summary)
     return Collected([device.device for device in present], missing, summary, out)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gossamer.report.grouping import value_text
+from gossamer.results.settings import value_text
 from gossamer.results.tables import Method, runs_of
 from gossamer.study.kinds import KINDS
 

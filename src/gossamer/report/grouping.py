@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from gossamer.errors import GossamerError, InputError
 from gossamer.results.run import Run
+from gossamer.results.settings import flat_settings, value_text
 from gossamer.results.tables import Method
 from gossamer.study import spec
 from gossamer.study.compare import labels
@@ -17,7 +17,6 @@ from gossamer.study.restore import study_of, with_study
 # Keys of a spec that do not make another method of a run.
 _IGNORED_KEYS = ("seed", "name", "device", "threads")
 _LABEL_SETTINGS = 4  # settings that a label shows at most
-_LABEL_LENGTH = 60  # characters of a setting's value at most
 
 
 def read(folder: Path, allow_code: bool = False) -> Run:
@@ -132,28 +131,6 @@ def differences(runs: Sequence[Run]) -> list[str]:
     return found
 
 
-def value_text(value: Any) -> str:
-    """Return a value of a spec as text for a label; a long one is cut.
-
-    Args:
-        value: A plain value; None if the key is not set.
-
-    Example:
-        >>> value_text(0.1), value_text(True), value_text(None)
-        ('0.1', 'true', 'not set')
-    """
-    if value is None:
-        return "not set"
-    text = str(value)
-    if isinstance(value, float):
-        text = f"{value:g}"
-    elif isinstance(value, bool):
-        text = text.lower()
-    if len(text) > _LABEL_LENGTH:
-        text = text[: _LABEL_LENGTH - 1] + "…"
-    return text
-
-
 def _group_of(run: Run, groups: Sequence[list[Run]]) -> list[Run]:
     for group in groups:
         if _differ_in_seed_only(group[0], run):
@@ -233,14 +210,4 @@ def _own_settings(table: dict[str, Any], others: Sequence[dict[str, Any]]) -> li
 
 def _settings_of(run: Run) -> dict[str, Any]:
     """Return the spec of a run by dotted keys, without those that make no other method."""
-    return dict(_flatten(_without_ignored(run.spec)))
-
-
-def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _flatten(inner, f"{path}.{key}" if path else key)
-    elif isinstance(value, list):
-        yield path, json.dumps(value)
-    else:
-        yield path, value
+    return flat_settings(_without_ignored(run.spec))

@@ -1,7 +1,7 @@
 """The folder of a run: its files, how they are written and how they are read.
 
 spec.toml                the whole study, every default written out
-metrics.parquet          one row per measurement, with checksums
+metrics.parquet          one row per measurement, with method, seed and checksums
 summary.json             the result in short, with versions, seed and command
 models.safetensors       the final model of every device
 checkpoint.safetensors   the state of an unfinished run, with a checksum
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from gossamer.engines import Record, Snapshot
 
 _MAX_DEVICE_COLUMNS = 1000  # devices up to which the metrics hold every device's own values
+# Columns of metrics.parquet that tell the rows of several files apart; folders of earlier versions
+# do not have them.
+_IDENTITY = ("method", "seed")
 
 
 @dataclass(frozen=True)
@@ -117,23 +120,31 @@ class RunFolder:
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path} is not a spec: {error}") from None
 
-    def write_metrics(self, columns: dict[str, Any]) -> None:
+    def write_metrics(self, columns: dict[str, Any], method: str, seed: int) -> None:
         """Write the measurements.
 
         Args:
             columns: The measurements by column, as `columns` returns them.
+            method: The method's label.
+            seed: The seed of the study.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        count = len(columns.get("round", ()))
+        table = {
+            "method": pa.array([method] * count, pa.string()),
+            "seed": pa.array([seed] * count, pa.int64()),
+            **columns,
+        }
         sink = pa.BufferOutputStream()
-        pq.write_table(pa.table(columns), sink, write_page_checksum=True)
+        pq.write_table(pa.table(table), sink, write_page_checksum=True)
         write_atomically(self.path / "metrics.parquet", sink.getvalue().to_pybytes())
 
     def metrics(
         self, columns: Sequence[str] | None = None, per_device: bool = True
     ) -> dict[str, Any]:
-        """Return the measurements by column as NumPy arrays.
+        """Return the measurements by column as NumPy arrays, without method and seed.
 
         Per-device columns are [measurements, devices].
 
@@ -146,7 +157,7 @@ class RunFolder:
 
         path = self.path / "metrics.parquet"
         try:
-            wanted = pq.read_schema(path).names
+            wanted = [name for name in pq.read_schema(path).names if name not in _IDENTITY]
             if columns is not None:
                 wanted = [name for name in columns if name in wanted]
             if not per_device:

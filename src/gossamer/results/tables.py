@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 
 from gossamer._core.columns import Column, Target
 from gossamer.results.statistics import Interval, interval
+from gossamer.results.text import ALWAYS, TableColumn, fitting, joined_headings, text_table
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from gossamer.results.run import Run
 
-_GAP = 2  # characters between two columns of a terminal's table
 # How soon a column is left out where a terminal is too narrow: the largest first.
-_ALWAYS = 0
 _LEFT_OUT = {
     "_merged": 1,
     "_worst": 2,
@@ -110,30 +109,10 @@ class Method:
         return Comparison([self])._repr_html_()
 
 
-@dataclass(frozen=True)
-class TableColumn:
-    """A column of a comparison's table.
-
-    Attributes:
-        lines: The lines of the heading.
-        cells: One text per method.
-        rank: 0 if it is always shown; else the larger, the sooner it is left out for lack of room.
-    """
-
-    lines: tuple[str, ...]
-    cells: tuple[str, ...]
-    rank: int = _ALWAYS
-
-    @property
-    def width(self) -> int:
-        """The number of characters of the widest line."""
-        return max(map(len, (*self.lines, *self.cells)))
-
-
 class Comparison(list[Method]):
     """The methods of a comparison, in the order of its studies.
 
-    In a notebook it shows its table and its curves.
+    Printed it is its table; in a notebook it shows its table and its curves.
     """
 
     def table(self) -> tuple[list[str], list[list[str]]]:
@@ -143,15 +122,10 @@ class Comparison(list[Method]):
         the merged model), the loss, what each target took, consensus distance and bytes sent.
         """
         columns = self.columns()
-        height = max(len(column.lines) for column in columns)
-        headings = []
-        for column in columns:
-            missing = height - len(column.lines)
-            headings.append("\n" * missing + "\n".join(column.lines))
         rows = []
         for k in range(len(self)):
             rows.append([column.cells[k] for column in columns])
-        return headings, rows
+        return joined_headings(columns), rows
 
     def columns(self) -> list[TableColumn]:
         """Return the columns of the table."""
@@ -204,7 +178,7 @@ class Comparison(list[Method]):
                     continue
                 cells = [_cost_text(method.to(unit, target.text, merged), unit) for method in self]
                 lines = (unit, f"to {words}")
-                rank = _ALWAYS
+                rank = ALWAYS
                 if target.name != metrics[0].name:
                     rank = _LEFT_OUT["other target"]
                 if merged:
@@ -212,6 +186,14 @@ class Comparison(list[Method]):
                     rank = _LEFT_OUT["merged target"]
                 found.append(TableColumn(lines, tuple(cells), rank))
         return found
+
+    def __str__(self) -> str:
+        if not self:
+            return "no methods"
+        title = self[0].runs[0].title(len(self[0].runs))
+        return text_table(self.columns(), title)
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         from gossamer.results.notebook import show_methods
@@ -289,10 +271,8 @@ def terminal_table(methods: Sequence[Method], title: str, width: int = 0) -> Tab
     columns = Comparison(methods).columns()
     if width:
         columns = fitting(columns, width)
-    height = max(len(column.lines) for column in columns)
     table = titled_table(title)
-    for k, column in enumerate(columns):
-        heading = "\n" * (height - len(column.lines)) + "\n".join(column.lines)
+    for k, heading in enumerate(joined_headings(columns)):
         if k == 0:
             table.add_column(heading, no_wrap=True)
         else:
@@ -302,27 +282,10 @@ def terminal_table(methods: Sequence[Method], title: str, width: int = 0) -> Tab
     return table
 
 
-def fitting(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
-    """Return the columns that fit a width; those that matter least are left out first.
-
-    Args:
-        columns: The columns of a table.
-        width: The characters of a line.
-    """
-    kept = list(columns)
-    while sum(column.width + _GAP for column in kept) + _GAP > width:
-        least = max(column.rank for column in kept)
-        if least == _ALWAYS:
-            break
-        index = max(k for k, column in enumerate(kept) if column.rank == least)
-        kept.pop(index)
-    return kept
-
-
 def _rank(column: Column, ending: str, main: bool) -> int:
     """Return how soon a column of a metric is left out."""
     if main:
-        return _LEFT_OUT.get(ending, _ALWAYS)
+        return _LEFT_OUT.get(ending, ALWAYS)
     if ending:
         return _LEFT_OUT["other metric's devices"]
     if column.name == "loss":

@@ -284,7 +284,10 @@ class _Session:
 
     def _write_metrics(self) -> None:
         if self._folder:
-            self._folder.write_metrics(self._measurements.table())
+            study = self._study
+            self._folder.write_metrics(
+                self._measurements.table(), study.algorithm.label, study.seed
+            )
 
     def _end(self, **facts: Any) -> dict[str, Any]:
         """Write the summary, report the end to the observers, and return the summary."""
