@@ -10,13 +10,13 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from support import processes
 from support.command import assert_refused, files, gossamer, real
+from support.interrupts import stop_after
 from support.listing import column, names_in, times_of
 from support.terminal import ANSI, COLOUR, SEVERAL, SPEC, in_a_terminal
 
@@ -205,11 +205,9 @@ def test_an_interrupted_compare_is_resumed_by_the_same_command(
 ) -> None:
     running = importlib.import_module("gossamer.study.run")
     Path("b.toml").write_text(SEVERAL)
-    asked = iter(range(20))
     with monkeypatch.context() as patch:  # as if Ctrl-C had come in the middle of the second method
-        patch.setattr(
-            running, "_stop_on_signal", lambda: nullcontext(lambda: next(asked, None) is None)
-        )
+        stop = stop_after(20)
+        patch.setattr(running, "stop_on_signal", lambda: stop)
         stopped = gossamer("compare", "b.toml", "-q")
     kept = "runs/b/d-psgd-seed0 is kept and the same command continues it"
     assert re.search(rf"D-PSGD, seed 0: stopped after round \d+ of 12; {kept}", stopped.err)

@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,6 +19,7 @@ import torch
 from safetensors.torch import load_file
 from support import processes
 from support.command import REAL, Result, gossamer
+from support.interrupts import stop_after
 from support.listing import contents_of, names_in, times_of
 from support.processes import DEADLINE, has_loaded, needs_proc, started, wait_until
 from support.runs import SPEC, run_spec
@@ -85,13 +86,6 @@ def test_zero_rounds_give_the_start() -> None:
 # -- stopped and resumed -------------------------------------------------------------------------
 
 
-@contextmanager
-def stopping_after(calls: int) -> Iterator[Callable[[], bool]]:
-    """Simulate Ctrl-C at the n-th check: between any two rounds, or around a measurement."""
-    left = iter(range(calls))
-    yield lambda: next(left, None) is None
-
-
 METHODS = {
     "wpm in the primal": gs.WPM(p=15, eta=0.05),
     "wpm in the dual": gs.WPM(p=3, eta=1e-4, step=gs.Constant(), anchor=False),
@@ -138,9 +132,7 @@ def test_a_run_interrupted_at_any_moment_resumes_bit_for_bit(
         calls = [trial, *(chance.randrange(40) for _ in range(3))]
         for number in calls:
             with monkeypatch.context() as patch:
-                patch.setattr(
-                    running, "_stop_on_signal", lambda number=number: stopping_after(number)
-                )
+                patch.setattr(running, "stop_on_signal", partial(stop_after, number))
                 message = ""
                 try:
                     gs.run(study, folder, resume=True)

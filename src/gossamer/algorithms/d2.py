@@ -18,9 +18,9 @@ from typing import Literal
 import numpy as np
 from torch import Tensor
 
-from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_static
+from gossamer.algorithms.base import Gradient, Mix, State
 from gossamer.algorithms.registry import method
-from gossamer.algorithms.schedules import check_constant_eta
+from gossamer.algorithms.static import StaticLinksMethod
 from gossamer.errors import InputError
 from gossamer.network.base import Network
 
@@ -36,7 +36,7 @@ _MOST_DEVICES = 4000
     exact=True,
 )
 @dataclass(frozen=True)
-class D2(Algorithm):
+class D2(StaticLinksMethod):
     """A step that takes back what heterogeneous data added in the previous round, then the mean.
 
     Args:
@@ -47,23 +47,12 @@ class D2(Algorithm):
         'D²'
     """
 
-    eta: float = 0.01
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_constant_eta(self.eta, self.label)
-
-    @property
-    def needs_gradients(self) -> bool:
-        return True
-
     @property
     def ends_with(self) -> Literal["step", "mix"]:
         return "mix"
 
     def check(self, network: Network) -> None:
         super().check(network)
-        check_static(self, network)
         if network.devices > _MOST_DEVICES:
             accepted = f"at most {_MOST_DEVICES}: D² needs the eigenvalues of their weights"
             raise InputError("network", f"{network.devices} devices", accepted)

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_static
+from gossamer.algorithms.base import Gradient, Mix, State
 from gossamer.algorithms.registry import method
-from gossamer.algorithms.schedules import check_constant_eta
-from gossamer.network.base import Network
+from gossamer.algorithms.static import StaticLinksMethod
 
 
 @method(
@@ -31,7 +30,7 @@ from gossamer.network.base import Network
     exact=True,
 )
 @dataclass(frozen=True)
-class EXTRA(Algorithm):
+class EXTRA(StaticLinksMethod):
     """D-PSGD that takes back half of its own previous round: its fixed point is the optimum.
 
     Args:
@@ -41,20 +40,6 @@ class EXTRA(Algorithm):
         >>> EXTRA(eta=0.1)
         EXTRA(eta=0.1)
     """
-
-    eta: float = 0.01
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_constant_eta(self.eta, self.label)
-
-    @property
-    def needs_gradients(self) -> bool:
-        return True
-
-    def check(self, network: Network) -> None:
-        super().check(network)
-        check_static(self, network)
 
     def init(self, w0: Tensor) -> State:
         # `correction` is (x^k + W·x^k)/2 − η·d^k of the previous round; from x⁰ the first round is

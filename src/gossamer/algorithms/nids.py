@@ -18,10 +18,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, check_static
+from gossamer.algorithms.base import Gradient, Mix, State
 from gossamer.algorithms.registry import method
-from gossamer.algorithms.schedules import check_constant_eta
-from gossamer.network.base import Network
+from gossamer.algorithms.static import StaticLinksMethod
 
 
 @method(
@@ -32,7 +31,7 @@ from gossamer.network.base import Network
     exact=True,
 )
 @dataclass(frozen=True)
-class NIDS(Algorithm):
+class NIDS(StaticLinksMethod):
     """D² with the lazy weights (I + W)/2, which allow any connected network.
 
     Args:
@@ -43,23 +42,9 @@ class NIDS(Algorithm):
         NIDS(eta=0.1)
     """
 
-    eta: float = 0.01
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_constant_eta(self.eta, self.label)
-
-    @property
-    def needs_gradients(self) -> bool:
-        return True
-
     @property
     def ends_with(self) -> Literal["step", "mix"]:
         return "mix"
-
-    def check(self, network: Network) -> None:
-        super().check(network)
-        check_static(self, network)
 
     def init(self, w0: Tensor) -> State:
         return {"w": w0.clone(), "stepped": w0.clone()}

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import typer
 
 from gossamer._core.columns import columns_of
+from gossamer._core.interrupts import stop_on_signal
 from gossamer.errors import DataError, InputError
 from gossamer.fleet import provision
 from gossamer.fleet.code import CODE
@@ -131,22 +129,15 @@ def node(file: Path, insecure: bool, quiet: bool, allow_code: bool = False) -> N
         )
     if insecure:
         typer.echo(_INSECURE, err=True)
-    stopped = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
-        stopped.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
 
     def echo(line: str) -> None:
         if not quiet:
             typer.echo(line, err=True)
 
     on_status = _StatusLines(device, echo)
-    if run_device(device, stopped, on_status=on_status, allow_code=allow_code):
+    with stop_on_signal() as stopped:
+        done = run_device(device, stopped, on_status=on_status, allow_code=allow_code)
+    if done:
         typer.echo(f"{device.name} is done: its model is {device.folder / MODEL}")
     else:
         typer.echo(f"{device.name} was stopped; the same command resumes it")

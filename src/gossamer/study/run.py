@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from gossamer._core.columns import Column
+from gossamer._core.interrupts import stop_on_signal
 from gossamer.backend import versions
 from gossamer.engines import Engine, EngineSpec, Measure, Record, Simulation
 from gossamer.engines.observer import Observer, Row
@@ -195,10 +193,10 @@ class _Session:
         self._observers.advanced(self._engine.round)
         self._try_own_metrics()
         rounds = self._study.rounds
-        with _stop_on_signal() as stopping:
+        with stop_on_signal() as stopped:
             try:
                 for milestone in _milestones(self._engine.round, rounds, self._study.measure.every):
-                    self._advance_to(milestone, stopping)
+                    self._advance_to(milestone, stopped.is_set)
                     if self._engine.round < milestone:
                         break
                     self._measure()
@@ -383,28 +381,3 @@ def _milestones(done: int, rounds: int, every: int) -> list[int]:
         return [rounds]
     first = -(-done // every) * every
     return [*range(first, rounds, every), rounds]
-
-
-@contextmanager
-def _stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Let Ctrl-C and SIGTERM stop a run between two rounds; a second Ctrl-C stops at once.
-
-    Yields:
-        A function that returns True from the first signal on.
-    """
-    stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped.is_set
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        if stopped.is_set():
-            raise KeyboardInterrupt
-        stopped.set()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopped.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
