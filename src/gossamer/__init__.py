@@ -47,6 +47,7 @@ _EXPORTS = {
     "results.run": "Run",
     "results.runs": "Runs read",
     "study": "Study load_spec run compare",
+    "study.track": "MLflow TensorBoard WandB",
     "study.code": "AlgorithmCode DataCode LossCode MetricCode ModelCode NetworkCode SplitCode",
     "mirror": "IdentityMap MirrorMap PowerMap bregman power_mean signed_power",
     "errors": "GossamerError InputError DataError Diverged DataWarning NetworkWarning SpeedWarning",

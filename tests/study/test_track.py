@@ -6,8 +6,7 @@ import importlib
 import json
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,13 @@ import numpy as np
 import pytest
 from support.command import assert_refused, gossamer
 from support.listing import attribute, column, names_in
+from support.stopping import stop
 
 import gossamer as gs
 from gossamer.engines import Observer
 from gossamer.errors import Diverged, InputError, MissingExtra
 from gossamer.results.live import LIVE_FILE
-from gossamer.study import Interrupted, Run, live
+from gossamer.study import Run, live
 from gossamer.study.track import TensorBoard, trackers
 
 # The package has a function of the same name, which hides the module.
@@ -52,22 +52,6 @@ class Recorder(Observer):
 
     def all(self, name: str) -> list[Any]:
         return [event[-1] for event in self.events if event[0] == name]
-
-
-@contextmanager
-def stopped_after(calls: int) -> Iterator[Callable[[], bool]]:
-    """Simulate Ctrl-C at the n-th check."""
-    left = iter(range(calls))
-    yield lambda: next(left, None) is None
-
-
-def stop(
-    study: gs.Study, folder: Path, monkeypatch: pytest.MonkeyPatch, calls: int, *observers: Observer
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(running, "_stop_on_signal", lambda: stopped_after(calls))
-        with pytest.raises(Interrupted):
-            gs.run(study, folder, resume=True, observers=observers)
 
 
 # -- observers -----------------------------------------------------------------------------------
@@ -373,6 +357,30 @@ def test_tensorboard_of_an_interrupted_and_resumed_run(
     assert_shows(tmp_path / "a", done)
 
 
+def status_in(folder: Path) -> tuple[str, str]:
+    """Return the status of a run as TensorBoard's text and in its table of runs."""
+    from tensorboard.plugins.hparams.api_pb2 import Status
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    read = events(folder / "tensorboard")
+    text = read.Tensors("status/text_summary")[-1].tensor_proto.string_val[0].decode()
+    ended = read.summary_metadata["_hparams_/session_end_info"].plugin_data.content
+    return text, Status.Name(HParamsPluginData.FromString(ended).session_end_info.status)
+
+
+def test_tensorboard_shows_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = TensorBoard()
+    stop(STUDY, tmp_path / "a", monkeypatch, 9, board)
+    assert status_in(tmp_path / "a") == ("stopped", "STATUS_UNKNOWN")
+    diverging = replace(STUDY, algorithm=gs.DPSGD(eta=1e30), rounds=100)
+    with pytest.raises(Diverged):
+        gs.run(diverging, tmp_path / "b", observers=[board])
+    assert status_in(tmp_path / "b") == ("diverged", "STATUS_FAILURE")
+    gs.run(STUDY, tmp_path / "c", observers=[board])
+    assert status_in(tmp_path / "c") == ("finished", "STATUS_SUCCESS")
+    assert board.note == f"TensorBoard: tensorboard --logdir {tmp_path}"
+
+
 def test_tensorboard_added_at_a_resume_shows_earlier_measurements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,7 +418,6 @@ def test_track_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "track = 'tensorbord' is not accepted",
         '"tensorboard"',
     )
-    assert_refused(gossamer("compare", "--track", "tensorboard", "--engine", "ray"), "track", "ray")
 
 
 def test_missing_tensorboard_names_the_extra_to_install(

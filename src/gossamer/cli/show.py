@@ -22,6 +22,7 @@ from gossamer.results.tables import Method, terminal_table
 
 if TYPE_CHECKING:
     from gossamer.network.inspect import Summary
+    from gossamer.study.track import Tracker
     from gossamer.theory import Assumption1
 
 # Columns of a table that is printed to a file or a pipe.
@@ -81,6 +82,18 @@ def show_run(run: Run, as_json: bool = False) -> None:
         f"{seconds:.1f} s, {share:.0%} of it measuring; everything is in {run.folder}",
         highlight=False,
     )
+
+
+def show_notes(tracking: Sequence[Tracker], quiet: bool) -> None:
+    """Print where the trackers have written, to standard error.
+
+    Args:
+        tracking: The trackers of the command.
+        quiet: Whether to print nothing.
+    """
+    for tracker in tracking:
+        if not quiet:
+            typer.echo(tracker.note, err=True)
 
 
 def show_comparison(

@@ -31,6 +31,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Track = Annotated[
     str | None,
     typer.Option(
-        metavar="NAME", help="Write for tensorboard too.", autocompletion=lambda: ["tensorboard"]
+        metavar="NAME",
+        help="Write for a tracker too: wandb (offline unless WANDB_MODE is set), mlflow or "
+        "tensorboard.",
+        autocompletion=lambda: ["wandb", "mlflow", "tensorboard"],
     ),
 ]

@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """Run one method: writes a run folder, prints the result."""
     from gossamer.cli.progress import RunBars
-    from gossamer.cli.show import show_run
+    from gossamer.cli.show import show_notes, show_run
     from gossamer.study import run as run_study
     from gossamer.study.compare import slug
     from gossamer.study.track import trackers
@@ -43,9 +43,11 @@ def run(
     label = study.algorithm.label
     folder = out or Path("runs") / f"{study.name}-{slug(label)}-seed{study.seed}"
     with RunBars([label], quiet=quiet) as bars:
-        observers = [bars, *trackers(track)]
+        tracking = trackers(track)
+        observers = [bars, *tracking]
         done = run_study(study, folder, resume=resume, engine=on_engine, observers=observers)
     show_run(done, json)
+    show_notes(tracking, quiet)
 
 
 def compare(
@@ -73,12 +75,11 @@ def compare(
     Runs that are there already are not run again; those that were stopped go on.
     """
     from gossamer.cli.progress import RunBars, ShareBar
-    from gossamer.cli.show import show_comparison
-    from gossamer.errors import InputError
+    from gossamer.cli.show import show_comparison, show_notes
     from gossamer.study import compare as compare_studies
     from gossamer.study.compare import labels
     from gossamer.study.pools import pool_on
-    from gossamer.study.track import trackers
+    from gossamer.study.track import track_finished, trackers
 
     studies = []
     engines = []
@@ -90,18 +91,17 @@ def compare(
         studies += found
         engines.append(on_engine)
     folder = out or Path("runs") / studies[0].name
+    tracking = trackers(track, folder.name)
     if engines[0].cluster() is not None:
-        if track:
-            raise InputError(
-                "track", track, "nothing: on ray the runs of a comparison are in other processes"
-            )
         with pool_on(engines[0]) as pool, ShareBar(quiet, "runs") as bar:
             comparison = compare_studies(studies, seeds, folder, pool=pool, progress=bar)
+        track_finished(comparison, tracking)
     else:
         with RunBars(labels(studies), seeds, quiet=quiet) as bars:
-            observers = [bars, *trackers(track)]
+            observers = [bars, *tracking]
             comparison = compare_studies(studies, seeds, folder, observers=observers)
     show_comparison(comparison, folder, demo=not specs, as_json=json)
+    show_notes(tracking, quiet)
 
 
 def tune(
