@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from gossamer import __version__
 from gossamer._core.columns import ENDINGS
 from gossamer._core.files import write_atomically
+from gossamer._core.versions import version
 from gossamer.engines import Measure
 from gossamer.engines.observer import Observer, Row
 from gossamer.results.run import Run
@@ -127,7 +127,7 @@ def settings(study: Study) -> dict[str, Any]:
     Returns:
         The label of the method, the version of gossamer, and the values of the spec.
     """
-    found: dict[str, Any] = {"method": study.algorithm.label, "gossamer": __version__}
+    found: dict[str, Any] = {"method": study.algorithm.label, "gossamer": version("gossamer")}
     found.update(plain_values(spec.to_table(study)))
     return found
 
