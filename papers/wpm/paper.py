@@ -6,6 +6,7 @@ What the paper leaves open is a named constant here; assumptions.md gives the re
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -245,7 +246,10 @@ def rounds_to_target(scale: Scale, target: float | None = None) -> Callable[[gs.
     """
 
     def count(run: gs.Run) -> int | None:
-        return rounds_to(run.metrics["round"], run.metrics["accuracy"], target or scale.target)
+        t = rounds_to(run.metrics["round"], run.metrics["accuracy"], target or scale.target)
+        if math.isinf(t):
+            return None
+        return int(t)
 
     return count
 

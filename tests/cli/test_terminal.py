@@ -63,6 +63,14 @@ def test_compare_as_json_has_the_values_of_the_table() -> None:
         assert f"{100 * accuracy['mean']:.2f} ± {100 * accuracy['half']:.2f}" in row
         assert accuracy["count"] == len(method["runs"]) == 2
         assert method["rounds_to"].keys() == {"accuracy >= 0.8", "accuracy >= 0.9"}
+        if method is facts["methods"][0]:
+            assert "difference" not in method
+            continue
+        difference = method["difference"]
+        assert difference["to"] == facts["methods"][0]["method"]
+        half = f"± {100 * difference['accuracy']['half']:.2f}"
+        assert f"{100 * difference['accuracy']['mean']:.2f} {half}" in row
+        assert difference["accuracy"]["count"] == 2
         for run in method["runs"]:
             assert (
                 json.loads((Path(run["folder"]) / "summary.json").read_text()).items()

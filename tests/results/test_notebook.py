@@ -34,7 +34,7 @@ def test_a_comparison_shows_its_table_and_curves(methods: Comparison) -> None:
     html = methods._repr_html_()
     rows = []
     for row in parse_html(html).iter("tr"):
-        rows.append([cell.text for cell in row])
+        rows.append([cell.text or "" for cell in row])
     assert rows[1:] == methods.table()[1]
     assert "±" in text_of(html)
     assert count(html, "polyline") == 2

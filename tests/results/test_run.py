@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 
 import gossamer as gs
-from gossamer.errors import DataError, Diverged, GossamerError
+from gossamer.errors import DataError, Diverged, GossamerError, InputError
 from gossamer.report.content import report_content
 from gossamer.results.folder import RunFolder
 from gossamer.results.run import Run
@@ -189,3 +190,16 @@ def test_a_run_of_version_0_1_is_read(tmp_path: Path) -> None:
     assert content["metrics"][0]["targets"] == [0.8]
     unfinished = replace(old, summary={})
     assert [target.text for target in unfinished.targets] == ["accuracy >= 0.8", "loss <= 1"]
+
+
+def test_rounds_to_any_target(finished: Path) -> None:
+    run = Run.read(finished)
+    measured = float(run.metrics["accuracy"][1])
+    assert run.rounds_to(f"accuracy >= {measured - 1e-3:.4f}") in (0, 10)
+    assert run.rounds_to("accuracy >= 1") == math.inf
+    assert run.rounds_to("loss <= 1e9", merged=True) == 0
+    with pytest.raises(InputError, match="metrics that are measured: accuracy, loss"):
+        run.rounds_to("rmse <= 1")
+    plain = replace(run, metrics={"round": run.metrics["round"], "loss": run.metrics["loss"]})
+    with pytest.raises(InputError, match="has not measured a merged model"):
+        plain.rounds_to("loss <= 1", merged=True)

@@ -118,7 +118,7 @@ def show_comparison(
             "name": first.name,
             "folder": str(folder),
             "curves": str(picture),
-            "methods": [method_document(method) for method in methods],
+            "methods": [method_document(method, methods[0]) for method in methods],
         }
         print_json(document)
         return
@@ -129,33 +129,47 @@ def show_comparison(
         console.print(_NEXT, highlight=False)
 
 
-def method_document(method: Method) -> dict[str, Any]:
+def method_document(method: Method, first: Method) -> dict[str, Any]:
     """Return a method's row as plain values.
 
     Args:
         method: A method with its runs.
+        first: The first method of the comparison.
 
     Returns:
-        Means over the seeds with the half-widths of their 95 % intervals, and every run.
+        Means over the seeds with the half-widths of their 95 % intervals, the differences to the
+        first method, and every run.
     """
-    summary = method.runs[0].summary
     document: dict[str, Any] = {"method": method.label}
-    names = []
-    for column in method.runs[0].columns:
-        names += [column.name + ending for ending in ENDINGS]
-    for name in (*names, "distance", "bytes"):
-        if method.has(name):
-            document[name] = _interval_document(method.value(name))
+    difference: dict[str, Any] = {"to": first.label}
+    for name in _value_names(method):
+        document[name] = _interval_document(method.value(name))
+        difference[name] = _interval_document(method.difference(first, name))
     for unit in ("rounds", "bytes", "seconds"):
         for merged in (False, True):
             key = f"{unit}_to_merged" if merged else f"{unit}_to"
-            if key not in summary:
+            targets = method.runs[0].summary.get(key)
+            if targets is None:
                 continue
             document[key] = {}
-            for target in summary[key]:
+            difference[key] = {}
+            for target in targets:
                 document[key][target] = _interval_document(method.to(unit, target, merged))
+                difference[key][target] = _interval_document(
+                    method.difference_to(first, unit, target, merged)
+                )
+    if method is not first:
+        document["difference"] = difference
     document["runs"] = [_run_document(run) for run in method.runs]
     return document
+
+
+def _value_names(method: Method) -> list[str]:
+    """Return the values that the summaries of all seeds have."""
+    names = []
+    for column in method.runs[0].columns:
+        names += [column.name + ending for ending in ENDINGS]
+    return [name for name in (*names, "distance", "bytes") if method.has(name)]
 
 
 def _run_document(run: Run) -> dict[str, Any]:
@@ -163,7 +177,7 @@ def _run_document(run: Run) -> dict[str, Any]:
 
 
 def _interval_document(value: Interval | None) -> dict[str, Any] | None:
-    if value is None:
+    if value is None or not value.count:
         return None
     return asdict(value)
 

@@ -11,8 +11,8 @@ from gossamer._core.columns import ENDINGS, LOSS, Column, Target
 from gossamer.report.description import ranges
 from gossamer.report.pack import drawn_number
 from gossamer.results.run import Run
-from gossamer.results.statistics import interval, rounds_to
-from gossamer.results.tables import Method, runs_of, target_words
+from gossamer.results.statistics import Reached, interval, paired, rounds_to
+from gossamer.results.tables import Method, difference_text, runs_of, target_words
 
 Cell = dict[str, Any]
 Table = dict[str, Any]
@@ -88,6 +88,7 @@ _ABOUT = {
     "_merged": "the {} of the mean of all devices’ models",
     "_merged_power": "the {} of the power mean of all devices’ models",
 }
+_ABOUT_DIFFERENCE = "to the first method, paired by seed, with its 95 % interval"
 _OTHERS = (
     Quantity(
         "distance to mean",
@@ -140,20 +141,22 @@ def results(methods: Sequence[Method]) -> Table:
         methods: The methods of the page.
     """
     shown = _measured_quantities(methods)
+    main = metrics_of(methods)[0]
     columns = [
         heading("method", number=False),
         heading("seeds", about="runs that the numbers are means of"),
     ]
-    columns += [quantity.heading() for quantity in shown]
+    for quantity in shown:
+        columns.append(quantity.heading())
+        if quantity.column == main.name and len(methods) > 1:
+            columns.append(heading("difference", main.printed_unit, _ABOUT_DIFFERENCE))
     rows = []
     for method in methods:
         cells = [cell(method.label, method.label), _seeds_cell(method)]
         for quantity in shown:
-            values = []
-            for run in method.measured_runs:
-                if run.has(quantity.column):
-                    values.append(float(run.metrics[quantity.column][-1]))
-            cells.append(quantity.cell(values))
+            cells.append(quantity.cell(list(_last_values(method, quantity.column).values())))
+            if quantity.column == main.name and len(methods) > 1:
+                cells.append(_difference_cell(method, methods[0], main))
         rows.append(cells)
     return {"columns": columns, "rows": rows}
 
@@ -166,7 +169,7 @@ def targets(methods: Sequence[Method]) -> Table | None:
 
     Returns:
         A row per method, with rounds, bytes and simulated seconds per target; None if there are no
-        targets. A target counts as reached if every seed has reached it.
+        targets. Values are means over the seeds that have reached the target.
     """
     wanted = all_targets(methods)
     if not wanted:
@@ -258,26 +261,53 @@ def _seeds_cell(method: Method) -> Cell:
     return cell(text, len(shown), "; ".join(states))
 
 
+def _last_values(method: Method, column: str) -> dict[int, float]:
+    """Return the last value of a column by seed, of the runs that the tables are about."""
+    found = {}
+    for run in method.measured_runs:
+        if run.has(column):
+            found[run.seed] = float(run.metrics[column][-1])
+    return found
+
+
+def _difference_cell(method: Method, first: Method, metric: Column) -> Cell:
+    """Return the difference of a metric to the first method, paired by seed."""
+    if method is first:
+        return cell("")
+    own = _last_values(method, metric.name)
+    value = paired(own, _last_values(first, metric.name))
+    if value is None:
+        return cell("–")
+    return cell(difference_text(value, metric), drawn_number(value.mean * metric.scale))
+
+
 def _target_cells(
     method: Method, target: Target, ending: str, costs: Sequence[Quantity]
 ) -> list[Cell]:
     rows = [_row_of_target(run, target, ending) for run in method.runs]
-    reached = [row for row in rows if row is not None]
-    if len(reached) < len(rows):
-        note = "not reached"
-        if reached:
-            note = f"{len(reached)} of {len(rows)} seeds"
-        return [cell("–", None, note) for _ in costs]
     cells = []
     for cost in costs:
-        if not all(cost.column in run.metrics for run in method.runs):
+        if not all(run.has(cost.column) for run in method.measured_runs):
             cells.append(cell("–"))
             continue
-        values = []
-        for run, row in zip(method.runs, reached, strict=True):
-            values.append(float(run.metrics[cost.column][row]))
-        cells.append(cost.cell(values))
+        taken: list[float | None] = []
+        for run, row in zip(method.runs, rows, strict=True):
+            value = None
+            if row is not None:
+                value = float(run.metrics[cost.column][row])
+            taken.append(value)
+        cells.append(_cost_cell(Reached.over(taken), cost))
     return cells
+
+
+def _cost_cell(taken: Reached, cost: Quantity) -> Cell:
+    """Return what a target took; only what all seeds have reached is sorted by its value."""
+    if not taken.count:
+        return cell("–", None, "not reached")
+    value = None
+    if taken.by_all:
+        value = drawn_number(taken.mean * cost.scale)
+    return cell(taken.format(cost.digits, cost.scale), value)
 
 
 def _row_of_target(run: Run, target: Target, ending: str) -> int | None:
@@ -285,4 +315,7 @@ def _row_of_target(run: Run, target: Target, ending: str) -> int | None:
     if not run.has(target.name + ending):
         return None
     values = run.metrics[target.name + ending]
-    return rounds_to(range(len(values)), values, target.value, target.rising)
+    row = rounds_to(range(len(values)), values, target.value, target.rising)
+    if math.isinf(row):
+        return None
+    return int(row)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from gossamer._core.columns import Column, Target, columns_of, targets_of
-from gossamer.errors import DataError
+from gossamer.errors import DataError, InputError
 from gossamer.results.folder import RunFolder
+from gossamer.results.statistics import rounds_to
 from gossamer.results.upgrade import upgrade_summary
 
 if TYPE_CHECKING:
@@ -240,6 +241,34 @@ class Run:
             column: The name of a column of the metrics.
         """
         return column in self.metrics and bool(np.isfinite(self.metrics[column]).any())
+
+    def rounds_to(self, target: str, merged: bool = False) -> float:
+        """Return the first measured round at which a target was reached.
+
+        Args:
+            target: Any target of a metric that was measured, such as "accuracy >= 0.88".
+            merged: The target is to be reached by the merged model, not by the devices' mean.
+
+        Returns:
+            The round, a whole number; `math.inf` if the target was not reached.
+
+        Raises:
+            InputError: The metric was not measured.
+
+        Example:
+            >>> import gossamer as gs
+            >>> run = gs.run(gs.Study(rounds=100))
+            >>> run.rounds_to("accuracy >= 0.3") <= 100, run.rounds_to("accuracy >= 1")
+            (True, inf)
+        """
+        parsed = Target.parse(target, "target")
+        parsed.check(self.columns, "target")
+        name = parsed.name
+        if merged:
+            name += "_merged"
+        if name not in self.metrics:
+            raise InputError("merged", True, "false: this run has not measured a merged model")
+        return rounds_to(self.metrics["round"], self.metrics[name], parsed.value, parsed.rising)
 
     def title(self, seeds: int = 1) -> str:
         """Return what was run, for the title of a table or a figure.

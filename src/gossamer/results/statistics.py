@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ _COSTS = {"bytes": "bytes", "seconds": "simulated_seconds"}
 
 def rounds_to(
     rounds: Sequence[int], values: Sequence[float], target: float, rising: bool = True
-) -> int | None:
+) -> float:
     """Return the first measured round at which a value has reached a target.
 
     Args:
@@ -29,16 +29,18 @@ def rounds_to(
         rising: True if the target is reached from below, False if from above.
 
     Returns:
-        The round; None if the target was not reached.
+        The round, a whole number; `math.inf` if the target was not reached.
 
     Example:
         >>> rounds_to([0, 10, 20], [0.1, 0.7, 0.9], 0.8)
         20
+        >>> rounds_to([0, 10, 20], [0.1, 0.7, 0.9], 0.95)
+        inf
     """
     array = np.asarray(values)
     reached = array >= target if rising else array <= target
     if not reached.any():
-        return None
+        return math.inf
     return int(rounds[int(np.argmax(reached))])
 
 
@@ -51,7 +53,8 @@ def summarise(table: dict[str, Any], targets: Sequence[str]) -> dict[str, Any]:
 
     Returns:
         The last value of every column, and rounds, bytes and simulated seconds to each target:
-        `rounds_to` for the mean over the devices, `rounds_to_merged` for the merged model.
+        `rounds_to` for the mean over the devices, `rounds_to_merged` for the merged model. A target
+        that was not reached has None, which is null in JSON.
     """
     summary: dict[str, Any] = {}
     for name, values in table.items():
@@ -64,7 +67,8 @@ def summarise(table: dict[str, Any], targets: Sequence[str]) -> dict[str, Any]:
         reached = {}
         for target in parsed:
             values = table[target.name + ending]
-            reached[target.text] = rounds_to(table["round"], values, target.value, target.rising)
+            t = rounds_to(table["round"], values, target.value, target.rising)
+            reached[target.text] = _plain_number(t)
         summary[f"rounds_to{ending}"] = reached
         for unit, column in _COSTS.items():
             if column in table:
@@ -73,7 +77,7 @@ def summarise(table: dict[str, Any], targets: Sequence[str]) -> dict[str, Any]:
 
 
 def _costs(
-    table: dict[str, Any], column: str, reached: dict[str, int | None]
+    table: dict[str, Any], column: str, reached: dict[str, float | None]
 ) -> dict[str, int | float | None]:
     """Return the value of a column at the round at which each target was reached."""
     rounds = list(table["round"])
@@ -139,6 +143,79 @@ def interval(values: Sequence[float]) -> Interval:
     if len(array) > 1:
         half = float(half_widths(array))
     return Interval(float(array.mean()), half, len(array))
+
+
+def paired(values: Mapping[int, float], first: Mapping[int, float]) -> Interval | None:
+    """Return the mean difference of paired values with its 95 % interval.
+
+    Args:
+        values: Values by seed.
+        first: The values that they are compared with, by seed.
+
+    Returns:
+        The mean of `values` minus `first` over the seeds that both have; None if they share none.
+
+    Example:
+        >>> paired({0: 2.0, 1: 4.0, 2: 9.0}, {0: 1.0, 1: 2.0}).format()
+        '1.50 ± 6.35'
+    """
+    differences = []
+    for seed, value in values.items():
+        if seed in first:
+            differences.append(value - first[seed])
+    if not differences:
+        return None
+    return interval(differences)
+
+
+@dataclass(frozen=True)
+class Reached(Interval):
+    """What a target took, over the seeds that reached it.
+
+    Attributes:
+        mean: The mean over the seeds that reached the target; `math.inf` if none did.
+        half: The half-width of its interval; None unless two seeds reached the target.
+        count: The number of seeds that reached the target.
+        of: The number of all seeds.
+    """
+
+    of: int = 0
+
+    @classmethod
+    def over(cls, taken: Sequence[float | None]) -> Reached:
+        """Return what a target took over the seeds.
+
+        Args:
+            taken: One value per seed; None if it did not reach the target.
+
+        Example:
+            >>> Reached.over([10, None, 14]).format(0)
+            '2 of 3: 12 ± 25'
+        """
+        known = [value for value in taken if value is not None]
+        if not known:
+            return cls(math.inf, None, 0, len(taken))
+        mean = interval(known)
+        return cls(mean.mean, mean.half, mean.count, len(taken))
+
+    @property
+    def by_all(self) -> bool:
+        """True if every seed reached the target."""
+        return self.count == self.of
+
+    def format(self, digits: int = 2, scale: float = 1.0) -> str:
+        """Return the cost as text: with the number of seeds, unless all of them reached the target.
+
+        Args:
+            digits: Decimal places.
+            scale: A factor for the mean and the half-width.
+        """
+        if not self.count:
+            return "–"
+        text = super().format(digits, scale)
+        if self.by_all:
+            return text
+        return f"{self.count} of {self.of}: {text}"
 
 
 def half_widths(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gossamer._core.columns import Column, Target
-from gossamer.results.statistics import Interval, interval
+from gossamer.results.statistics import Interval, Reached, interval, paired
 from gossamer.results.text import ALWAYS, TableColumn, fitting, joined_headings, text_table
 
 if TYPE_CHECKING:
@@ -17,16 +18,17 @@ if TYPE_CHECKING:
 
 # How soon a column is left out where a terminal is too narrow: the largest first.
 _LEFT_OUT = {
-    "_merged": 1,
-    "_worst": 2,
-    "loss": 3,
-    "other target": 4,
-    "other metric": 5,
-    "_best": 6,
-    "_merged_power": 7,
-    "distance": 8,
-    "merged target": 9,
-    "other metric's devices": 10,
+    "difference": 1,
+    "_merged": 2,
+    "_worst": 3,
+    "loss": 4,
+    "other target": 5,
+    "other metric": 6,
+    "_best": 7,
+    "_merged_power": 8,
+    "distance": 9,
+    "merged target": 10,
+    "other metric's devices": 11,
 }
 
 
@@ -67,7 +69,34 @@ class Method:
         """
         return all(run.summary.get(name) is not None for run in self.runs)
 
-    def rounds_to(self, target: str, merged: bool = False) -> Interval | None:
+    def difference(self, first: Method, name: str) -> Interval | None:
+        """Return the mean difference to another method, paired by seed, with its 95 % interval.
+
+        Args:
+            first: The method to compare with.
+            name: As for `value`.
+
+        Returns:
+            This method's value minus the other's, over the seeds that both have; None if there are
+            none. A single seed has no interval.
+
+        Example:
+            >>> first = Method("A", (Run({"seed": 0}, {}, {"loss": 2.0}),))
+            >>> Method("B", (Run({"seed": 0}, {}, {"loss": 1.5}),)).difference(first, "loss").mean
+            -0.5
+        """
+        return paired(self._by_seed(name), first._by_seed(name))
+
+    def _by_seed(self, name: str) -> dict[int, float]:
+        """Return a value of every run that has it, by seed."""
+        found = {}
+        for run in self.runs:
+            value = run.summary.get(name)
+            if value is not None:
+                found[run.seed] = value
+        return found
+
+    def rounds_to(self, target: str, merged: bool = False) -> Reached:
         """Return the rounds to a target.
 
         Args:
@@ -76,7 +105,7 @@ class Method:
         """
         return self.to("rounds", target, merged)
 
-    def seconds_to(self, target: str, merged: bool = False) -> Interval | None:
+    def seconds_to(self, target: str, merged: bool = False) -> Reached:
         """Return the simulated seconds to a target, for studies with a timing.
 
         Args:
@@ -85,7 +114,7 @@ class Method:
         """
         return self.to("seconds", target, merged)
 
-    def to(self, unit: str, target: str, merged: bool = False) -> Interval | None:
+    def to(self, unit: str, target: str, merged: bool = False) -> Reached:
         """Return what it took to reach a target.
 
         Args:
@@ -94,16 +123,36 @@ class Method:
             merged: The target is to be reached by the merged model, not by the devices' mean.
 
         Returns:
-            The mean over the seeds; None unless every seed reached the target.
+            The mean over the seeds that reached the target, and how many did. The mean is
+            `math.inf` if no seed reached it.
         """
+        return Reached.over(list(self._taken(unit, target, merged).values()))
+
+    def difference_to(
+        self, first: Method, unit: str, target: str, merged: bool = False
+    ) -> Interval | None:
+        """Return the mean difference of what a target took, paired by seed.
+
+        Args:
+            first: The method to compare with.
+            unit: As for `to`.
+            target: As for `to`.
+            merged: As for `to`.
+
+        Returns:
+            This method's cost minus the other's, over the seeds on which both reached the target;
+            None if there are none.
+        """
+        own = _known(self._taken(unit, target, merged))
+        return paired(own, _known(first._taken(unit, target, merged)))
+
+    def _taken(self, unit: str, target: str, merged: bool) -> dict[int, float | None]:
+        """Return what a target took by seed; None if it was not reached."""
         key = f"{unit}_to"
         if merged:
             key += "_merged"
         text = Target.parse(target, "target").text
-        reached = [run.summary[key][text] for run in self.runs]
-        if None in reached:
-            return None
-        return interval(reached)
+        return {run.seed: run.summary[key][text] for run in self.runs}
 
     def _repr_html_(self) -> str:
         return Comparison([self])._repr_html_()
@@ -119,7 +168,8 @@ class Comparison(list[Method]):
         """Return the headings and one row per method.
 
         The columns are the metrics (the mean over the devices, the worst and the best device, and
-        the merged model), the loss, what each target took, consensus distance and bytes sent.
+        the merged model), the difference of the first metric to the first method, paired by seed,
+        the loss, what each target took, consensus distance and bytes sent.
         """
         columns = self.columns()
         rows = []
@@ -164,7 +214,17 @@ class Comparison(list[Method]):
             rank = _rank(column, ending, main)
             cells = [_value_text(method, key, column) for method in self]
             found.append(TableColumn(own, tuple(cells), rank))
+            if main and not ending and len(self) > 1:
+                found.append(self._differences(column))
         return found
+
+    def _differences(self, column: Column) -> TableColumn:
+        """Return the difference of a metric to the first method, paired by seed."""
+        cells = [""]
+        for method in self[1:]:
+            cells.append(difference_text(method.difference(self[0], column.name), column))
+        lines = ("difference", f"to first {column.printed_unit}".strip())
+        return TableColumn(lines, tuple(cells), _LEFT_OUT["difference"])
 
     def _target_columns(self, target: Target, metrics: Sequence[Column]) -> list[TableColumn]:
         """Return what a target took: rounds, and simulated seconds if the study has a timing."""
@@ -300,8 +360,30 @@ def _value_text(method: Method, key: str, column: Column) -> str:
     return column.text(value.mean, value.half)
 
 
-def _cost_text(value: Interval | None, unit: str) -> str:
-    if value is None:
+def difference_text(value: Interval | None, column: Column) -> str:
+    """Return a difference of a metric with its sign and its interval.
+
+    Args:
+        value: The difference; None if it is not known.
+        column: The metric.
+
+    Example:
+        >>> from gossamer._core.columns import column_of
+        >>> difference_text(Interval(0.012, 0.005, 5), column_of("accuracy"))
+        '+1.20 ± 0.50'
+    """
+    if value is None or not math.isfinite(value.mean):
         return "–"
+    text = column.text(value.mean, value.half)
+    if value.mean > 0:
+        return f"+{text}"
+    return text
+
+
+def _known(taken: dict[int, float | None]) -> dict[int, float]:
+    return {seed: value for seed, value in taken.items() if value is not None}
+
+
+def _cost_text(value: Reached, unit: str) -> str:
     digits = 2 if unit == "seconds" and value.mean < 100 else 0
     return value.format(digits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
@@ -100,11 +101,11 @@ class Score:
         """
         taken: list[float | None] = []
         for curve in self.curves:
-            reached = None
+            reached = math.inf
             if curve is not None and target is not None:
                 values = curve[target.name]
                 reached = rounds_to(curve["round"], values, target.value, target.rising)
-            if curve is None or reached is None:
+            if curve is None or math.isinf(reached):
                 taken.append(None)
             else:
                 index = list(curve["round"]).index(reached)
