@@ -620,7 +620,7 @@ def test_compare_shows_seconds_to_each_target() -> None:
             str(summary["rounds_to"]["accuracy >= 0.3"]),
             f"{seconds:.2f}",
         ]
-        assert row.count("–") == 3  # rounds, seconds and merged rounds to the target of 1
+        assert row.count("–") == 2  # rounds and seconds to the target of 1
     assert gossamer("compare", "a.toml", "-q", "--out", "out").out == done.out
 
 

@@ -81,6 +81,7 @@ class Method:
             none. A single seed has no interval.
 
         Example:
+            >>> from gossamer.results.run import Run
             >>> first = Method("A", (Run({"seed": 0}, {}, {"loss": 2.0}),))
             >>> Method("B", (Run({"seed": 0}, {}, {"loss": 1.5}),)).difference(first, "loss").mean
             -0.5
