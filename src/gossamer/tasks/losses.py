@@ -125,6 +125,12 @@ class CrossEntropy(Loss):
     def __post_init__(self) -> None:
         checks.number("label_smoothing", self.label_smoothing, least=0, below=1)
 
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        if targets.dim() < 2:
+            return super().__call__(outputs, targets)
+        total, count = self.stacked_terms(outputs[None], targets[None])  # torch's own loss
+        return (total / count.clamp_min(1))[0]
+
     def terms(self, outputs: Tensor, targets: Tensor) -> Terms:
         if targets.dim() > 1:
             outputs = outputs.movedim(self.class_dim(outputs.shape, targets.shape), -1)
@@ -144,17 +150,26 @@ class CrossEntropy(Loss):
         return outputs.logsumexp(1) - own
 
     def stacked_terms(self, outputs: Tensor, targets: Tensor) -> Terms:
-        if targets.dim() > 2:
-            return super().stacked_terms(outputs, targets)
         # torch.func's overhead would be larger than the arithmetic.
-        losses = F.cross_entropy(
-            outputs.transpose(1, 2),
+        if targets.dim() > 2:
+            axis = self.class_dim(outputs.shape[1:], targets.shape[1:])
+            if axis > 0:
+                axis += 1  # of the stack
+            rows = outputs.movedim(axis, -1).reshape(-1, outputs.shape[axis])
+            losses = self._losses(rows, targets.reshape(-1)).view(len(targets), -1)
+        else:
+            losses = self._losses(outputs.transpose(1, 2), targets)
+        return losses.sum(1), (targets != self.ignore_index).flatten(1).sum(1)
+
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of every target; the classes are axis 1 of the outputs."""
+        return F.cross_entropy(
+            outputs,
             targets,
             ignore_index=self.ignore_index,
             label_smoothing=self.label_smoothing,
             reduction="none",
         )
-        return losses.sum(1), (targets != self.ignore_index).sum(1)
 
     def class_dim(self, outputs: torch.Size, targets: torch.Size) -> int:
         """Return the axis of the classes in outputs of one model, 1 or −1.

@@ -12,7 +12,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +22,7 @@ from gossamer.errors import InputError, SpeedWarning
 from gossamer.tasks import module_copies
 from gossamer.tasks.data import Data
 from gossamer.tasks.forward_pass import ForwardPass
+from gossamer.tasks.gradients import WrittenGradients
 from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.losses import Loss, LossFunction, Terms, loss_of
 from gossamer.tasks.metric import Metric
@@ -34,6 +34,7 @@ from gossamer.tasks.stacking import run_one_by_one, run_stacked
 _Mode = tuple[torch.device, torch.dtype]
 _EVALUATION_ELEMENTS = 1 << 24  # elements that one evaluation pass may put through a module
 _WIDE = 1 << 15  # elements of a layer's output per sample from which attention runs one by one
+_ATTENTION_PER_THREAD = 120_000  # elements of a layer's output from which a thread pays
 _ATTENTION = "aten::_scaled_dot_product"
 _NO_RULE = "not yet implemented the batching rule for "
 _LARGEST_LAYER = 4  # assumed size of a module's largest layer, in inputs that are not tokens
@@ -130,6 +131,7 @@ class ModuleLearner(Learner):
         if _ATTENTION in obstacle:
             self.sample_elements = max(self._layers(data))
             self._stacked_attention = self.sample_elements < _WIDE
+            self.elements_per_thread = _ATTENTION_PER_THREAD
             self.concurrent = True
             obstacle = self._obstacle(data)
         if not obstacle:
@@ -303,6 +305,7 @@ class ModuleLearner(Learner):
         if getattr(own, "mode", None) != mode:
             own.module = module_copies.copied(self.module, self._constants_in(mode)).to(*mode)
             own.mode = mode
+            own.parameters = [p for p in own.module.parameters() if p.requires_grad]
             own.training = None
         if own.training != training:
             own.module.train(training)
@@ -377,27 +380,24 @@ class ModuleLearner(Learner):
                     )
                 return
             # Devices share nothing: the gradient of the sum of their losses is each device's own.
-            parameters = self._leaves(w)
-            total = self._losses(parameters, x, y, buffers, keys).sum()
-            _write_gradients(total, parameters, self.unstack(out))
+            written = WrittenGradients(self.unstack(w), self.unstack(out))
+            self._losses(written.parameters, x, y, buffers, keys).sum().backward()
+            written.finish()
 
     def _device_gradient(
         self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, key: Tensor, out: Tensor
     ) -> None:
         """Do the same for one device, without the overhead of a stack."""
         self._prepare_module(w, training=True)
-        parameters = self._leaves(w)
-        loss, after = self._device_loss(parameters, buffers, x, y, key)
-        torch.cat([g.reshape(-1) for g in _gradients(loss, parameters)], out=out)
+        parameters = self._own.parameters
+        with torch.no_grad():  # into the module itself: faster than to swap its parameters
+            for p, part in zip(parameters, self.unstack(w).values(), strict=True):
+                p.copy_(part)
+        loss, after = self._device_loss({}, buffers, x, y, key)
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+        torch.cat([g.reshape(-1) for g in gradients], out=out)
         for name, b in after.items():
             buffers[name].copy_(b)
-
-    def _leaves(self, w: Tensor) -> dict[str, Tensor]:
-        """Return the parameters by name, for gradients with respect to them."""
-        leaves = {}
-        for name, part in self.unstack(w).items():
-            leaves[name] = part.detach().requires_grad_()
-        return leaves
 
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         copies = {name: b.clone() for name, b in buffers.items()}
@@ -440,31 +440,6 @@ class ModuleLearner(Learner):
             return total, count, outputs
 
         return score
-
-
-def _gradients(loss: Tensor, parameters: dict[str, Tensor]) -> tuple[Tensor, ...]:
-    """Return the gradients with respect to parameters, zeros for those that are not used."""
-    return torch.autograd.grad(
-        loss, list(parameters.values()), allow_unused=True, materialize_grads=True
-    )
-
-
-def _write_gradients(
-    loss: Tensor, parameters: dict[str, Tensor], parts_of_out: dict[str, Tensor]
-) -> None:
-    """Write the gradients to parts of a stack; each is released as soon as it is written."""
-    missing = dict(parts_of_out)
-
-    def write(name: str, leaf: Tensor) -> None:
-        assert leaf.grad is not None
-        missing.pop(name).copy_(leaf.grad)
-        leaf.grad = None
-
-    for name, leaf in parameters.items():
-        leaf.register_post_accumulate_grad_hook(partial(write, name))
-    loss.backward()
-    for part in missing.values():  # parameters that are not used
-        part.zero_()
 
 
 def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -56,12 +56,15 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     if input.dim() < 2 or weight.dim() != 2 or (bias is not None and bias.dim() != 1):
         return F.linear(input, weight, bias)
-    if input.dim() > 2:
-        product: Tensor = _Linear.apply(input, weight, bias)
-        return product
-    if bias is None:
-        return (weight @ input.mT).mT.contiguous()
-    return torch.addmm(bias[:, None], weight, input.mT).mT.contiguous()
+    if input.dim() == 2:
+        if bias is None:
+            return (weight @ input.mT).mT.contiguous()
+        return torch.addmm(bias[:, None], weight, input.mT).mT.contiguous()
+    rows = input.reshape(-1, input.shape[-1])
+    product = rows @ weight.mT
+    if bias is not None:
+        product = product + bias
+    return product.view(*input.shape[:-1], product.shape[-1])
 
 
 def attention(
@@ -159,36 +162,6 @@ def multi_head_attention(
     rows = mixed.transpose(1, 2).reshape(batch, length, width)
     outputs = linear(rows, out_proj_weight, out_proj_bias)
     return outputs.transpose(0, 1), None
-
-
-class _Linear(torch.autograd.Function):
-    """F.linear; for a stack, one batched product."""
-
-    @staticmethod
-    def forward(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return F.linear(input, weight, bias)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Keep nothing: gradients are those of the operations in `vmap`."""
-
-    @staticmethod
-    def vmap(info: Any, in_dims: Any, *given: Any) -> tuple[Tensor, int]:
-        input, weight, bias = _leading(in_dims, given)
-        if in_dims[0] is None:
-            input = input.expand(info.batch_size, *input.shape)
-        if in_dims[1] is None and (bias is None or in_dims[2] is None):
-            return F.linear(input, weight, bias), 0  # one product for all devices
-        if in_dims[1] is None:
-            weight = weight.expand(info.batch_size, *weight.shape)
-        rows = input.reshape(info.batch_size, -1, input.shape[-1])
-        if bias is None:
-            product = torch.bmm(rows, weight.mT)
-        elif in_dims[2] is None:
-            product = torch.bmm(rows, weight.mT) + bias
-        else:
-            product = torch.baddbmm(bias[:, None], rows, weight.mT)
-        return product.view(*input.shape[:-1], product.shape[-1]), 0
 
 
 class _Attention(torch.autograd.Function):

@@ -25,7 +25,6 @@ from gossamer.tasks.splits import Split
 
 _SAMPLES_DRAWN_AT_ONCE = 1 << 15  # sample numbers of one draw: several rounds of few devices
 _COPIES = 2  # of the models, at least: the models and their gradients
-_ELEMENTS_PER_THREAD = 300_000  # elements of batches from which a further thread pays
 
 
 class _Chunk(NamedTuple):
@@ -197,7 +196,7 @@ class Worker:
         elements = index.numel() * self._sample_elements()
         count = max(1, math.ceil(elements / self.learner.at_once))
         threads = available_threads()
-        if self.learner.concurrent and elements >= _ELEMENTS_PER_THREAD * threads:
+        if self.learner.concurrent and elements >= self.learner.elements_per_thread * threads:
             count = threads * math.ceil(count / threads)  # as many for each thread
         length = math.ceil(len(devices) / count)
         chunks = []
@@ -219,7 +218,8 @@ class Worker:
 
     def _for_each(self, compute: Callable[[_Chunk], None], chunks: list[_Chunk]) -> None:
         """Compute chunk after chunk, or several at a time in threads."""
-        if self.learner.concurrent and self._torch_device.type == "cpu":
+        on_cpu = self._torch_device.type == "cpu"
+        if self.learner.concurrent and on_cpu and len(chunks) > 1:
             run_in_threads([partial(compute, chunk) for chunk in chunks])
             return
         for chunk in chunks:
