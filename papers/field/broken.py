@@ -116,7 +116,7 @@ def _draw(scale: Scale, results: Results, path: Path) -> Path:
             row[0].set_ylabel(SPLIT_NAMES[split])
             for axis, fault in zip(row, faults, strict=True):
                 accuracy = np.zeros((len(GUARDS), len(POWERS)))
-                texts = []
+                texts: list[list[str]] = []
                 for i, guard in enumerate(GUARDS):
                     texts.append([])
                     for k, p in enumerate(POWERS):

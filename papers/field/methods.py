@@ -9,7 +9,7 @@ network is listed with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,7 +44,8 @@ def setting(scale: Scale, network: str) -> Scale:
 
 def method(name: str) -> Method:
     """Return a method of the catalogue as a function of its learning rate."""
-    return Method(name, lambda eta: METHODS[name].make(eta=eta))
+    make: Callable[..., gs.Algorithm] = METHODS[name].make
+    return Method(name, lambda eta: make(eta=eta))
 
 
 def refusal(scale: Scale, entry: Entry, devices: int) -> str | None:

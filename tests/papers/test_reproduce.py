@@ -102,6 +102,11 @@ def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert rows["extra", "static ring"] != "refuses"
     assert float(rows["all-reduce", "random ring"]) <= float(rows["d-psgd", "random ring"])
     assert (out / "broken.png").stat().st_size > 1000
+    for task in ("mnist", "fashion", "digits", "cifar"):
+        with (out / f"{task}.csv").open() as file:
+            tuned = list(csv.DictReader(file))
+        assert {row["method"] for row in tuned} == {"d-psgd", "gain-control"}
+        assert not any(row["at_edge"] for row in tuned if row["method"] == "d-psgd")
 
 
 @pytest.mark.slow

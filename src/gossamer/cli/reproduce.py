@@ -140,20 +140,22 @@ def _groups(chosen: Modules, long_studies: Any) -> list[Modules]:
 def _results(
     setting: ModuleType, scale: Any, group: Modules, folder: Path, pool: Pool, quiet: bool
 ) -> Any:
-    """Run what the parts of a group need: first `cells`, then what `then` asks for after that."""
+    """Run what the parts of a group need: `cells`, then what `then` asks for until that is all."""
     label = "runs"
     if len(group) == 1:
         label = next(iter(group))
     results = setting.Results(scale, {})
-    first: list[Study] = []
+    needed: list[Study] = []
     for module in group.values():
-        first += module.cells(scale)
-    results = _with_runs(results, first, folder, pool, quiet, label)
-    following: list[Study] = []
-    for module in group.values():
-        if hasattr(module, "then"):  # optional: studies that depend on the results of the first
-            following += module.then(scale, results)
-    return _with_runs(results, following, folder, pool, quiet, label)
+        needed += module.cells(scale)
+    while needed:
+        results = _with_runs(results, needed, folder, pool, quiet, label)
+        needed = []
+        for module in group.values():
+            if hasattr(module, "then"):  # optional: studies that depend on the results so far
+                needed += module.then(scale, results)
+        needed = [study for study in needed if study not in results.by_study]
+    return results
 
 
 def _with_runs(
@@ -162,8 +164,6 @@ def _with_runs(
     """Run studies. Return the results with their runs added."""
     from gossamer.study.sweep import sweep
 
-    if not studies:
-        return results
     with ShareBar(quiet, label) as bar:
         runs = sweep(studies, folder, pool, bar)
     by_study = dict(results.by_study)

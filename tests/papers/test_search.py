@@ -1,0 +1,102 @@
+"""The search of settings for the reproductions: it ends inside of what it tried."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import gossamer as gs
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from papers.field import families
+from papers.field.score import final, rounds_to, score
+from papers.search import Axis, Family, Point, Score, rates, search
+
+GAINS = Axis("gain", (1.02, 1.05, 1.1, 1.2), 1)
+TWO_AXES = Family("two", lambda eta, gain: gs.GainControl(eta, gain), (rates(0.04), GAINS))
+
+
+def found_in_steps(family: Family, score_of: Any) -> tuple[Point, set[Point]]:
+    """Run a search that is told only the scores that it asked for."""
+    known: dict[Point, Score] = {}
+    for _ in range(100):
+        state = search(family, known.get)
+        if not state.missing:
+            return state.best, set(known)
+        for point in state.missing:
+            assert point not in known
+            known[point] = score_of(point)
+    raise AssertionError("the search does not end")
+
+
+@given(st.integers(0, 16), st.integers(0, 3))
+def test_the_optimum_of_a_function_with_one_is_found(rate: int, gain: int) -> None:
+    def distance(point: Point) -> Score:
+        return (abs(point[0] - rate) + 2.0 * abs(point[1] - gain),)
+
+    best, _ = found_in_steps(TWO_AXES, distance)
+    assert best == (rate, gain)
+
+
+@given(st.randoms(use_true_random=False))
+def test_the_best_point_is_no_worse_than_all_its_neighbours(chance: Any) -> None:
+    table: dict[Point, Score] = {}
+
+    def draw(point: Point) -> Score:
+        return table.setdefault(point, (float(chance.randrange(5)), chance.random()))
+
+    best, tried = found_in_steps(TWO_AXES, draw)
+    for point in (*TWO_AXES.neighbours(best), *tried):
+        assert point in tried
+        assert table[best] <= table[point] or point not in TWO_AXES.neighbours(best)
+
+
+def test_an_end_of_an_axis_is_reported() -> None:
+    assert TWO_AXES.at_edge((0, 1)) == ["eta"]
+    assert TWO_AXES.at_edge((16, 3)) == ["eta", "gain"]
+    assert TWO_AXES.at_edge((8, 2)) == []
+
+
+def run_of(accuracies: list[float], diverged: bool = False) -> gs.Run:
+    summary: dict[str, Any] = {"finished": not diverged}
+    if diverged:
+        summary["diverged"] = {"round": 99, "device": 0}
+    rounds = np.arange(len(accuracies)) * 10
+    return gs.Run({}, {"round": rounds, "accuracy": np.array(accuracies)}, summary)
+
+
+def test_a_run_that_diverges_never_reaches_a_target() -> None:
+    accuracies = [0.1, 0.9, 0.2]
+    assert rounds_to(run_of(accuracies), 0.8) == 10
+    assert rounds_to(run_of(accuracies, diverged=True), 0.8) == math.inf
+    assert final(run_of(accuracies, diverged=True), "accuracy") == 0
+
+
+def test_reaching_a_target_counts_before_rounds_and_rounds_before_accuracy() -> None:
+    slow = score([run_of([0.1, 0.1, 0.9])], 0.8)
+    fast = score([run_of([0.1, 0.9, 0.8])], 0.8)
+    never = score([run_of([0.1, 0.7, 0.79])], 0.8)
+    worse = score([run_of([0.1, 0.7, 0.75])], 0.8)
+    assert fast < slow < never < worse
+
+
+@pytest.mark.parametrize("name", families.all_names())
+def test_every_method_can_be_made_at_every_first_point(name: str) -> None:
+    family = families.family(name)
+    for point in family.first_points():
+        assert family.at(point).eta == family.values(point)["eta"]
+
+
+def test_a_power_and_its_control_have_the_same_freedom() -> None:
+    for name in ("", "-quasi-global", "-tracking"):
+        power = families.family(f"wpm{name}")
+        control = families.family(f"gain{name or '-control'}")
+        assert len(power.axes) == len(control.axes)
+        assert set(control.axes[2].values) <= set(power.axes[2].values)
