@@ -52,10 +52,9 @@ def made_up(
     rng = np.random.default_rng(0)
     for method in range(methods):
         for seed in range(seeds):
-            network = Random(devices, density=0.2, seed=seed)
             study = Study(
                 WPM(p=2 * method + 1),
-                network,
+                Random(devices, density=0.2),
                 rounds=rounds,
                 seed=seed,
                 measure=Measure(every=1),

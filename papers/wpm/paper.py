@@ -150,6 +150,7 @@ def study(scale: Scale, algorithm: gs.Algorithm, devices: int, split: str, seed:
         batch=scale.batch,
         rounds=scale.rounds,
         seed=seed,
+        parts_seed=seed,
         measure=gs.Measure(
             every=scale.every,
             at=scale.measure_at,

@@ -549,7 +549,8 @@ def test_seconds_to_a_target_are_those_of_the_round_that_reached_it(tmp_path: Pa
 
 def test_the_seed_of_the_timing_follows_that_of_the_study() -> None:
     study = gs.Study(timing=FLEET, seed=1)
-    assert study.with_seed(4).timing == replace(FLEET, seed=6)
+    assert study.timing == replace(FLEET, seed=FLEET.seed + 1)
+    assert study.with_seed(4).timing == replace(FLEET, seed=FLEET.seed + 4)
     table: dict[str, Any] = {
         "seed": 7,
         "timing": {"compute": 1, "rate": {"kind": "log-uniform", "low": 1, "high": 2}},

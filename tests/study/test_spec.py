@@ -636,4 +636,4 @@ def test_numpy_scalars_are_written_as_plain_numbers() -> None:
         table["network"]["seed"],
         table["seed"],
         table["rounds"],
-    ) == (0.5, 3, 3, 9)
+    ) == (0.5, 6, 3, 9)

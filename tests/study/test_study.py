@@ -14,6 +14,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from support.command import gossamer
 from support.listing import attribute, times_of
 from torch import Tensor, nn
 
@@ -21,7 +22,7 @@ import gossamer as gs
 from gossamer import draws
 from gossamer.cli import main
 from gossamer.errors import DataError, GossamerError, InputError
-from gossamer.study import Interrupted, Run, study_of
+from gossamer.study import Interrupted, Run, spec, study_of
 
 
 def small(**changes: Any) -> gs.Study:
@@ -110,8 +111,13 @@ def test_with_seed_shifts_every_seed_by_the_same_amount(tmp_path: Path) -> None:
         (gs.Random(5, 0.5, seed=3) & gs.LinkFailure(0.1, seed=5), gs.Ring(5))
     ) & gs.Churn(0.1, 0.5, seed=2)
     study = small(
-        network=network, seed=10, data=gs.LeastSquares(5, seed=7), model=gs.LinearRegression()
+        network=network,
+        seed=10,
+        parts_seed=10,
+        data=gs.LeastSquares(5, seed=7),
+        model=gs.LinearRegression(),
     )
+    assert study.network == network
     moved = study.with_seed(14)
     assert moved.seed == 14
     assert moved.network == gs.Cycle(
@@ -120,6 +126,69 @@ def test_with_seed_shifts_every_seed_by_the_same_amount(tmp_path: Path) -> None:
     assert moved.data == gs.LeastSquares(5, seed=11)
     assert moved.with_seed(10) == study
     assert study.with_seed(10) == study
+
+
+def test_a_study_of_a_seed_is_that_study_moved_to_the_seed() -> None:
+    parts: dict[str, Any] = {
+        "algorithm": gs.Composition(gs.PowerMap(3), compress=gs.RandomK(0.5, seed=2)),
+        "network": gs.Random(5, 0.5, seed=3) & gs.Churn(0.1, 0.5),
+        "data": gs.LeastSquares(5, seed=7),
+        "model": gs.LinearRegression(),
+        "timing": gs.Timing(0.1, rate=1e6),
+    }
+    study = gs.Study(**parts, seed=4)
+    assert study == gs.Study(**parts).with_seed(4)
+    assert study.network == gs.Random(5, 0.5, seed=7) & gs.Churn(0.1, 0.5, seed=4)
+    assert study.algorithm.compress.seed == 6
+    assert (study.data.seed, study.timing.seed) == (11, 4)
+    assert replace(study, rounds=9).network == study.network  # not moved a second time
+    assert replace(study, seed=0) == gs.Study(**parts)
+    assert spec.studies(spec.parse(spec.dumps(study))) == [study]
+    for wrong in (1.5, "3", 2**63):
+        with pytest.raises(InputError, match=r"^seed = "):
+            gs.Study(seed=wrong)
+
+
+def test_a_seed_is_the_same_in_python_in_a_spec_and_at_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = """
+rounds = 12
+batch = 8
+name = "a"
+timing = { compute = 0.1, rate = { kind = "log-uniform", low = 1e5, high = 1e6 } }
+[network]
+kind = "random"
+devices = 6
+density = 0.4
+faults = [{ kind = "churn", leave = 0.1, come_back = 0.5 }]
+[algorithm]
+kind = "composition"
+eta = 0.1
+compress = { kind = "random-k", share = 0.5 }
+"""
+    Path("a.toml").write_text(text)
+    Path("b.toml").write_text(f"seed = 3\n{text}")
+    assert gossamer("run", "a.toml", "--seed", "3", "--out", "command", "-q").code == 0
+    assert gossamer("run", "b.toml", "--out", "spec", "-q").code == 0
+    assert gossamer("run", "command/spec.toml", "--out", "again", "-q").code == 0
+    study = gs.Study(
+        gs.Composition(eta=0.1, compress=gs.RandomK(0.5)),
+        gs.Random(6, 0.4) & gs.Churn(0.1, 0.5),
+        rounds=12,
+        batch=8,
+        name="a",
+        timing=gs.Timing(0.1, rate=gs.LogUniform(1e5, 1e6)),
+        seed=3,
+    )
+    made = gs.run(study, "python")
+    for name in ("command", "spec", "again"):
+        assert Path(name, "spec.toml").read_text() == Path("python", "spec.toml").read_text()
+        assert same(gs.Run.read(name), made)
+    other = gs.run(replace(study, seed=0))
+    assert not same(other, made)
+    assert other.study.network != study.network
 
 
 def test_with_seed_keeps_parts_without_draws(tmp_path: Path) -> None:

@@ -172,7 +172,8 @@ def _check_comparable(studies: Sequence[Study]) -> None:
     first = studies[0]
     for other in studies[1:]:
         same_method = replace(other, algorithm=first.algorithm, name=first.name)
-        for name, value in vars(same_method).items():
+        # The seeds of the parts follow the study's: if it differs, they are not the reason.
+        for name, value in ({"seed": other.seed} | vars(same_method)).items():
             if value == getattr(first, name):
                 continue
             field: str = name

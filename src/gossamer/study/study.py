@@ -15,6 +15,8 @@ from gossamer.tasks.data import Source
 from gossamer.tasks.split_rules import SplitRule
 from gossamer.tasks.splits import Split, own_split
 
+_SEEDS = (-(2**63), 2**63 - 1)  # what TOML and Parquet can write
+
 
 @dataclass(frozen=True)
 class Study:
@@ -30,7 +32,9 @@ class Study:
         model: What is trained.
         batch: Samples per step and device; 0 means all that the device has.
         rounds: Number of rounds.
-        seed: Seed of batches, split and start.
+        seed: Seed of links, times, batches, split, start and synthetic data. The seeds of the parts
+            count from it: `Random(10, 0.2)` in a study of seed 3 has the seed 3, as with
+            `gossamer run --seed 3`.
         measure: What is measured, and when.
         dtype: Type of the models' values.
         device: The torch device, such as "cpu" or "cuda:0".
@@ -38,11 +42,16 @@ class Study:
         name: Name of the study in tables and folders.
         timing: How long devices and links take; the run then reports simulated seconds beside
             rounds and bytes.
+        parts_seed: The seed that the seeds of the given parts belong to. They are moved by
+            `seed - parts_seed`; afterwards it equals `seed`, so that `dataclasses.replace` keeps
+            the parts as they are, unless it changes the seed.
 
     Example:
         >>> study = Study(WPM(p=15), Random(devices=10, density=0.2), rounds=100)
         >>> study.seed
         0
+        >>> Study(network=Random(devices=10, density=0.2), seed=3).network.seed
+        3
     """
 
     algorithm: Algorithm = field(default_factory=lambda: WPM(p=3))
@@ -59,18 +68,32 @@ class Study:
     threads: int = 0
     name: str = "study"
     timing: Timing | None = None
+    parts_seed: int = field(default=0, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         is_folder_name = "/" not in self.name and not self.name.startswith(".")
         if not self.name or not is_folder_name or not self.name.isprintable():
             raise InputError("name", self.name, "a folder name of printable characters")
         checks.one_of("dtype", self.dtype, ("float32", "float64"))
+        checks.whole("seed", self.seed, *_SEEDS)
+        self._move_seeds(self.seed - self.parts_seed)
+
+    def _move_seeds(self, shift: int) -> None:
+        """Shift the seeds of all parts that draw links, times or data."""
+        # Compressors and the mini-batches of some methods have seeds of their own.
+        moved = ["algorithm", "network", "timing"]
+        if own_split(self.data) is not None:  # a synthetic problem is drawn anew
+            moved.append("data")
+        for name in moved:
+            object.__setattr__(self, name, _with_shifted_seeds(getattr(self, name), shift))
+        object.__setattr__(self, "parts_seed", self.seed)
 
     def _repr_html_(self) -> str:
         """Show the study's parts in a notebook."""
         from gossamer.results.notebook import show_parts
 
         parts = dict(vars(self))
+        del parts["parts_seed"]
         return show_parts(f"Study {parts.pop('name')}", parts)
 
     def with_seed(self, seed: int) -> Study:
@@ -86,19 +109,7 @@ class Study:
             >>> Study(network=Random(10, 0.2, seed=5)).with_seed(2).network.seed
             7
         """
-        shift = seed - self.seed
-        data = self.data
-        if own_split(data) is not None:  # a synthetic problem is drawn anew
-            data = _with_shifted_seeds(data, shift)
-        return replace(
-            self,
-            seed=seed,
-            # Compressors and the mini-batches of some methods have seeds of their own.
-            algorithm=_with_shifted_seeds(self.algorithm, shift),
-            network=_with_shifted_seeds(self.network, shift),
-            timing=_with_shifted_seeds(self.timing, shift),
-            data=data,
-        )
+        return replace(self, seed=seed)
 
     def plan(self, data: Data | None = None) -> Plan:
         """Return the plan that an engine runs.

@@ -64,7 +64,8 @@ def studies(
     for key in PLAIN_KEYS:
         if key in table:
             fields[key] = checked_value(Study, key, table[key], key)
-    fields |= _shared_parts(table, fields.get("seed", 0))
+    seed_of_spec = fields.get("seed", 0)
+    fields |= _shared_parts(table, seed_of_spec)
     tables = table.get("algorithm", DEFAULTS["algorithm"])
     if not isinstance(tables, list):
         tables = [tables]
@@ -74,8 +75,10 @@ def studies(
         )
     built = []
     for index, one in enumerate(tables):
-        algorithm = build_part("algorithm", one, item_path("algorithm", tables, index))
-        study = Study(algorithm=algorithm, **fields)
+        path = item_path("algorithm", tables, index)
+        algorithm = build_part("algorithm", one, path, {"seed": seed_of_spec})
+        # The seeds of a spec are absolute: one that a run has written repeats that run exactly.
+        study = Study(algorithm=algorithm, parts_seed=seed_of_spec, **fields)
         if seed is not None:
             study = study.with_seed(seed)
         built.append(study)
@@ -244,7 +247,7 @@ def _field_value(cls: type, field: str, value: Any, path: str, given: Table | No
             parts.append(build_part(section, item, item_path(path, value, index), given))
         return tuple(parts)
     if section and (isinstance(value, dict) or section in (*ALGORITHM_FIELDS, "data", "loss")):
-        return build_part(section, value, path)
+        return build_part(section, value, path, given)
     return checked_value(cls, field, value, path)
 
 
