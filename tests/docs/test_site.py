@@ -23,6 +23,7 @@ from support.command import gossamer
 from support.listing import names_in
 
 import gossamer as gs
+from gossamer._core.registry import PARTS
 from gossamer.cli.app import app
 from gossamer.study import spec
 from gossamer.study.spec.sections import SECTIONS
@@ -325,7 +326,7 @@ def run_page(name: str) -> None:
     for missing, language, title, text in BLOCK.findall(PAGES[name]):
         if title:
             Path(title).write_text(text)
-        elif language == "python":
+        if language == "python":
             for long, short in QUICK.items():
                 text = text.replace(long, short)
             exec(compile(text, name, "exec", dont_inherit=True), names)
@@ -363,11 +364,16 @@ def run_command(part: str, missing: str, exact: bool) -> None:
 
 
 @pytest.fixture
-def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty folder without data sets."""
+def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty folder without data sets; methods that a page registers are forgotten."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GOSSAMER_DATA", "data")
     monkeypatch.setenv("COLUMNS", "120")
+    known = set(gs.METHODS)
+    yield
+    for name in set(gs.METHODS) - known:
+        del gs.METHODS[name]
+        del PARTS["algorithm"][name]
 
 
 @pytest.mark.slow

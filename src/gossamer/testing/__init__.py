@@ -10,11 +10,14 @@ from torch import Tensor
 
 from gossamer.algorithms import Algorithm
 from gossamer.engines import Measure, Plan, Simulator, Snapshot
+from gossamer.engines.batch_gradient import BatchGradient
+from gossamer.engines.mixing import Traffic
 from gossamer.errors import InputError
 from gossamer.network import Callback, Churn, Graph, LinkFailure, Network, Random, RandomRing
 from gossamer.network.base import BoolArray
 from gossamer.tasks import LinearRegression, Task
 from gossamer.tasks.synthetic import LeastSquares
+from gossamer.testing.rows import Round
 
 DEVICES = 7
 
@@ -44,6 +47,8 @@ def check(algorithm: Algorithm, rounds: int = 12) -> list[str]:
     - gives the same result, bit for bit, when it runs again,
     - gives the same result when it stops halfway and resumes from a snapshot,
     - does not change the state of devices that are away,
+    - computes each device's row from that device's rows and from what `mix` and `grad` return for
+      it: a device that is alone in its stack gets the same as one among all,
     - can be measured in the middle of a round without being changed by it.
 
     Args:
@@ -111,6 +116,7 @@ def _check_refusal(algorithm: Algorithm, network: str, refusal: InputError) -> N
 
 
 def _check_plan(plan: Plan) -> None:
+    _check_rows(plan)
     end = _check_rounds(plan)
     _expect(_equal(end, _run(plan)), plan.algorithm, "gives another result when it runs again")
     _expect(
@@ -128,6 +134,19 @@ def _check_plan(plan: Plan) -> None:
     single.advance(plan.rounds)
     dtype = single.models().dtype
     _expect(dtype == torch.float32, plan.algorithm, f"turns float32 into {dtype}")
+
+
+def _check_rows(plan: Plan) -> None:
+    """Check that the rows of the devices meet in `mix` only."""
+    simulator = Simulator(plan)
+    for t in sorted({0, min(1, plan.rounds - 1), plan.rounds - 1}):
+        simulator.advance(t)
+        mix = simulator.make_mix(plan.network.links(t), t, Traffic())
+        grad = BatchGradient(simulator.worker, t)
+        with torch.no_grad():
+            state = simulator.snapshot().tensors
+            problem = Round(plan.algorithm, state, grad, mix, t).problem()
+        _expect(problem is None, plan.algorithm, str(problem))
 
 
 def _check_rounds(plan: Plan) -> Snapshot:
