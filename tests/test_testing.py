@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,6 +114,20 @@ def test_a_method_that_uses_other_rows_is_found(name: str) -> None:
     message = str(found.value)
     assert message.startswith("Method ")
     assert "\n" not in message
+
+
+class Cheat(Method):
+    """The method that the page of an own method shows."""
+
+    def round(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
+        return state | {"w": state["w"].mean(0) - 0.01 * grad(state["w"]).sign()}
+
+
+def test_the_page_quotes_the_message() -> None:
+    with pytest.raises(AssertionError) as found:
+        testing.check(Cheat())
+    page = Path(__file__).parents[1] / "docs" / "your-own" / "method.md"
+    assert str(found.value) in " ".join(page.read_text().split())
 
 
 def own_rates(w: Tensor, grad: Gradient, mix: Mix) -> Tensor:
