@@ -2,7 +2,7 @@
 
 from gossamer.tasks.array_files import Arrays
 from gossamer.tasks.class_metrics import Accuracy, IoU, MacroF1, Perplexity, TopKAccuracy
-from gossamer.tasks.data import Data, Validation, from_arrays, from_dataset
+from gossamer.tasks.data import Data, from_arrays, from_dataset
 from gossamer.tasks.image_sets import Cifar10, Digits, FashionMnist, Mnist
 from gossamer.tasks.learner import Learner, Scores
 from gossamer.tasks.linear import LinearRegression, LogisticRegression, Softmax, Svm
@@ -23,6 +23,7 @@ from gossamer.tasks.split_files import Lists
 from gossamer.tasks.split_rules import ByClass, Dirichlet, Drawn, Iid, Labels, OneLabel, Uneven
 from gossamer.tasks.splits import Split, from_lists
 from gossamer.tasks.task import Model, Task
+from gossamer.tasks.validation import Validation
 from gossamer.tasks.worker import Worker
 
 # isort: split

@@ -5,10 +5,9 @@ A source is a frozen dataclass; `load()` reads it.
 
 from __future__ import annotations
 
-import math
-import warnings
+import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -17,11 +16,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from gossamer import draws
-from gossamer._core import checks
-from gossamer._core.registry import register
-from gossamer.errors import DataWarning, InputError
-from gossamer.tasks.splits import own_split
+from gossamer.errors import InputError
+from gossamer.tasks.label_checks import warn_of_labels
 
 MAX_CLASSES = 100_000
 """Most classes. A larger label is taken for a mistake, such as an identifier: the model gets an
@@ -33,7 +29,7 @@ MAX_TOKENS = 1 << 24
 IGNORED = -100
 """Target of a position that does not count, as in torch."""
 
-_MOST_NAMED = 5  # labels that a warning lists
+_WORDS = "an array of numbers: numpy.unique(y, return_inverse=True)[1] numbers the words from 0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +54,9 @@ class Data:
         classes: Number of classes of labels, which are from 0 to classes − 1; None for other
             targets.
         labels: Names of the classes, if they have any.
+        owner: Number of the device that holds each training sample, if the data say so: a study's
+            split rule then does not apply.
+        device_names: Names of these devices, in the order of their numbers.
 
     Example:
         >>> from gossamer import Digits
@@ -73,6 +72,8 @@ class Data:
     name: str
     classes: int | None
     labels: tuple[str, ...] = ()
+    owner: Tensor | None = None
+    device_names: tuple[str, ...] = ()
 
     @property
     def samples(self) -> int:
@@ -98,7 +99,10 @@ class Data:
     def __repr__(self) -> str:
         """Return one line with a checksum; in the spec of a run it identifies the samples."""
         checksum = 0
-        for part in (self.x, self.y, self.x_test, self.y_test):
+        parts = [self.x, self.y, self.x_test, self.y_test]
+        if self.owner is not None:
+            parts.append(self.owner)
+        for part in parts:
             checksum = zlib.crc32(part.contiguous().numpy().data, checksum)
         return (
             f"Data({self.name!r}, {self.samples} samples of shape {self.shape}, "
@@ -114,63 +118,13 @@ class Source(Protocol):
         """Return the data."""
 
 
-@register("data", "validation")
-@dataclass(frozen=True)
-class Validation:
-    """Data for choosing on: a share of the training samples replaces the test samples.
-
-    They are no longer trained on, and the true test samples are not looked at: a choice that is
-    made here can be tested there.
-
-    Args:
-        data: The source.
-        share: Share of the training samples to test on.
-        seed: Seed of the draw.
-
-    Raises:
-        InputError: If the share is not between 0 and 1, or the source is synthetic.
-
-    Example:
-        >>> from gossamer import Digits
-        >>> data = Validation(Digits(), share=0.1).load()
-        >>> data.samples, len(data.x_test)
-        (1293, 144)
-    """
-
-    data: Source
-    share: float = 0.1
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        checks.number("share", self.share, above=0, below=1)
-        if own_split(self.data) is not None:
-            raise InputError(
-                "data",
-                type(self.data).__name__,
-                "data that are not synthetic: those have no test samples",
-            )
-
-    def load(self) -> Data:
-        whole = self.data.load()
-        count = math.ceil(self.share * whole.samples)
-        if count >= whole.samples:
-            accepted = f"a share that leaves some of the {whole.samples} samples to train on"
-            raise InputError("share", self.share, accepted)
-        order = torch.from_numpy(draws.permutation(whole.samples, self.seed, "validation"))
-        # Sorted, so that a split by rule deals the samples out much as it would the whole data.
-        test = order[:count].sort().values
-        train = order[count:].sort().values
-        return replace(
-            whole, x=whole.x[train], y=whole.y[train], x_test=whole.x[test], y_test=whole.y[test]
-        )
-
-
 def from_arrays(
     x: ArrayLike | Tensor,
     y: ArrayLike | Tensor,
     x_test: ArrayLike | Tensor,
     y_test: ArrayLike | Tensor,
     name: str = "arrays",
+    devices: Sequence[Any] | NDArray[Any] | None = None,
 ) -> Data:
     """Make data from NumPy arrays or tensors. They are checked and copied.
 
@@ -184,6 +138,8 @@ def from_arrays(
         x_test: Test samples, like x.
         y_test: Their targets, like y.
         name: Name of the data, for tables.
+        devices: Name or number of the device that holds each training sample, if that is known. A
+            study's split rule then does not apply.
 
     Returns:
         The data.
@@ -192,16 +148,53 @@ def from_arrays(
         InputError: If an array is empty, has values that are not finite, or does not fit another.
 
     Warns:
-        DataWarning: If the labels skip a number.
+        DataWarning: If the labels skip a number, only test samples have a label, or labels are
+            given as floating-point numbers.
 
     Example:
         >>> from_arrays(np.eye(3), [0, 1, 2], np.eye(3), [0, 1, 2]).classes
         3
     """
     data = checked_arrays(x, y, x_test, y_test, name)
-    if data.classes is not None:
-        _warn_of_gaps(data)
+    warn_of_labels(data)
+    if devices is not None:
+        data = with_devices(data, devices)
     return data
+
+
+def with_devices(data: Data, devices: Sequence[Any] | NDArray[Any]) -> Data:
+    """Return data whose training samples belong to devices.
+
+    Args:
+        data: The data.
+        devices: Name or number of the device of each training sample. Devices are numbered in the
+            order of their names; numbers within names count as numbers.
+
+    Raises:
+        InputError: If there is not one device per sample, or a name is empty.
+
+    Example:
+        >>> data = from_arrays(np.eye(3), [0, 1, 1], np.eye(3), [0, 1, 1])
+        >>> with_devices(data, ["van 10", "van 9", "van 9"]).owner.tolist()
+        [1, 0, 0]
+    """
+    held = [str(device) for device in devices]
+    if len(held) != data.samples:
+        accepted = f"one per training sample, {data.samples}"
+        raise InputError("devices", f"{len(held)} devices", accepted)
+    if "" in held:
+        raise InputError("devices", "", "a name for every device")
+    names = sorted(set(held), key=_natural)
+    numbers = {name: number for number, name in enumerate(names)}
+    owner = torch.tensor([numbers[name] for name in held])
+    return replace(data, owner=owner, device_names=tuple(names))
+
+
+def _natural(name: str) -> tuple[list[Any], str]:
+    """Return a key that sorts "van 9" before "van 10"."""
+    parts: list[Any] = re.split(r"([0-9]+)", name)
+    parts[1::2] = map(int, parts[1::2])
+    return parts, name
 
 
 def checked_arrays(
@@ -264,24 +257,6 @@ def _is_binary(y: Tensor) -> bool:
     return y.dim() > 1 and y.is_floating_point() and bool(((y == 0) | (y == 1)).all())
 
 
-def _warn_of_gaps(data: Data) -> None:
-    """Warn of labels that no sample has."""
-    assert data.classes is not None
-    counts = torch.bincount(torch.cat([data.y, data.y_test]), minlength=data.classes)
-    missing = torch.nonzero(counts == 0).flatten().tolist()
-    if not missing:
-        return
-    named = ", ".join(map(str, missing[:_MOST_NAMED]))
-    if len(missing) > _MOST_NAMED:
-        named += ", …"
-    warnings.warn(
-        f"no sample of {data.name} has the label {named}: labels count from 0 to "
-        f"{data.classes - 1}, and the model has an output for each; number them without gaps",
-        DataWarning,
-        stacklevel=3,
-    )
-
-
 def from_dataset(train: Iterable[Any], test: Iterable[Any], name: str = "dataset") -> Data:
     """Make data from torch datasets, or any sequences, of pairs (x, y). They are read once.
 
@@ -306,7 +281,9 @@ def from_dataset(train: Iterable[Any], test: Iterable[Any], name: str = "dataset
     return from_arrays(x, y, x_test, y_test, name=name)
 
 
-def _array(field: str, value: ArrayLike | Tensor) -> NDArray[Any]:
+def _array(
+    field: str, value: ArrayLike | Tensor, accepted: str = "an array of numbers"
+) -> NDArray[Any]:
     if isinstance(value, Tensor):
         value = value.detach().cpu()
         value = (value.float() if value.is_floating_point() else value).numpy()
@@ -315,10 +292,17 @@ def _array(field: str, value: ArrayLike | Tensor) -> NDArray[Any]:
     except ValueError as error:  # lists of unequal lengths
         raise InputError(field, "a ragged list", "an array of numbers") from error
     if array.dtype.kind not in "buif":
-        raise InputError(field, str(array.dtype), "an array of numbers")
+        raise InputError(field, _kind(array), accepted)
     if array.ndim == 0 or array.size == 0:
         raise InputError(field, list(array.shape), "an array with at least one sample")
     return array
+
+
+def _kind(array: NDArray[Any]) -> str:
+    """Return what an array holds that is not of numbers."""
+    if array.dtype.kind in "US":
+        return f"text such as {array.flat[0]!s}"
+    return str(array.dtype)
 
 
 def _samples(field: str, value: ArrayLike | Tensor) -> Tensor:
@@ -331,7 +315,7 @@ def _samples(field: str, value: ArrayLike | Tensor) -> Tensor:
 
 
 def _targets(field: str, value: ArrayLike | Tensor) -> Tensor:
-    array = _array(field, value)
+    array = _array(field, value, _WORDS)
     if array.dtype.kind == "f":
         return _to_float32(field, array)
     if array.ndim > 1:

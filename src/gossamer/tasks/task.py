@@ -106,7 +106,7 @@ class Task:
         sizes = np.zeros(self.devices, dtype=np.int64)
         sizes[devices] = self.split.sizes[devices]
         chosen = torch.from_numpy(samples)
-        data = replace(self.data, x=self.data.x[chosen], y=self.data.y[chosen])
+        data = replace(self.data, x=self.data.x[chosen], y=self.data.y[chosen], owner=None)
         split = Split(index.astype(np.int64), np.concatenate([[0], np.cumsum(sizes)]))
         return replace(self, data=data, split=split)
 
