@@ -35,13 +35,13 @@ _EXPORTS = {
         Matching RandomPeer
     """,
     "tasks": """
-        Task Data Digits Mnist FashionMnist Cifar10 Arrays from_arrays from_dataset Iid OneLabel
-        ByClass Labels Dirichlet Uneven Drawn Lists from_lists Validation Softmax Svm Mlp Cnn Module
-        LinearRegression LogisticRegression Loss CrossEntropy BinaryCrossEntropy SquaredError
-        AbsoluteError Huber
+        Task Data Digits Mnist FashionMnist Cifar10 Arrays Table from_arrays from_dataset from_table
+        Iid OneLabel ByClass Labels Dirichlet Uneven Drawn Lists from_lists Validation
+        Softmax Svm Mlp Cnn Module LinearRegression LogisticRegression Loss
+        CrossEntropy BinaryCrossEntropy SquaredError AbsoluteError Huber
         Accuracy FunctionMetric IoU MAE MacroF1 Metric Perplexity R2 RMSE TopKAccuracy
     """,
-    "tasks.hf": "TokenModel Transformers from_hf",
+    "tasks.hf": "HuggingFace TokenModel Transformers from_hf",
     "tasks.synthetic": "LeastSquares Logistic",
     "engines": "Measure Observer Plan Ray Simulator",
     "results.run": "Run",

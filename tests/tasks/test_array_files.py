@@ -89,7 +89,7 @@ def test_objects_are_refused_before_they_are_read(tmp_path: Path):
 
 def test_text_and_complex_numbers_are_refused(tmp_path: Path):
     for array, kind in (
-        (np.array([["a"] * 4] * 6), "<U1"),
+        (np.array([["a"] * 4] * 6), "text such as a"),
         (np.zeros((6, 4), dtype=complex), "complex128"),
     ):
         with pytest.raises(DataError, match=f"x = '{kind}'"):

@@ -100,7 +100,7 @@ def test_from_arrays_takes_numpy_torch_and_lists_and_copies():
     assert data.x[0].tolist() == [0, 1, 2, 3]
     assert data.classes == 6
     assert not data.x_test.requires_grad
-    assert from_arrays(x.astype(">f8"), np.ones(6, dtype=bool), x[:1], [False]).classes == 2
+    assert from_arrays(x.astype(">f8"), np.arange(6) < 3, x[:1], [False]).classes == 2
     with pytest.raises(InputError, match="ragged"):
         from_arrays([[1, 2], [3]], [0, 1], [[1, 2]], [0])
 

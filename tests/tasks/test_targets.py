@@ -147,10 +147,27 @@ def test_labels_that_skip_a_number_give_a_warning(labels: list[int], named: str)
     x = np.zeros((len(labels), 2))
     with pytest.warns(gs.DataWarning, match=f"no sample of arrays has the label {named}"):
         gs.from_arrays(x, labels, x, labels)
+    everything = list(range(10))
+    with pytest.warns(gs.DataWarning, match="no training sample of arrays has the label"):
+        gs.from_arrays(x, labels, np.zeros((10, 2)), everything)  # the test samples have the others
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        everything = list(range(10))
-        gs.from_arrays(x, labels, np.zeros((10, 2)), everything)  # the test samples have the others
+        gs.from_arrays(np.zeros((10, 2)), everything, x, labels)
+
+
+def test_floats_that_look_like_labels_give_a_warning() -> None:
+    x = np.zeros((60, 2))
+    y = np.arange(60) % 3.0
+    with pytest.warns(gs.DataWarning, match=r"all are whole numbers \(0, 1, 2\): .*astype\(int\)"):
+        gs.from_arrays(x, y, x, y)
+    for values in (y % 2, y + 0.5, np.arange(60.0)):
+        gs.from_arrays(x, values, x, values)  # outcomes of yes or no, and measurements
+
+
+def test_words_are_refused_with_what_numbers_them() -> None:
+    x = np.zeros((2, 2))
+    with pytest.raises(gs.InputError, match=r"y = 'text such as cat' .*numpy\.unique"):
+        gs.from_arrays(x, ["cat", "dog"], x, [0, 1])
 
 
 EMBEDDING = gs.Module(lambda: nn.Embedding(72, 3))

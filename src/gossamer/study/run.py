@@ -15,7 +15,7 @@ import numpy as np
 from gossamer._core.columns import Column
 from gossamer._core.interrupts import stop_on_signal
 from gossamer.backend import versions
-from gossamer.engines import Engine, EngineSpec, Measure, Record, Simulation
+from gossamer.engines import Engine, EngineSpec, Plan, Record, Simulation
 from gossamer.engines.observer import Observer, Row
 from gossamer.errors import DataError, Diverged, GossamerError, InputError
 from gossamer.results.folder import RunFolder, columns
@@ -27,6 +27,7 @@ from gossamer.study.observers import ObserverGroup
 from gossamer.study.study import Study
 from gossamer.study.warn import warn_of_few_links
 from gossamer.tasks import Data
+from gossamer.tasks.own_devices import describe_matching
 
 # Seconds between two checkpoints, at least.
 _CHECKPOINT_SECONDS = 20.0
@@ -108,7 +109,7 @@ def run(
             measurements = _Measurements(rows, plan.measure.columns)
         if folder and not resumed:  # only now: a study that cannot start leaves no folder
             folder.create(spec.dumps(study))
-        session = _Session(study, plan.measure, started, folder, measurements, observing, warned)
+        session = _Session(study, plan, started, folder, measurements, observing, warned)
         try:
             session.advance_to_end()
             return session.finish(keep_models)
@@ -160,7 +161,7 @@ class _Session:
     def __init__(
         self,
         study: Study,
-        measure: Measure,
+        plan: Plan,
         engine: Engine,
         folder: RunFolder | None,
         measurements: _Measurements,
@@ -168,7 +169,8 @@ class _Session:
         warned: Sequence[str],
     ) -> None:
         self._study = study
-        self._settings = measure
+        self._settings = plan.measure
+        self._matching = describe_matching(plan.task.data, plan.network.names)
         self._engine = engine
         self._folder = folder
         self._measurements = measurements
@@ -190,6 +192,8 @@ class _Session:
         if self._folder:
             path = self._folder.path
         self._observers.started(self._study, path, self._measurements.rows())
+        if self._matching:
+            self._observers.message(self._matching)
         self._observers.advanced(self._engine.round)
         self._try_own_metrics()
         rounds = self._study.rounds

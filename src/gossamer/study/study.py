@@ -12,6 +12,7 @@ from gossamer.errors import InputError
 from gossamer.network import Network, Random, Timing
 from gossamer.tasks import Data, Digits, Iid, Model, Softmax, Task
 from gossamer.tasks.data import Source
+from gossamer.tasks.own_devices import brings_devices, split_by_owner
 from gossamer.tasks.split_rules import SplitRule
 from gossamer.tasks.splits import Split, own_split
 
@@ -28,7 +29,8 @@ class Study:
         algorithm: The method.
         network: Which devices are linked in every round.
         data: The samples, or where they are loaded from.
-        split: How the samples are divided among the devices.
+        split: How the samples are divided among the devices. Data that say which device holds which
+            samples, such as one file per device, need none.
         model: What is trained.
         batch: Samples per step and device; 0 means all that the device has.
         rounds: Number of rounds.
@@ -76,6 +78,8 @@ class Study:
             raise InputError("name", self.name, "a folder name of printable characters")
         checks.one_of("dtype", self.dtype, ("float32", "float64"))
         checks.whole("seed", self.seed, *_SEEDS)
+        if brings_devices(self.data):
+            self._refuse_split()
         self._move_seeds(self.seed - self.parts_seed)
 
     def _move_seeds(self, shift: int) -> None:
@@ -128,17 +132,13 @@ class Study:
             10
         """
         data = data or load(self.data)
-        split = own_split(self.data) or self.split
-        if not isinstance(split, Split):
-            try:
-                split = split.make_for(
-                    data.y.numpy(), self.network.devices, self.seed, self.network.groups
-                )
-            except InputError as error:
-                section = "split"
-                if error.field == "devices":
-                    section = "network"
-                raise error.under(section) from None
+        try:
+            split = self._split(data)
+        except InputError as error:
+            section = "split"
+            if error.field == "devices":
+                section = "network"
+            raise error.under(section) from None
         return Plan(
             Task(data, split, self.model, self.batch),
             self.network,
@@ -151,6 +151,26 @@ class Study:
             self.threads,
             self.timing,
         )
+
+    def _refuse_split(self) -> None:
+        """Raise an error if there is a split beside data that need none."""
+        if self.split != Iid():
+            accepted = (
+                "no split: the data say which device holds which samples; pooled data "
+                "(pooled = true) are divided by a split"
+            )
+            raise InputError("split", type(self.split).__name__, accepted)
+
+    def _split(self, data: Data) -> Split:
+        """Return which device holds which samples: as the data say, or else by the split rule."""
+        split = own_split(self.data) or self.split
+        network = self.network
+        if data.owner is not None:
+            self._refuse_split()
+            return split_by_owner(data, network.names, network.devices)
+        if isinstance(split, Split):
+            return split
+        return split.make_for(data.y.numpy(), network.devices, self.seed, network.groups)
 
 
 def load(data: Source | Data) -> Data:

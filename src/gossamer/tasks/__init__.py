@@ -22,13 +22,14 @@ from gossamer.tasks.own_metrics import FunctionMetric
 from gossamer.tasks.split_files import Lists
 from gossamer.tasks.split_rules import ByClass, Dirichlet, Drawn, Iid, Labels, OneLabel, Uneven
 from gossamer.tasks.splits import Split, from_lists
+from gossamer.tasks.tables import Table, from_table
 from gossamer.tasks.task import Model, Task
 from gossamer.tasks.validation import Validation
 from gossamer.tasks.worker import Worker
 
 # isort: split
 # Last, since kinds are listed in the order in which they are registered.
-from gossamer.tasks.hf import TokenModel, Transformers, from_hf
+from gossamer.tasks.hf import HuggingFace, TokenModel, Transformers, from_hf
 
 __all__ = [
     "MAE",
@@ -50,6 +51,7 @@ __all__ = [
     "FunctionLoss",
     "FunctionMetric",
     "Huber",
+    "HuggingFace",
     "Iid",
     "IoU",
     "Labels",
@@ -71,6 +73,7 @@ __all__ = [
     "Split",
     "SquaredError",
     "Svm",
+    "Table",
     "Task",
     "TokenModel",
     "TopKAccuracy",
@@ -82,4 +85,5 @@ __all__ = [
     "from_dataset",
     "from_hf",
     "from_lists",
+    "from_table",
 ]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _MOST_NAMED = 5  # values that a warning lists
 _MOST_FLOATS = 20  # different whole numbers that look like labels and not like measurements
 
+_REPEATS = 10  # how often each label occurs at least, on average
+
 
 def warn_of_labels(data: Data) -> None:
     """Warn of labels that no sample has, that only test samples have, or that are floats.
@@ -46,8 +48,9 @@ def warn_of_unseen(data: Data) -> None:
     if unseen:
         named = listed(_label(data, number) for number in unseen)
         warn(
-            f"no training sample of {data.name} has the label {named}, but "
-            f"{int(in_test[unseen].sum()):,} test samples do: no model can learn it"
+            f"no training sample of {data.name} has the label {named}, which "
+            f"{int(in_test[unseen].sum()):,} of the {len(data.y_test):,} test samples have: "
+            "no model can learn it"
         )
 
 
@@ -102,11 +105,14 @@ def _warn_of_floats(data: Data) -> None:
 
 
 def looks_like_labels(y: torch.Tensor) -> bool:
-    """True if floating-point numbers are a few different whole numbers from 0.
+    """True if floating-point numbers are a few different whole numbers from 0, again and again.
+
+    Two values are not enough: 0.0 and 1.0 are targets of the binary cross-entropy.
 
     Args:
         y: The targets [samples].
     """
     if not bool(((y >= 0) & (y < _MOST_FLOATS) & (y == y.floor())).all()):
         return False
-    return 1 < len(y.unique()) < len(y)
+    different = len(y.unique())
+    return 2 < different <= len(y) // _REPEATS

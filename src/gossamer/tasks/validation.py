@@ -14,6 +14,7 @@ from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data, Source
+from gossamer.tasks.own_devices import brings_devices
 from gossamer.tasks.splits import own_split
 
 
@@ -52,6 +53,11 @@ class Validation:
                 type(self.data).__name__,
                 "data that are not synthetic: those have no test samples",
             )
+
+    @property
+    def brings_devices(self) -> bool:
+        """True if the source says which device holds which samples."""
+        return brings_devices(self.data)
 
     def load(self) -> Data:
         whole = self.data.load()

@@ -29,6 +29,7 @@ from gossamer.study.spec.sections import (
 )
 from gossamer.study.spec.values import checked_value, describe_type, type_hints
 from gossamer.study.study import Study
+from gossamer.tasks.own_devices import brings_devices
 
 _SYNTHETIC = ("least-squares", "logistic")  # kinds of data that bring their own split
 
@@ -103,6 +104,11 @@ def _shared_parts(table: Table, seed: int) -> Table:
         data_given = {"devices": net.devices} | given
     timing = None
     data = build_part("data", data_table, "data", data_given)
+    if brings_devices(data) and "split" in table:
+        raise SpecError(
+            "split is not accepted: the data say which device holds which samples; leave it out, "
+            "or set data.pooled = true"
+        )
     split = build_part("split", table.get("split", DEFAULTS["split"]), "split")
     built_model = build_part("model", table.get("model", model), "model")
     measure = build_dataclass(Measure, table.get("measure", {}), "measure")

@@ -41,7 +41,7 @@ OLD_KEYS = {
 }
 
 # Keys whose values are paths, relative to the folder of the spec.
-PATH_KEYS = ("path", "folder")
+PATH_KEYS = ("path", "folder", "test_path", "tokenizer")
 # Fields of an algorithm, or of another schedule, that are a number or a schedule.
 SCHEDULED_FIELDS = ("eta", "p", "gain", "then")
 # Fields of an algorithm that have kinds of their own, in the section of the same name.

@@ -27,6 +27,7 @@ from gossamer.study.spec.sections import (
 )
 from gossamer.study.spec.text import absolute_path
 from gossamer.study.study import Study
+from gossamer.tasks.own_devices import brings_devices
 from gossamer.tasks.splits import own_split
 
 _DIGEST_BYTES = 8
@@ -75,10 +76,14 @@ def to_table(study: Study, defaults: bool = True) -> Table:
         table["timing"] = _fields(study.timing, defaults)
     written: Table = _plain(table)
     for section in ("data", "split", "model", "algorithm", "network"):
-        if section == "split" and own_split(study.data) is not None:
+        if section == "split" and _has_own_split(study.data):
             continue
         written[section] = part_to_table(section, getattr(study, section), defaults)
     return written
+
+
+def _has_own_split(data: Any) -> bool:
+    return own_split(data) is not None or brings_devices(data)
 
 
 def digest(study: Study) -> str:

@@ -5,6 +5,7 @@ These packages are loaded when they are first used; the extra gossamer[hf] conta
 
 from gossamer.tasks.hf.data import from_hf
 from gossamer.tasks.hf.models import Transformers
+from gossamer.tasks.hf.source import HuggingFace
 from gossamer.tasks.hf.tokens import TokenModel
 
-__all__ = ["TokenModel", "Transformers", "from_hf"]
+__all__ = ["HuggingFace", "TokenModel", "Transformers", "from_hf"]

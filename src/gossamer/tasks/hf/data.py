@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from gossamer._core import checks
 from gossamer.errors import InputError, nearest
-from gossamer.tasks.data import IGNORED, Data, checked_arrays, from_arrays
+from gossamer.tasks.data import IGNORED, Data, checked_arrays, from_arrays, with_devices
 from gossamer.tasks.hf import packages
+from gossamer.tasks.label_checks import warn_of_unseen
 
 _SPLITS = ("train", "test")
 _WHITE = 255  # largest value of a pixel
@@ -27,6 +28,7 @@ def from_hf(
     target: str | None = "label",
     tokenizer: Any = None,
     max_length: int = 128,
+    device: str | None = None,
     name: str = "hugging-face",
 ) -> Data:
     """Make data from data sets of Hugging Face. They are read once; formats do not matter.
@@ -44,6 +46,8 @@ def from_hf(
             next token of the text; −100 marks padding and the end, which do not count.
         tokenizer: A tokeniser of transformers, for text.
         max_length: Tokens per sample.
+        device: Column with the name of the device that holds a sample to train on, such as an
+            author. A study then needs no split.
         name: Name of the data, for tables.
 
     Returns:
@@ -66,14 +70,29 @@ def from_hf(
     x_test, y_test = reader.read("test", parts[1])
     labels = reader.labels(parts[0])
     try:
-        if not labels:
-            return from_arrays(x, y, x_test, y_test, name=name)
-        # The data set says how many classes there are: labels that no sample has are no mistake.
-        data = checked_arrays(x, y, x_test, y_test, name)
+        data = _checked(x, y, x_test, y_test, name, labels)
     except InputError as error:
         field = _FIELDS.get(error.field, error.field)
         raise InputError(field, error.value, error.accepted) from None
-    return replace(data, classes=len(labels), labels=labels)
+    if device is not None:
+        data = with_devices(data, _column("device", parts[0], device))
+    return data
+
+
+def _checked(
+    x: NDArray[Any],
+    y: NDArray[Any],
+    x_test: NDArray[Any],
+    y_test: NDArray[Any],
+    name: str,
+    labels: tuple[str, ...],
+) -> Data:
+    if not labels:
+        return from_arrays(x, y, x_test, y_test, name=name)
+    # The data set says how many classes there are: labels that no sample has are no mistake.
+    data = replace(checked_arrays(x, y, x_test, y_test, name), classes=len(labels), labels=labels)
+    warn_of_unseen(data)
+    return data
 
 
 def _names(inputs: str | Sequence[str]) -> list[str]:
