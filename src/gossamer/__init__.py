@@ -30,9 +30,9 @@ _EXPORTS = {
     """,
     "network": """
         Network Links Random Full Ring RandomRing ErdosRenyi Regular Star Mobility Cycle Graph
-        Callback Sequence ContactTrace PositionTrace Timing LogUniform TimingTrace LinkFailure
-        GilbertElliott Churn from_networkx metropolis Metropolis Laplacian BestConstant OnePair
-        Matching RandomPeer
+        Callback Sequence ContactLog ContactTrace PositionLog PositionTrace read_contacts
+        read_positions Timing LogUniform TimingTrace LinkFailure GilbertElliott Churn from_networkx
+        metropolis Metropolis Laplacian BestConstant OnePair Matching RandomPeer
     """,
     "tasks": """
         Task Data Digits Mnist FashionMnist Cifar10 Arrays Table from_arrays from_dataset from_table

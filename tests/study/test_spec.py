@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import tomllib
 import typing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -356,12 +357,15 @@ def test_networks_from_files_keep_their_paths(
     monkeypatch.chdir(tmp_path)
     save(Ring(10), "links.parquet", 5)
     Path("log.txt").write_text("0 0 1\n1 8 9\n")
+    Path("dated.txt").write_text("".join(f"2010-12-06T00:{m:02}Z {m} 9\n" for m in range(9)))
     Path("fixes.csv").write_text("0,0,0.0,0.0\n1,9,1.0,1.0\n")
     nets = [
         network.Sequence("links.parquet", "repeat"),
         network.ContactTrace("log.txt", 10, 2.0, 0.0, "contacts", "assume", "empty"),
+        network.ContactTrace("dated.txt", start=datetime(2010, 12, 6), columns=("time", "a", "b")),
+        network.ContactTrace("dated.txt", start="2010-12-06T00:00:10Z", absent="away"),
         network.PositionTrace("fixes.csv", 3.0, 10, True, 0.5, 0.0, "repeat"),
-        network.Cycle((network.Sequence("links.parquet"), network.ContactTrace("log.txt"))),
+        network.Cycle((network.Sequence("links.parquet"), network.ContactTrace("log.txt", 10))),
     ]
     for net in nets:
         text = spec.dumps(Study(network=net))
@@ -616,7 +620,7 @@ def test_errors_name_the_field_and_what_it_accepts(
     section: str, kind: str, field: dataclasses.Field
 ) -> None:
     """A table instead of a plain value, or the reverse, is an error that names the field."""
-    nonsense = 3 if field.name in ("networks", "step") else {"no": "such"}
+    nonsense = 3 if field.name in ("networks", "step", "columns") else {"no": "such"}
     path = f"{section}.{field.name}"
     with pytest.raises(GossamerError) as refusal:
         spec.studies({"data": "digits", section: {"kind": kind, field.name: nonsense}})

@@ -26,7 +26,14 @@ from gossamer.network.generators import (
 from gossamer.network.inspect import Summary, connected, spectral_gap, summary
 from gossamer.network.mobility import Mobility
 from gossamer.network.timing import Clock, LogUniform, Timing, TimingTrace
-from gossamer.network.traces import ContactTrace, PositionTrace
+from gossamer.network.traces import (
+    ContactLog,
+    ContactTrace,
+    PositionLog,
+    PositionTrace,
+    read_contacts,
+    read_positions,
+)
 from gossamer.network.weights import (
     BestConstant,
     Clients,
@@ -49,6 +56,7 @@ __all__ = [
     "Churn",
     "Clients",
     "Clock",
+    "ContactLog",
     "ContactTrace",
     "Cycle",
     "ErdosRenyi",
@@ -66,6 +74,7 @@ __all__ = [
     "Mobility",
     "Network",
     "OnePair",
+    "PositionLog",
     "PositionTrace",
     "PushSum",
     "Random",
@@ -85,6 +94,8 @@ __all__ = [
     "matching",
     "metropolis",
     "one_pair",
+    "read_contacts",
+    "read_positions",
     "save",
     "spectral_gap",
     "summary",

@@ -51,6 +51,10 @@ class Recorded(Network):
             raise InputError("round", t, accepted)
         if self.beyond == "repeat":
             return self._recorded_links(t % self.recorded)
+        return self._links_beyond()
+
+    def _links_beyond(self) -> Links:
+        """Return the links of a round after the last one, if `beyond` is "empty"."""
         return Links.of(self.devices, [], self.directed)
 
     def known_links(self, rounds: int) -> int | None:

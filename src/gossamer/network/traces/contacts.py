@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gossamer._core import checks
 from gossamer._core.registry import register
-from gossamer.errors import InputError
-from gossamer.network.base import IntArray, Links
-from gossamer.network.traces.reader import SNAP, Trace, TraceReader, round_of
+from gossamer.errors import DataError, InputError
+from gossamer.network.base import BoolArray, IntArray, Links
+from gossamer.network.traces import clock
+from gossamer.network.traces.ids import with_count
+from gossamer.network.traces.logs import ContactLog
+from gossamer.network.traces.read import FORMATS, read_contacts
+from gossamer.network.traces.spans import Spans, union
+from gossamer.network.traces.trace import SNAP, Trace, round_of
 
 
 @register("network", "contacts")
@@ -21,177 +27,181 @@ from gossamer.network.traces.reader import SNAP, Trace, TraceReader, round_of
 class ContactTrace(Trace):
     """Links from a log of contacts.
 
-    There are two formats. In "contacts", a line is `t a b`: a and b are linked in the round that
-    contains the time t. In "intervals", lines are `t CONN a b up` and `t CONN a b down`, as the ONE
-    simulator writes: a and b are linked in every round that the contact overlaps; a contact that
-    has not ended lasts until the end of the log.
+    Most logs are read as they are: see `read_contacts` for the accepted formats. Two devices are
+    linked in every round that a contact of theirs overlaps; a contact at a moment is in the round
+    that contains it. Round k begins at the start + k · seconds per round.
 
-    Round k begins at start + k · seconds_per_round.
+    A device without a contact in a round has no links in it. With `absent = "alone"` it trains
+    nevertheless; with `absent = "away"` it takes no part in the round and keeps its model, unless
+    it has a contact at most `seen_within` seconds before or after the round, to whole rounds.
 
     Args:
         path: The log.
-        devices: Number of devices; 0 for as many as the log names.
-        seconds_per_round: Seconds per round.
-        start: Time of round 0, in seconds.
-        format: "contacts", "intervals", or "auto" to tell by the first line.
+        devices: Number of devices; 0 for as many as the log names. A larger number is accepted if
+            the log names devices by numbers below it.
+        seconds_per_round: Seconds per round; by default 300 if the log has dates or unix times,
+            1 if its times are relative.
+        start: Time of round 0: a number of seconds, as in the log, or an ISO date; the first
+            contact by default. Contacts that end earlier are left out.
+        format: "contacts" or "intervals" (`time CONN a b up`) to refuse other formats.
         symmetric: "assume", or "require" to refuse contacts that are not listed in both directions
             in their round.
         beyond: What follows the last round: "error", "repeat" or "empty".
+        columns: What the columns of the log are, if that is not clear: a name per column such as
+            `["time", "a", "b"]`, or by role the name in the header.
+        absent: What a device does that the log does not see: "alone" or "away".
+        seen_within: Seconds before and after a contact in which the log sees its devices.
+        skip_empty: True to drop the rounds in which nobody meets, such as nights.
 
     Raises:
-        DataError: If the log cannot be read or has a wrong line.
+        DataError: If the log cannot be read, has a wrong line, or is not clear.
 
     Example:
-        A log of contacts every 20 seconds::
+        A log of contacts with unix times, in rounds of a minute::
 
-            trace = ContactTrace("contacts.txt", seconds_per_round=20.0)
+            trace = ContactTrace("contacts.csv", seconds_per_round=60.0, skip_empty=True)
             trace.devices, trace.rounds, trace.names, trace.links(0)
+            print("\\n".join(trace.describe()))
     """
 
     path: str | Path
     devices: int = 0
-    seconds_per_round: float = 1.0
-    start: float = 0.0
+    seconds_per_round: float | None = None
+    start: float | str | datetime | None = None
     format: str = "auto"
     symmetric: str = "assume"
     beyond: str = "error"
+    columns: tuple[str, ...] | dict[str, str] = field(default=(), hash=False)
+    absent: str = "alone"
+    seen_within: float = 0.0
+    skip_empty: bool = False
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
+    groups: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
     recorded: int = field(init=False, compare=False)
-    # Contacts as a · devices + b, with the first and last round of each, sorted by the first.
-    _code: IntArray = field(init=False, repr=False, compare=False)
-    _first: IntArray = field(init=False, repr=False, compare=False)
-    _last: IntArray = field(init=False, repr=False, compare=False)
-    _longest: int = field(init=False, repr=False, compare=False)
+    round_seconds: float = field(init=False, repr=False, compare=False)
+    start_time: float = field(init=False, repr=False, compare=False)
+    # Contacts as a · devices + b.
+    _links: Spans = field(init=False, repr=False, compare=False)
+    # Rounds in which the log sees each device.
+    _seen: Spans | None = field(init=False, repr=False, compare=False)
+    # The rounds of the log in which devices meet: periods, and how many rounds are before each.
+    _busy: IntArray = field(init=False, repr=False, compare=False)
+    _busy_before: IntArray = field(init=False, repr=False, compare=False)
+    _described: tuple[str, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.one_of("format", self.format, ("auto", "contacts", "intervals"))
+        checks.one_of("format", self.format, FORMATS)
         checks.one_of("symmetric", self.symmetric, ("assume", "require"))
-        reader = self._reader()
-        contacts, is_intervals = self._read(reader)
-        first = round_of(np.array(contacts.begin))
-        last = _last_rounds(contacts, first) if is_intervals else first
-        names, number = reader.device_numbers(self.devices)
+        checks.one_of("absent", self.absent, ("alone", "away"))
+        checks.not_negative("seen_within", self.seen_within, "a number of seconds")
+        if not isinstance(self.skip_empty, bool):
+            raise InputError("skip_empty", self.skip_empty, "true or false")
+        columns: Any = self.columns
+        if isinstance(columns, list):
+            self._set(columns=tuple(columns))
+        log = read_contacts(self.path, self.columns, self.format)
+        names, number = with_count(self.path, log.names, self.devices)
+        self._set_clock(float(log.begin.min()), float(log.end.max()), log.absolute)
+        first, last, kept = self._rounds_of(log)
+        a = number[log.a[kept]]
+        b = number[log.b[kept]]
         if self.symmetric == "require":
-            _require_both_ways(reader, contacts, first)
-        a = number[np.array(contacts.a)]
-        b = number[np.array(contacts.b)]
-        order = np.argsort(first, kind="stable")
+            _require_both_ways(log, names, a, b, first)
+        groups = {}
+        if len(names) == len(log.names):
+            groups = dict(log.groups)
         code = np.minimum(a, b) * len(names) + np.maximum(a, b)
-        self._set(devices=len(names), names=names, recorded=int(last.max()) + 1)
-        self._set(_code=code[order], _first=first[order], _last=last[order])
-        self._set(_longest=int((last - first).max()))
+        self._set(devices=len(names), names=names, groups=groups)
+        self._set(_links=Spans(code, first, last), _seen=self._spans_seen(a, b, first, last))
+        self._set_rounds(first, last)
+        self._set(_described=self._description(log, len(first)))
+
+    def _rounds_of(self, log: ContactLog) -> tuple[IntArray, IntArray, BoolArray]:
+        """Return the first and last rounds of the contacts, and which contacts these are."""
+        begin = self._in_rounds(log.begin)
+        end = self._in_rounds(log.end)
+        first = round_of(begin)
+        # A contact that ends at the beginning of a round is not in that round. It is always in the
+        # round in which it begins.
+        last = np.maximum(first, np.ceil(end - SNAP).astype(np.int64) - 1)
+        kept = last >= 0
+        return np.maximum(first[kept], 0), last[kept], kept
+
+    def _spans_seen(
+        self, a: IntArray, b: IntArray, first: IntArray, last: IntArray
+    ) -> Spans | None:
+        """Return the rounds in which the log sees each device; None if that does not matter."""
+        if self.absent == "alone":
+            return None
+        margin = int(np.floor(self.seen_within / self.round_seconds + SNAP))
+        device = np.concatenate([a, b])
+        begins = np.concatenate([first, first]) - margin
+        return Spans(device, begins, np.concatenate([last, last]) + margin)
+
+    def _set_rounds(self, first: IntArray, last: IntArray) -> None:
+        """Set the number of rounds, and which of them are not empty."""
+        begins, ends = union(first, last)
+        before = np.concatenate([[0], np.cumsum(ends - begins + 1)])
+        recorded = int(ends[-1]) + 1
+        if self.skip_empty:
+            recorded = int(before[-1])
+        self._set(_busy=begins, _busy_before=before, recorded=recorded)
+
+    def _description(self, log: ContactLog, contacts: int) -> tuple[str, ...]:
+        period = clock.in_words(float(log.begin.min()), float(log.end.max()), log.absolute)
+        devices = clock.count(self.devices, "device")
+        parts = [f"{devices}, {clock.count(len(log), 'contact')}, {period}", *log.notes]
+        if contacts < len(log):
+            before = clock.count(len(log) - contacts, "contact")
+            parts.append(f"{before} before start left out")
+        if self.groups:
+            parts.append(f"groups: {', '.join(self.groups)}")
+        return "; ".join(parts), self._described_rounds()
+
+    def _described_rounds(self) -> str:
+        length = f"{clock.count(self.recorded, 'round')} of {self.round_seconds:,.10g} s"
+        if self.skip_empty:
+            return f"{length} in which devices meet; all others are skipped"
+        empty = 1 - self._busy_before[-1] / self.recorded
+        return f"{length}, {empty:.0%} of them empty".replace("%", " %")
+
+    def describe(self) -> tuple[str, ...]:
+        return self._described
 
     def _recorded_links(self, t: int) -> Links:
-        low, high = np.searchsorted(self._first, [t - self._longest, t + 1])
-        code = np.unique(self._code[low:high][self._last[low:high] >= t])
-        return Links(self.devices, code // self.devices, code % self.devices)
+        if self.skip_empty:
+            period = int(np.searchsorted(self._busy_before, t, side="right")) - 1
+            t = int(self._busy[period] + t - self._busy_before[period])
+        code = self._links.at(t)
+        active = None
+        if self._seen is not None:
+            active = np.zeros(self.devices, dtype=bool)
+            active[self._seen.at(t)] = True
+        return Links(self.devices, code // self.devices, code % self.devices, active=active)
 
-    def _read(self, reader: TraceReader) -> tuple[_Contacts, bool]:
-        """Return the contacts of the log, and True if it has intervals."""
-        contacts = _Contacts()
-        is_intervals = self.format == "intervals"
-        for words in reader:
-            if not len(contacts) and self.format == "auto":
-                is_intervals = len(words) == 5
-            if is_intervals:
-                _read_interval(reader, contacts, words)
-            else:
-                _read_contact(reader, contacts, words)
-        if is_intervals and self.symmetric == "require":
-            accepted = '"assume": intervals are listed once for both ways'
-            raise InputError("symmetric", "require", accepted)
-        return contacts, is_intervals
+    def _links_beyond(self) -> Links:
+        links = super()._links_beyond()
+        if self._seen is None:
+            return links
+        return links.keep(np.ones(0, dtype=bool), np.zeros(self.devices, dtype=bool))
 
 
-class _Contacts:
-    """The contacts of a log, one row per contact, while the log is being read."""
-
-    def __init__(self) -> None:
-        self.a = array("q")
-        self.b = array("q")
-        self.line = array("q")
-        self.begin = array("d")
-        self.end = array("d")
-        self.latest = 0.0  # the latest time of the log
-        self.open: dict[tuple[int, int], int] = {}  # the row of each contact that has not ended
-
-    def add(self, a: int, b: int, line: int, begin: float, end: float) -> None:
-        """Add a contact; devices are numbered in the order of appearance, times are in rounds."""
-        self.a.append(a)
-        self.b.append(b)
-        self.line.append(line)
-        self.begin.append(begin)
-        self.end.append(end)
-
-    def __len__(self) -> int:
-        return len(self.line)
-
-
-def _read_contact(reader: TraceReader, contacts: _Contacts, words: list[str]) -> None:
-    """Add the contact of a line `t a b`."""
-    if len(words) != 3:
-        raise reader.error(f"expected lines `t a b`, not {' '.join(words)[:60]!r}")
-    time, a, b = _parse_contact(reader, contacts, words[0], words[1:])
-    contacts.add(a, b, reader.line, time, time)
-
-
-def _read_interval(reader: TraceReader, contacts: _Contacts, words: list[str]) -> None:
-    """Add or end the contact of a line `t CONN a b up|down`."""
-    if len(words) != 5 or words[1].upper() != "CONN":
-        shown = " ".join(words)[:60]
-        raise reader.error(f"expected lines `t CONN a b up|down`, not {shown!r}")
-    time, a, b = _parse_contact(reader, contacts, words[0], words[2:4])
-    pair = (min(a, b), max(a, b))
-    event = words[4].lower()
-    if event == "up":
-        if pair in contacts.open:
-            raise reader.error("this contact is up already; expected its `down` first")
-        contacts.open[pair] = len(contacts)
-        contacts.add(a, b, reader.line, time, math.inf)
-    elif event == "down":
-        row = contacts.open.pop(pair, None)
-        if row is None:
-            raise reader.error("`down` without an `up` before it")
-        if time < contacts.begin[row]:
-            raise reader.error(f"this `down` is before its `up` in line {contacts.line[row]}")
-        contacts.end[row] = time
-    else:
-        raise reader.error(f"expected `up` or `down`, not {words[4]!r}")
-
-
-def _parse_contact(
-    reader: TraceReader, contacts: _Contacts, time: str, ends: list[str]
-) -> tuple[float, int, int]:
-    """Return the time (in rounds) and the two devices of a line."""
-    rounds = reader.parse_time(time)
-    contacts.latest = max(contacts.latest, rounds)
-    a, b = map(reader.parse_device, ends)
-    if a == b:
-        raise reader.error(f"device {ends[0]} is linked to itself")
-    return rounds, a, b
-
-
-def _last_rounds(contacts: _Contacts, first: IntArray) -> IntArray:
-    """Return the last round of each interval, whose first rounds are given."""
-    end = np.array(contacts.end)
-    is_open = np.isinf(end)
-    # A contact that ends at the beginning of a round is not in that round. It is always in the
-    # round in which it begins.
-    last = np.ceil(np.where(is_open, contacts.latest, end) - SNAP).astype(np.int64) - 1
-    last = np.where(is_open, math.floor(contacts.latest + SNAP), last)
-    return np.maximum(first, last)
-
-
-def _require_both_ways(reader: TraceReader, contacts: _Contacts, rounds: IntArray) -> None:
+def _require_both_ways(
+    log: ContactLog, names: tuple[str, ...], a: IntArray, b: IntArray, rounds: IntArray
+) -> None:
     """Refuse a contact that is not listed in the other direction in the same round."""
-    rows = list(zip(rounds.tolist(), contacts.a, contacts.b, strict=True))
-    listed = set(rows)
-    words = list(reader.number)
-    for (t, a, b), line in zip(rows, contacts.line, strict=True):
-        if (t, b, a) not in listed:
-            raise reader.error(
-                f"the contact {words[a]} {words[b]} of round {t} "
-                "is not listed the other way round too",
-                line,
-            )
+    if log.listed_once:
+        accepted = '"assume": this log lists a contact once for both ways'
+        raise InputError("symmetric", "require", accepted)
+    low = np.minimum(a, b)
+    pairs, pair = np.unique(low * len(names) + np.maximum(a, b), return_inverse=True)
+    moments, moment = np.unique(rounds, return_inverse=True)
+    meeting = 2 * (moment * len(pairs) + pair)
+    missing = np.flatnonzero(~np.isin(meeting + (a > b), meeting + (a < b)))
+    if len(missing):
+        k = missing[0]
+        raise DataError(
+            f"the contact {names[a[k]]} {names[b[k]]} of round {moments[moment[k]]} "
+            "is not listed the other way round too"
+        )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from array import array
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,11 @@ from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.network.base import FloatArray, IntArray, Links
 from gossamer.network.mobility import within
-from gossamer.network.traces.reader import SNAP, Trace, TraceReader, round_of
+from gossamer.network.traces.clock import count, in_words
+from gossamer.network.traces.ids import with_count
+from gossamer.network.traces.logs import PositionLog
+from gossamer.network.traces.read import read_positions
+from gossamer.network.traces.trace import SNAP, Trace, round_of
 
 EARTH_RADIUS = 6_371_008.8  # metres; the mean radius
 
@@ -21,35 +26,36 @@ EARTH_RADIUS = 6_371_008.8  # metres; the mean radius
 @register("network", "positions")
 @dataclass(frozen=True)
 class PositionTrace(Trace):
-    """Links from a log of positions, with lines `t device x y`.
+    """Links from a log of positions: lines `t device x y`, or GPX.
 
-    Two devices are linked if they are at most `radius` apart. Between two fixes a device moves in a
-    straight line at constant speed; before its first and after its last fix it is away. Round k
-    has the positions at the time start + k · seconds_per_round.
+    See `read_positions` for the accepted formats. Two devices are linked if they are at most
+    `radius` apart. Between two fixes a device moves in a straight line at constant speed; before
+    its first and after its last fix it is away. Round k has the positions at the time
+    start + k · seconds per round.
 
     Args:
-        path: The log.
+        path: The log: text, a GPX file with a track per device, or a folder with a GPX file per
+            device.
         radius: Largest distance of a link, in the unit of the positions, or in metres along the
             surface of the Earth if `geographic`.
         devices: Number of devices; 0 for as many as the log names.
-        geographic: True if the positions are latitude and longitude in degrees.
-        seconds_per_round: Seconds per round.
-        start: Time of round 0, in seconds.
+        geographic: True if the positions are latitude and longitude in degrees, as they are in
+            GPX and in columns of these names.
+        seconds_per_round: Seconds per round; by default 300 if the log has dates or unix times,
+            1 if its times are relative.
+        start: Time of round 0: a number of seconds, as in the log, or an ISO date; the first fix
+            by default.
         beyond: What follows the last round: "error", "repeat" or "empty".
+        columns: What the columns of the log are, if that is not clear: a name per column such as
+            `["time", "device", "x", "y"]`, or by role the name in the header.
 
     Raises:
-        DataError: If the log cannot be read or has a wrong line.
+        DataError: If the log cannot be read, has a wrong line, or is not clear.
 
     Example:
         A log of GPS fixes, with a round every 10 seconds::
 
-            trace = PositionTrace(
-                "fixes.csv",
-                radius=150.0,
-                geographic=True,
-                seconds_per_round=10.0,
-                start=1_700_000_000,
-            )
+            trace = PositionTrace("walks.gpx", radius=150.0, seconds_per_round=10.0)
             trace.links(0).active
     """
 
@@ -57,11 +63,15 @@ class PositionTrace(Trace):
     radius: float
     devices: int = 0
     geographic: bool = False
-    seconds_per_round: float = 1.0
-    start: float = 0.0
+    seconds_per_round: float | None = None
+    start: float | str | datetime | None = None
     beyond: str = "error"
+    columns: tuple[str, ...] | dict[str, str] = field(default=(), hash=False)
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     recorded: int = field(init=False, compare=False)
+    round_seconds: float = field(init=False, repr=False, compare=False)
+    start_time: float = field(init=False, repr=False, compare=False)
+    _described: tuple[str, ...] = field(init=False, repr=False, compare=False)
     # Time (in rounds) and position of each fix, sorted by device, then time.
     _time: FloatArray = field(init=False, repr=False, compare=False)
     _position: FloatArray = field(init=False, repr=False, compare=False)
@@ -75,39 +85,37 @@ class PositionTrace(Trace):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.not_negative("radius", self.radius)
-        reader = self._reader()
-        device_column, time, x, y = self._read(reader)
-        names, number = reader.device_numbers(self.devices)
-        device = number[device_column]
+        columns: Any = self.columns
+        if isinstance(columns, list):
+            self._set(columns=tuple(columns))
+        log = read_positions(self.path, self.columns, self.geographic)
+        names, number = with_count(self.path, log.names, self.devices)
+        self._set_clock(float(log.time.min()), float(log.time.max()), log.absolute)
+        self._set(devices=len(names), names=names, geographic=self.geographic or log.geographic)
+        time = self._in_rounds(log.time)
+        device = number[log.device]
         order = np.lexsort((time, device))
         times = np.unique(time)
         key = device * (len(times) + 1) + np.searchsorted(times, time)
-        recorded = int(round_of(times[-1:])[0]) + 1
-        self._set(devices=len(names), names=names, recorded=recorded, _times=times)
-        self._set(_time=time[order], _position=np.stack([x, y], axis=1)[order], _key=key[order])
+        self._set(recorded=int(round_of(times[-1:])[0]) + 1, _times=times)
+        self._set(_time=time[order], _position=log.position[order], _key=key[order])
         self._set(_ends=np.cumsum(np.bincount(device, minlength=len(names))))
+        self._set(_described=self._description(log))
 
-    def _read(self, reader: TraceReader) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-        """Return device (in the order of appearance), time (in rounds), x and y of each fix."""
-        device = array("q")
-        time = array("d")
-        x_column = array("d")
-        y_column = array("d")
-        for words in reader:
-            if len(words) != 4:
-                raise reader.error(f"expected lines `t device x y`, not {' '.join(words)[:60]!r}")
-            x = reader.parse_number(words[2], "the position")
-            y = reader.parse_number(words[3], "the position")
-            if self.geographic and (abs(x) > 90 or abs(y) > 180):
-                raise reader.error(
-                    f"latitude {x} or longitude {y} is out of range; "
-                    "give -90 to 90 and -180 to 180 degrees"
-                )
-            time.append(reader.parse_time(words[0]))
-            x_column.append(x)
-            y_column.append(y)
-            device.append(reader.parse_device(words[1]))
-        return np.array(device), np.array(time), np.array(x_column), np.array(y_column)
+    def _description(self, log: PositionLog) -> tuple[str, ...]:
+        period = in_words(float(log.time.min()), float(log.time.max()), log.absolute)
+        unit = ""
+        if self.geographic:
+            unit = " m"
+        fixes = f"{count(self.devices, 'device')}, {len(log.time):,} fixes, {period}"
+        return (
+            "; ".join([fixes, *log.notes]),
+            f"{count(self.recorded, 'round')} of {self.round_seconds:,.10g} s, "
+            f"links up to {self.radius:,.10g}{unit}",
+        )
+
+    def describe(self) -> tuple[str, ...]:
+        return self._described
 
     def positions(self, t: int) -> FloatArray:
         """Return where the devices are in round t.

@@ -7,6 +7,7 @@ import json
 import types
 import typing
 from collections.abc import Callable
+from datetime import date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pydantic
 from gossamer.errors import InputError
 
 _UNIONS = (typing.Union, types.UnionType)
-_NOUNS = {int: "whole number", float: "number", Path: "path"}
+_NOUNS = {int: "whole number", float: "number", Path: "path", datetime: "date"}
 
 
 def checked_value(cls: type, field: str, value: Any, path: str) -> Any:
@@ -29,11 +30,13 @@ def checked_value(cls: type, field: str, value: Any, path: str) -> Any:
         path: The value's name in messages.
 
     Returns:
-        The value; a list becomes a tuple where the field asks for one.
+        The value; a list becomes a tuple where the field asks for one, and a date stays one.
 
     Raises:
         InputError: If the value is of another type.
     """
+    if isinstance(value, date) and datetime in typing.get_args(type_hints(cls)[field]):
+        return value
     try:
         text = json.dumps(value)
         if r"\u0000" in text:  # no file name may contain it
