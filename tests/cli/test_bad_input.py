@@ -438,15 +438,15 @@ TRACES = [
     (
         "0 0 1\n1 1 2\n",
         "symmetric='require'",
-        "line 1: the contact 0 1 of round 0 is not listed the other way round too",
+        "log.txt: the contact 0 1 of round 0 is not listed the other way round too",
     ),
     (
         "0 0 1\n0 1 12\n",
         "devices=10",
-        "line 2: device 12 is out of range; devices are numbered 0 to 9",
+        "network.devices = 10 is not accepted: give 3, the number of devices that",
     ),
     ("0 0 1\n0 1 -2\n", "devices=10", "line 2: device -2 is negative"),
-    ("0 0 1\nnonsense\n", "devices=10", "line 2: expected lines `t a b`, not 'nonsense'"),
+    ("0 0 1\nnonsense\n", "devices=10", "line 2: expected 3 values as in the first line"),
     ("0 0 1\nx 1 2\n", "devices=10", "line 2: the time 'x' is not a finite number"),
     ("0 3 3\n", "devices=10", "line 1: device 3 is linked to itself"),
     ("0 CONN 0 1 up\n3 CONN 1 2 down\n", "devices=10", "line 2: `down` without an `up`"),
@@ -465,7 +465,7 @@ def test_positions_that_cannot_be_used() -> None:
     Path("gps.csv").write_text("0,0,91.0,8.5\n")
     refused_set(
         "network={kind='positions',path='gps.csv',radius=100.0,geographic=true}",
-        parts=("gps.csv, line 1", "latitude 91.0"),
+        parts=("gps.csv, line 1", "latitude 91"),
     )
 
 

@@ -106,16 +106,35 @@ class ContactTrace(Trace):
         first, last, kept = self._rounds_of(log)
         a = number[log.a[kept]]
         b = number[log.b[kept]]
-        if self.symmetric == "require":
-            _require_both_ways(log, names, a, b, first)
         groups = {}
         if len(names) == len(log.names):
             groups = dict(log.groups)
         code = np.minimum(a, b) * len(names) + np.maximum(a, b)
         self._set(devices=len(names), names=names, groups=groups)
+        if self.symmetric == "require":
+            self._require_both_ways(log, a, b, first)
         self._set(_links=Spans(code, first, last), _seen=self._spans_seen(a, b, first, last))
         self._set_rounds(first, last)
         self._set(_described=self._description(log, len(first)))
+
+    def _require_both_ways(
+        self, log: ContactLog, a: IntArray, b: IntArray, rounds: IntArray
+    ) -> None:
+        """Refuse a contact that is not listed in the other direction in the same round."""
+        if log.listed_once:
+            accepted = '"assume": this log lists a contact once for both ways'
+            raise InputError("symmetric", "require", accepted)
+        low = np.minimum(a, b)
+        pairs, pair = np.unique(low * self.devices + np.maximum(a, b), return_inverse=True)
+        moments, moment = np.unique(rounds, return_inverse=True)
+        meeting = 2 * (moment * len(pairs) + pair)
+        missing = np.flatnonzero(~np.isin(meeting + (a > b), meeting + (a < b)))
+        if len(missing):
+            k = missing[0]
+            contact = f"{self.names[a[k]]} {self.names[b[k]]} of round {moments[moment[k]]}"
+            raise DataError(
+                f"{self.path}: the contact {contact} is not listed the other way round too"
+            )
 
     def _rounds_of(self, log: ContactLog) -> tuple[IntArray, IntArray, BoolArray]:
         """Return the first and last rounds of the contacts, and which contacts these are."""
@@ -126,6 +145,8 @@ class ContactTrace(Trace):
         # round in which it begins.
         last = np.maximum(first, np.ceil(end - SNAP).astype(np.int64) - 1)
         kept = last >= 0
+        if not kept.any():
+            raise InputError("start", self.start, f"a time before the last contact of {self.path}")
         return np.maximum(first[kept], 0), last[kept], kept
 
     def _spans_seen(
@@ -185,23 +206,3 @@ class ContactTrace(Trace):
         if self._seen is None:
             return links
         return links.keep(np.ones(0, dtype=bool), np.zeros(self.devices, dtype=bool))
-
-
-def _require_both_ways(
-    log: ContactLog, names: tuple[str, ...], a: IntArray, b: IntArray, rounds: IntArray
-) -> None:
-    """Refuse a contact that is not listed in the other direction in the same round."""
-    if log.listed_once:
-        accepted = '"assume": this log lists a contact once for both ways'
-        raise InputError("symmetric", "require", accepted)
-    low = np.minimum(a, b)
-    pairs, pair = np.unique(low * len(names) + np.maximum(a, b), return_inverse=True)
-    moments, moment = np.unique(rounds, return_inverse=True)
-    meeting = 2 * (moment * len(pairs) + pair)
-    missing = np.flatnonzero(~np.isin(meeting + (a > b), meeting + (a < b)))
-    if len(missing):
-        k = missing[0]
-        raise DataError(
-            f"the contact {names[a[k]]} {names[b[k]]} of round {moments[moment[k]]} "
-            "is not listed the other way round too"
-        )
