@@ -106,6 +106,46 @@ def test_frozen_parameters_are_constants() -> None:
         torch.testing.assert_close(gradient[i], expected, rtol=1e-10, atol=1e-12)
 
 
+class TwiceAndNever(nn.Module):
+    """A layer that is used twice, once transposed, and one that is not used."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.twice = nn.Linear(5, 5)
+        self.never = nn.Linear(2, 2)
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.tanh(self.twice(x)) @ self.twice.weight)
+
+
+class WithBranch(TwiceAndNever):
+    """The same with a branch on values, which runs one device at a time."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.isnan().any():
+            return x
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("make", [TwiceAndNever, WithBranch])
+@pytest.mark.filterwarnings("ignore::gossamer.SpeedWarning")
+def test_gradients_of_parameters_that_are_used_twice_and_not_at_all(
+    make: type[TwiceAndNever],
+) -> None:
+    source = data(3)
+    learner = Module(make).learner(source)
+    stack = Batch.of(learner, source)
+    gradient = torch.full_like(stack.w, torch.nan)
+    learner.gradient(stack.w, stack.x, stack.y, {}, stack.keys, gradient)
+    for i, own in enumerate(plain_modules(learner, make, stack.w)):
+        F.cross_entropy(own(stack.x[i]), stack.y[i]).backward()
+        assert isinstance(own, make)
+        for p in own.never.parameters():
+            p.grad = torch.zeros_like(p)
+        torch.testing.assert_close(gradient[i], flat_gradient(own), rtol=1e-10, atol=1e-12)
+
+
 def test_a_module_in_float64_loses_nothing() -> None:
     module = Backbone().double()
     with torch.no_grad():

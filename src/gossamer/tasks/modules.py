@@ -22,14 +22,13 @@ from gossamer.errors import InputError, SpeedWarning
 from gossamer.tasks import module_copies
 from gossamer.tasks.data import Data
 from gossamer.tasks.forward_pass import ForwardPass
-from gossamer.tasks.gradients import WrittenGradients
 from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.losses import Loss, LossFunction, Terms, loss_of
 from gossamer.tasks.metric import Metric
 from gossamer.tasks.metrics import Meters
 from gossamer.tasks.perceptron import Perceptron
 from gossamer.tasks.random_ops import RandomOps
-from gossamer.tasks.stacking import run_one_by_one, run_stacked
+from gossamer.tasks.stacking import run_one_by_one, run_stacked, silence_layout_warning
 
 _Mode = tuple[torch.device, torch.dtype]
 _EVALUATION_ELEMENTS = 1 << 24  # elements that one evaluation pass may put through a module
@@ -74,6 +73,7 @@ class ModuleLearner(Learner):
         make: Callable[[int], nn.Module] | None = None,
     ) -> None:
         self._name = type(module).__name__
+        silence_layout_warning()
         if any(nn.parameter.is_lazy(part) for part in (*module.parameters(), *module.buffers())):
             raise InputError(
                 "module",
@@ -380,9 +380,8 @@ class ModuleLearner(Learner):
                     )
                 return
             # Devices share nothing: the gradient of the sum of their losses is each device's own.
-            written = WrittenGradients(self.unstack(w), self.unstack(out))
-            self._losses(written.parameters, x, y, buffers, keys).sum().backward()
-            written.finish()
+            losses = self._losses(self._leaves(w, out), x, y, buffers, keys)
+            losses.sum().backward()
 
     def _device_gradient(
         self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, key: Tensor, out: Tensor
@@ -398,6 +397,18 @@ class ModuleLearner(Learner):
         torch.cat([g.reshape(-1) for g in gradients], out=out)
         for name, b in after.items():
             buffers[name].copy_(b)
+
+    def _leaves(self, w: Tensor, out: Tensor) -> dict[str, Tensor]:
+        """Return the parameters by name. A backward pass adds their gradients to `out`.
+
+        Each gradient is released as soon as it is added; those of unused parameters stay 0.
+        """
+        gradients = self.unstack(out.zero_())
+        leaves = {}
+        for name, part in self.unstack(w).items():
+            leaves[name] = part.detach().requires_grad_()
+            leaves[name].grad = gradients[name]
+        return leaves
 
     def loss(self, w: Tensor, x: Tensor, y: Tensor, buffers: Buffers, keys: Tensor) -> Tensor:
         copies = {name: b.clone() for name, b in buffers.items()}

@@ -5,7 +5,9 @@ A stack is a tensor whose leading axis is the devices, or a dict of such tensors
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -44,6 +46,19 @@ def run_stacked(
 
     results = vmap(flat_function, randomness=randomness)(*_flatten(stacks))
     return _unflatten(structure, results)
+
+
+@cache
+def silence_layout_warning() -> None:
+    """Let torch warn here, unseen, of gradients that are parts of a stack.
+
+    It warns once per process that their layout may be slow. Here it is faster than to copy them.
+    """
+    leaf = torch.zeros(2, 2)[:, :1].requires_grad_()
+    leaf.grad = torch.zeros(2, 2)[:, :1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        leaf.sum().backward()
 
 
 def run_one_by_one(function: Callable[..., tuple[Tensors, ...]], *stacks: Tensors) -> Any:
