@@ -50,7 +50,10 @@ _EXPORTS = {
     "study.track": "MLflow TensorBoard WandB",
     "study.code": "AlgorithmCode DataCode LossCode MetricCode ModelCode NetworkCode SplitCode",
     "mirror": "IdentityMap MirrorMap PowerMap bregman power_mean signed_power",
-    "errors": "GossamerError InputError DataError Diverged DataWarning NetworkWarning SpeedWarning",
+    "errors": """
+        GossamerError InputError Interrupted DataError Diverged DataWarning NetworkWarning
+        SpeedWarning
+    """,
 }
 _METHOD_CLASS = re.compile(r"^@method\(.*?^class (\w+)", re.MULTILINE | re.DOTALL)
 

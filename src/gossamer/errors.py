@@ -7,6 +7,8 @@ GossamerError            any error of gossamer; the command exits with 2
 ├── MissingExtra         a package that is not installed
 └── Lost                 a cluster or a link that a run needs is gone; exit code 4
 
+Interrupted              the user stopped a run (a KeyboardInterrupt); exit code 130
+
 DataWarning              data that are accepted, but look like a mistake (a UserWarning)
 NetworkWarning           a network that is accepted, but has hardly a link (a UserWarning)
 SpeedWarning             a model that runs, but slowly (a UserWarning)
@@ -121,6 +123,20 @@ class Lost(GossamerError):
     """A cluster or a link that a run needs is gone. Its results so far are kept; exit code 4."""
 
     exit_code = 4
+
+
+class Interrupted(KeyboardInterrupt):
+    """The user stopped a run. Its state is saved, and `--resume` continues it. Exit code 130.
+
+    Like any Ctrl-C it is a `KeyboardInterrupt`, which `except Exception` does not catch: a loop
+    over studies ends, instead of going on with the next one.
+
+    Example:
+        >>> issubclass(Interrupted, Exception)
+        False
+    """
+
+    exit_code = 130
 
 
 class DataWarning(UserWarning):

@@ -428,6 +428,24 @@ def test_an_interrupted_run_of_a_module_resumes_bit_for_bit(tmp_path: Path) -> N
     assert again.study is study
 
 
+def test_except_exception_does_not_swallow_an_interrupt(tmp_path: Path) -> None:
+    failed = []
+
+    def run_three() -> None:
+        for number in range(3):
+            try:
+                gs.run(small(), tmp_path / str(number), observers=[StopAt(3)])
+            except Exception:
+                failed.append(number)
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run_three()
+    assert failed == []
+    assert isinstance(stopped.value, gs.Interrupted)
+    assert not isinstance(stopped.value, GossamerError)
+    assert "--resume continues it" in str(stopped.value)
+
+
 def test_the_spec_describes_parts_made_in_python(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import functools
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
 from gossamer.cli.commands import fleet, machine, network, results, study
+from gossamer.errors import GossamerError, Interrupted
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -16,6 +19,25 @@ app = typer.Typer(
     "no server, links that come and go.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+class Stopped(GossamerError):
+    """The user stopped a command: the sentence of `Interrupted`, which typer would lose."""
+
+    exit_code = Interrupted.exit_code
+
+
+def _keep_sentence(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose `Interrupted` is raised as `Stopped`."""
+
+    @functools.wraps(command)
+    def kept(*arguments: Any, **options: Any) -> None:
+        try:
+            command(*arguments, **options)
+        except Interrupted as error:
+            raise Stopped(str(error)) from None
+
+    return kept
 
 
 def _print_version(wanted: bool) -> None:
@@ -57,7 +79,7 @@ for command in (
     study.new,
     study.methods,
 ):
-    app.command()(command)
+    app.command()(_keep_sentence(command))
 
 _group = _add_group("network", "Look at a network, or save its links to a file.")
 _group.command("show")(network.network_show)

@@ -1,12 +1,13 @@
 """An experiment as data: describe it, run it, compare methods."""
 
+from gossamer.errors import Interrupted
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval, interval, rounds_to
 from gossamer.results.tables import Comparison, Method
 from gossamer.study.compare import compare
 from gossamer.study.load import load_spec
 from gossamer.study.restore import study_of
-from gossamer.study.run import Interrupted, run
+from gossamer.study.run import run
 from gossamer.study.study import Study
 
 __all__ = [

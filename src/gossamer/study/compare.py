@@ -11,11 +11,11 @@ from typing import Any
 
 from gossamer._core import checks
 from gossamer.engines.observer import Observer
-from gossamer.errors import Diverged, InputError
+from gossamer.errors import Diverged, InputError, Interrupted
 from gossamer.results.tables import Comparison, Method
 from gossamer.study import spec
 from gossamer.study.pools import Pool
-from gossamer.study.run import Interrupted, run
+from gossamer.study.run import run
 from gossamer.study.study import Study, load
 from gossamer.study.sweep import run_all
 from gossamer.study.warn import warn_of_few_links

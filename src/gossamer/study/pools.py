@@ -26,10 +26,10 @@ from gossamer._core.interrupts import defer_interrupts
 from gossamer._core.process import configure_own_process
 from gossamer.engines import Ray
 from gossamer.engines.settings import EngineSpec, check_ray
-from gossamer.errors import Diverged, GossamerError, NetworkWarning
+from gossamer.errors import Diverged, GossamerError, Interrupted, NetworkWarning
 from gossamer.results.folder import RunFolder
 from gossamer.study import spec
-from gossamer.study.run import Interrupted, run
+from gossamer.study.run import run
 from gossamer.study.study import Study, load
 from gossamer.tasks import Data
 from gossamer.tasks.data import Source
@@ -245,8 +245,6 @@ def _run(study: Study, path: Path, data: Data, keep_models: bool) -> str | None:
             run(study, path, resume=True, data=data, keep_models=keep_models)
     except Diverged:
         return None  # the summary has the round
-    except Interrupted:
-        raise
     except GossamerError as error:
         return str(error)
     except Exception as error:

@@ -17,7 +17,7 @@ from gossamer._core.interrupts import stop_on_signal
 from gossamer.backend import versions
 from gossamer.engines import Engine, EngineSpec, Plan, Record, Simulation
 from gossamer.engines.observer import Observer, Row
-from gossamer.errors import DataError, Diverged, GossamerError, InputError
+from gossamer.errors import DataError, Diverged, GossamerError, InputError, Interrupted
 from gossamer.results.folder import RunFolder, columns
 from gossamer.results.run import Run
 from gossamer.results.statistics import summarise
@@ -35,12 +35,6 @@ _CHECKPOINT_SECONDS = 20.0
 _CHECKPOINT_SPACING = 20
 # Seconds between two reports of progress.
 _REPORT_SECONDS = 0.2
-
-
-class Interrupted(GossamerError):
-    """Raised when the user stops a run. Its state is saved, and `--resume` continues it."""
-
-    exit_code = 130
 
 
 def run(
