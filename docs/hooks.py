@@ -6,6 +6,7 @@ a page, such as ../src/gossamer/mirror.py, is replaced by the name of the file.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 import sys
@@ -17,6 +18,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 import blocks  # noqa: E402
+import notebook  # noqa: E402
 
 from gossamer.algorithms import METHODS  # noqa: E402
 
@@ -118,4 +120,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     listed = _API.sub(lambda found: blocks.api(found[1]), markdown)
     if "<!-- commands -->" in listed:
         listed = listed.replace("<!-- commands -->", blocks.commands())
+    if "<!-- notebook -->" in listed:
+        cells = json.loads(notebook.NOTEBOOK.read_text(encoding="utf-8"))
+        listed = listed.replace("<!-- notebook -->", notebook.markdown(cells))
     return relinked(listed, page.file.src_uri)

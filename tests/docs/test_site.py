@@ -184,6 +184,7 @@ def test_from_its_folder_in_a_browser(site: Path) -> None:
                 "networks",
                 "spec",
                 "methods/index",
+                "notebook",
                 "papers/wpm/index",
                 "api/methods",
                 "index",
