@@ -283,8 +283,8 @@ class StageBar:
         self._stage = stage
 
 
-class DownloadBars:
-    """Show downloads: a bar per file on a terminal, a line elsewhere, nothing if quiet.
+class FileBars:
+    """Show files that are read or downloaded: a bar each on a terminal, a line elsewhere.
 
     Args:
         quiet: Whether to show no progress.
@@ -303,8 +303,7 @@ class DownloadBars:
         self._has_lines = not quiet and not self._console.is_terminal
         self._tasks: dict[str, TaskID] = {}
 
-    def __enter__(self) -> DownloadBars:
-        self._progress.start()
+    def __enter__(self) -> FileBars:
         return self
 
     def __exit__(
@@ -313,10 +312,12 @@ class DownloadBars:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._progress.stop()
+        if self._tasks:  # otherwise rich prints an empty line
+            self._progress.stop()
 
     def __call__(self, file: str, done: int, total: int) -> None:
         """Show that `done` of a file's `total` bytes are here."""
+        self._progress.start()
         if file not in self._tasks:
             self._tasks[file] = self._progress.add_task(file, total=total)
             if self._has_lines:

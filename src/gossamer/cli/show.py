@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gossamer._core.columns import ENDINGS
-from gossamer.errors import NetworkWarning
+from gossamer.cli.traces import describe_trace
+from gossamer.errors import InputError, NetworkWarning
 from gossamer.network import Network
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval
@@ -196,7 +197,7 @@ def show_network(
         **files: Other files that were written, by what they hold.
     """
     from gossamer.network import summary
-    from gossamer.report.figures import network
+    from gossamer.report.network_figure import network
     from gossamer.theory import check_assumption1
 
     facts = summary(net, rounds)
@@ -208,11 +209,17 @@ def show_network(
     for kind, file in files.items():
         if file is not None:
             written[kind] = str(file)
+    understood = describe_trace(net)
     if as_json:
         checked = asdict(assumption) | {"holds": assumption.holds}
-        print_json({"name": name, **asdict(facts), "assumption1": checked, **written})
+        document = {"name": name, **asdict(facts), "assumption1": checked, **written}
+        if understood:
+            document |= {"understood": understood, "names": net.names, "groups": dict(net.groups)}
+        print_json(document)
         return
     console = open_console()
+    for line in understood:
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     table = Table(title=title, show_header=False, title_justify="left", title_style="bold")
     for label, value in network_rows(facts, assumption):
         table.add_row(label, value)
@@ -222,6 +229,23 @@ def show_network(
         if kind == "links":
             line += f'   (use them by [network] kind = "file", path = "{path}")'
         console.print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def check_rounds(net: Network, rounds: int) -> None:
+    """Refuse a number of rounds that a network does not have.
+
+    Args:
+        net: The network.
+        rounds: How many of its rounds to look at.
+
+    Raises:
+        InputError: If it is below 1, or more than the network has.
+    """
+    if rounds < 1 or (net.rounds is not None and rounds > net.rounds):
+        most = ""
+        if net.rounds is not None:
+            most = f" and at most {net.rounds}, which is what the network has"
+        raise InputError("rounds", rounds, f"a whole number of at least 1{most}")
 
 
 def _warn_of_few_links(facts: Summary) -> None:

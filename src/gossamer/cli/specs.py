@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gossamer.cli.traces import (
+    TRACE_SPLIT,
+    is_trace,
+    network_table,
+    trace_name,
+    with_rounds_of_trace,
+)
 from gossamer.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ def read_studies(
     """Read the studies of a spec, and the engine that they run on.
 
     Args:
-        path: The spec; None means the demo's.
+        path: The spec; None means the demo's. A trace means the demo's on the trace's network.
         settings: Values of `--set`.
         seed: Value of `--seed`.
         engine: Value of `--engine`.
@@ -34,19 +41,37 @@ def read_studies(
     Returns:
         The studies, one per method, and the engine's settings.
     """
+    from gossamer.cli.progress import FileBars
+    from gossamer.network.traces.progress import reporting
     from gossamer.study import spec
 
-    if path is None:
-        from gossamer.cli.template import DEMO
+    given = engine_settings(engine, settings)
+    name, table = _read_table(path, given, methods)
+    table = spec.with_settings(table, given)
+    with FileBars(quiet=False) as bars, reporting(lambda path, *size: bars(path.name, *size)):
+        studies = spec.studies(table, name, seed, allow_code=allow_code)
+    if "rounds" not in table and path is not None and is_trace(path):
+        studies = with_rounds_of_trace(studies)
+    return studies, spec.engine(table)
 
-        name = "demo"
-        table = spec.parse(DEMO)
-        table["algorithm"] = table["algorithm"][:methods]
-    else:
-        name = path.stem
-        table = spec.read(path)
-    table = spec.with_settings(table, engine_settings(engine, settings))
-    return spec.studies(table, name, seed, allow_code=allow_code), spec.engine(table)
+
+def _read_table(
+    path: Path | None, settings: list[str], methods: int | None
+) -> tuple[str, dict[str, Any]]:
+    """Return the name and the tables of a spec, of the demo, or of the demo on a trace."""
+    from gossamer.cli.template import DEMO
+    from gossamer.study import spec
+
+    if path is not None and not is_trace(path):
+        return path.stem, spec.read(path)
+    table = spec.parse(DEMO)
+    table["algorithm"] = table["algorithm"][:methods]
+    if path is None:
+        return "demo", table
+    del table["rounds"]
+    table["split"] = TRACE_SPLIT
+    table["network"] = network_table(path, settings)
+    return trace_name(path), table
 
 
 def read_fleet_study(

@@ -1,4 +1,4 @@
-"""Figures with matplotlib: the curves of a comparison, for a screen or a paper, and a network."""
+"""Figures with matplotlib: the curves of a comparison, for a screen or a paper."""
 
 from __future__ import annotations
 
@@ -12,14 +12,11 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.collections import LineCollection
-from numpy.typing import NDArray
 
 from gossamer._core import checks
 from gossamer._core.columns import ENDINGS, Column
 from gossamer._core.files import write_atomically
 from gossamer.errors import DataError, InputError
-from gossamer.network import Network
 from gossamer.results.palette import COLOURS, MARKERS, line_style
 from gossamer.results.palette import DASHES as DASH_LENGTHS
 from gossamer.results.statistics import interval
@@ -67,7 +64,6 @@ _WHICH = {
 # What the horizontal axis shows: the column of the metrics.
 X = {"rounds": "round", "bytes": "bytes", "seconds": "simulated_seconds"}
 _BYTE_UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
-_MAX_CIRCLE = 200  # devices on the circle of `network`
 # The measurements of each run, by the label of its method.
 Metrics = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -87,7 +83,7 @@ def curves(methods: Sequence[Method], path: Path, title: str) -> None:
     panels = [_Shown.of(column) for column in first.columns if _all_have(metrics, column.name)]
     if _all_have(metrics, "distance"):
         panels.append(_Shown("distance", _DISTANCE))
-    figure, drawn = _figure(len(panels))
+    figure, drawn = open_figure(len(panels))
     axes = np.atleast_1d(drawn)
     for axis, y in zip(axes, panels, strict=True):
         _draw(axis, metrics, "rounds", y)
@@ -96,7 +92,7 @@ def curves(methods: Sequence[Method], path: Path, title: str) -> None:
                 axis.axhline(y.scale * target.value, color="0.5", linewidth=0.8, linestyle=":")
     axes[0].legend(loc="lower right" if first.column.rising else "upper right")
     figure.suptitle(title, fontsize=10, parse_math=False)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 @dataclass(frozen=True)
@@ -166,11 +162,11 @@ def paper(
         raise InputError("x", x, "rounds or bytes: not all of these runs have a [timing]")
     inches = millimetres(width) / 25.4
     with mpl.rc_context(PAPER):
-        figure, axis = _figure(1, (inches, min(0.72 * inches, 2.6)))
+        figure, axis = open_figure(1, (inches, min(0.72 * inches, 2.6)))
         _draw(axis, metrics, x, shown[y], markers=True)
         if len(metrics) > 1:
             _legend_above(figure, axis)
-        _save(figure, path, dpi=300)
+        save_figure(figure, path, dpi=300)
 
 
 def millimetres(width: str) -> float:
@@ -197,66 +193,6 @@ def millimetres(width: str) -> float:
             "width", width, '"column", "page", or a width from 30mm to 1000mm, as in 84mm or 3.3in'
         )
     return size
-
-
-def network(net: Network, rounds: int, path: Path, title: str) -> None:
-    """Draw a network: how often devices met, the links by round, and the degrees.
-
-    Args:
-        net: The network.
-        rounds: The number of rounds to draw.
-        path: The file to write.
-        title: The title of the figure.
-    """
-    shown = min(net.devices, _MAX_CIRCLE)
-    met = np.zeros((shown, shown))
-    count = []
-    degrees = []
-    for t in range(rounds):
-        links = net.links(t)
-        inside = (links.a < shown) & (links.b < shown)
-        met[links.a[inside], links.b[inside]] += 1
-        count.append(len(links))
-        degrees.append(links.degrees)
-    figure, (left, middle, right) = _figure(3)
-    _draw_circle(left, met / rounds)
-    caption = "who met whom (darker: more often)"
-    if shown < net.devices:
-        caption += f", first {shown}"
-    left.set_title(caption, fontsize=9)
-    middle.plot(range(rounds), count, color=COLOURS[0], linewidth=1)
-    middle.set(xlabel="round", ylabel="links", ylim=(0, 1.1 * max([*count, 1])))
-    values, times = np.unique(np.concatenate(degrees), return_counts=True)
-    right.bar(values, times / times.sum(), color=COLOURS[0])
-    right.set(xlabel="neighbours of a device", ylabel="share of devices and rounds")
-    right.set_xlim(values.min() - 1, values.max() + 1)
-    right.xaxis.get_major_locator().set_params(integer=True)
-    figure.suptitle(title, fontsize=10, parse_math=False)
-    _save(figure, path)
-
-
-def _draw_circle(axis: Any, share: NDArray[np.float64]) -> None:
-    """Draw devices on a circle, linked by lines that are darker the more often they met.
-
-    Args:
-        axis: Where to draw.
-        share: The share of the rounds in which two devices were linked, [devices, devices].
-    """
-    angle = 2 * np.pi * np.arange(len(share)) / len(share)
-    points = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    pairs = np.argwhere(share)
-    if len(pairs):
-        often = share[tuple(pairs.T)]
-        lines = LineCollection(
-            list(points[pairs]),
-            colors=COLOURS[0],
-            alpha=0.1 + 0.8 * often,
-            linewidths=0.3 + 2 * often,
-        )
-        axis.add_collection(lines)
-    axis.scatter(*points.T, s=60 if len(share) <= 30 else 6, color=COLOURS[1], zorder=3)
-    axis.set_aspect("equal")
-    axis.axis("off")
 
 
 def _all_have(metrics: Metrics, column: str) -> bool:
@@ -350,8 +286,13 @@ def _legend_above(figure: Any, axis: Any) -> None:
         legend.remove()
 
 
-def _figure(panels: int, size: tuple[float, float] | None = None) -> tuple[Any, Any]:
-    """Return a figure and its axes; with a size in inches, in the style of a paper."""
+def open_figure(panels: int, size: tuple[float, float] | None = None) -> tuple[Any, Any]:
+    """Return a figure and its axes.
+
+    Args:
+        panels: Number of axes.
+        size: Width and height in inches, for a figure in the style of a paper.
+    """
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
@@ -359,7 +300,17 @@ def _figure(panels: int, size: tuple[float, float] | None = None) -> tuple[Any, 
         return plt.subplots(1, panels, figsize=size or (3.6 * panels, 3.0), squeeze=True)
 
 
-def _save(figure: Any, path: Path, dpi: int = 150) -> None:
+def save_figure(figure: Any, path: Path, dpi: int = 150) -> None:
+    """Write a figure to a file, and close it.
+
+    Args:
+        figure: The figure.
+        path: The file; its suffix says in which format.
+        dpi: Dots per inch.
+
+    Raises:
+        DataError: If the format is not known.
+    """
     from matplotlib import pyplot as plt
 
     content = io.BytesIO()
