@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,18 +23,22 @@ _MOST_ROUNDS = 5_000
 # Metres within which two devices of a GPX file are linked, unless it is told otherwise: about the
 # range of Wi-Fi outdoors.
 _GPS_RADIUS = 100.0
+_LATITUDES = {"lat", "latitude"}  # in the first line of a log of positions
 # How the samples are divided among the devices of a trace: few labels each, for any number of them.
 TRACE_SPLIT = {"kind": "dirichlet", "alpha": 0.1}
+_LONGEST_HEADER = 1000  # characters
 _SHOWN_NAMES = 3
 _SHOWN_CLASSES = 8
 
 
 def is_trace(path: Path) -> bool:
-    """True if a file is a trace or a file of links, by its suffix.
+    """True if a file is a trace or a file of links, by its suffix. Folders have GPX files.
 
     Args:
-        path: A file that a command was given in the place of a spec.
+        path: A file or folder that a command was given in the place of a spec.
     """
+    if path.is_dir():
+        return True
     return _suffix(path) in (*_LOGS, *_POSITIONS, *_LINKS)
 
 
@@ -65,11 +70,25 @@ def network_table(path: Path, settings: list[str]) -> dict[str, Any]:
         kind = "file"
     table: dict[str, Any] = {"kind": kind, "path": str(path.absolute()), "beyond": "repeat"}
     has_radius = any(setting.startswith("network.radius=") for setting in settings)
-    if _suffix(path) in _POSITIONS:
+    if _is_geographic(path):
         table |= {"kind": "positions", "radius": _GPS_RADIUS}
     elif has_radius:
         table["kind"] = "positions"
     return table
+
+
+def _is_geographic(path: Path) -> bool:
+    """True if a log is GPX, or its first line names a column of latitudes."""
+    if path.is_dir() or _suffix(path) in _POSITIONS:
+        return True
+    if _suffix(path) in (*_LINKS, ".gz"):
+        return False
+    try:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            line = file.readline(_LONGEST_HEADER)
+    except OSError:  # the reader of the log says why
+        return False
+    return not _LATITUDES.isdisjoint(re.findall("[a-z]+", line.lower()))
 
 
 def trace_settings(options: Mapping[str, Any]) -> list[str]:
@@ -80,9 +99,15 @@ def trace_settings(options: Mapping[str, Any]) -> list[str]:
 
     Example:
         >>> trace_settings({"seconds_per_round": 60.0, "start": None, "columns": ["a", "b"]})
-        ['network.seconds_per_round=60.0', 'network.columns=["a", "b"]']
+        ['network.seconds_per_round=60', 'network.columns=["a", "b"]']
     """
-    return [f"network.{key}={json.dumps(v)}" for key, v in options.items() if v is not None]
+    settings = []
+    for key, value in options.items():
+        if isinstance(value, float):
+            settings.append(f"network.{key}={value:.15g}")
+        elif value is not None:
+            settings.append(f"network.{key}={json.dumps(value)}")
+    return settings
 
 
 def parse_time(text: str | None) -> float | str | None:

@@ -19,6 +19,7 @@ _MAX_CIRCLE = 350  # devices on the circle
 _MANY = 30  # devices from which their marks are small
 _MOST_NAMES = 16  # classes whose names fit around the circle
 _LONGEST_NAME = 12  # characters
+_MAP_ROUNDS = 400  # rounds whose positions are drawn on a map, at most
 _BETWEEN = "#777777"  # colour of links between classes
 _FAINT = 0.1  # opacity of a link that was there once
 
@@ -48,10 +49,14 @@ def network(net: Network, rounds: int, path: Path, title: str) -> None:
         degrees.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
     figure, (left, middle, right) = open_figure(3)
     caption = "who met whom (darker: more often)"
+    if net.has_positions:
+        caption = "ways of the devices, and where they met"
+        draw_map(left, net, rounds, shown)
+    else:
+        draw_circle(left, met, _classes(net, shown))
     if shown < net.devices:
         caption += f", first {shown}"
     left.set_title(caption, fontsize=9)
-    draw_circle(left, met, _classes(net, shown))
     middle.plot(range(rounds), count, color=COLOURS[0], linewidth=1)
     middle.set(xlabel="round", ylabel="links", ylim=(0, 1.1 * max([*count, 1])))
     shares = np.array(list(degrees.values())) / degrees.total()
@@ -107,6 +112,38 @@ def draw_circle(axis: Any, met: NDArray[np.float64], classes: Sequence[str] = ()
         _write_names(axis, names.tolist(), member, angle, palette.tolist())
     axis.set_aspect("equal")
     axis.axis("off")
+
+
+def draw_map(axis: Any, net: Network, rounds: int, shown: int) -> None:
+    """Draw the ways of the first devices, and a dark line where two of them were linked.
+
+    Args:
+        axis: Where to draw.
+        net: A network with positions.
+        rounds: The number of rounds to draw.
+        shown: The number of devices to draw.
+    """
+    moments = np.unique(np.linspace(0, rounds - 1, _MAP_ROUNDS).astype(np.int64))
+    ways = np.stack([net.layout(int(t))[:shown] for t in moments])
+    for device in range(shown):
+        colour = COLOURS[device % (len(COLOURS) - 1)]
+        axis.plot(*ways[:, device].T, color=colour, linewidth=0.8, alpha=0.6)
+    met = []
+    for k, t in enumerate(moments.tolist()):
+        links = net.links(t)
+        inside = (links.a < shown) & (links.b < shown)
+        met += list(ways[k][links.pairs[inside]])
+    axis.add_collection(LineCollection(met, colors="black", linewidths=0.8, alpha=0.35))
+    stretch = 1.0
+    if net.geographic:  # a degree of longitude is shorter than one of latitude
+        stretch = 1 / np.cos(np.radians(np.nanmean(ways[..., 1])))
+    axis.set_aspect(stretch, adjustable="datalim")
+    axis.ticklabel_format(useOffset=False)
+    axis.tick_params(labelsize=6)
+    axis.locator_params(nbins=4)
+    if net.geographic:
+        axis.set_xlabel("longitude")
+        axis.set_ylabel("latitude")
 
 
 def _write_names(
