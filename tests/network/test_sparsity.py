@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gossamer.network import (
     Callback,
     Churn,
+    ContactTrace,
     ErdosRenyi,
     Graph,
     Links,
@@ -110,3 +111,30 @@ def test_a_large_network_is_asked_for_two_rounds() -> None:
 def test_a_single_device_and_no_rounds_are_no_mistake() -> None:
     assert few_links(Graph(1, ()), 100) is None
     assert few_links(Graph(9, ()), 0) is None
+
+
+@given(
+    lines=st.lists(
+        st.tuples(st.integers(0, 40), st.integers(0, 9), st.integers(0, 5), st.integers(6, 9)),
+        min_size=1,
+        max_size=12,
+    ),
+    rounds=st.integers(0, 60),
+    skip_empty=st.booleans(),
+    beyond=st.sampled_from(["repeat", "empty"]),
+)
+@settings(deadline=None, max_examples=60)
+def test_a_log_is_counted_without_looking_at_its_rounds(
+    lines: list[tuple[int, int, int, int]],
+    rounds: int,
+    skip_empty: bool,
+    beyond: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log.csv"
+    text = "begin,end,a,b\n"
+    for begin, length, a, b in lines:
+        text += f"{begin},{begin + length},{a},{b}\n"
+    path.write_text(text)
+    trace = ContactTrace(path, skip_empty=skip_empty, beyond=beyond)
+    assert trace.known_links(rounds) == all_links(trace, rounds)

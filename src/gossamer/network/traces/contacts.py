@@ -190,10 +190,18 @@ class ContactTrace(Trace):
     def describe(self) -> tuple[str, ...]:
         return self._described
 
+    def _round_of_log(self, t: int) -> int:
+        """Return the number of a round, counted with those that are skipped."""
+        if not self.skip_empty:
+            return t
+        period = int(np.searchsorted(self._busy_before[:-1], t, side="right")) - 1
+        return int(self._busy[period] + t - self._busy_before[period])
+
+    def _links_before(self, t: int) -> int | None:
+        return self._links.count_before(self._round_of_log(t))
+
     def _recorded_links(self, t: int) -> Links:
-        if self.skip_empty:
-            period = int(np.searchsorted(self._busy_before, t, side="right")) - 1
-            t = int(self._busy[period] + t - self._busy_before[period])
+        t = self._round_of_log(t)
         code = self._links.at(t)
         active = None
         if self._seen is not None:

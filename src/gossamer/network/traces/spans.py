@@ -57,6 +57,22 @@ class Spans:
             return np.zeros(0, dtype=np.int64)
         return np.unique(np.concatenate(found))
 
+    def count_before(self, t: int) -> int:
+        """Return the number of codes in the rounds before t: the sum of `len(at(k))` for k < t.
+
+        Args:
+            t: Number of the round.
+        """
+        begun = self.first < t
+        if not begun.any():
+            return 0
+        _, number = np.unique(self.code[begun], return_inverse=True)
+        # The rounds of all codes, one after the other with a gap.
+        offset = number.reshape(-1) * (t + 1)
+        last = np.minimum(self.last[begun], t - 1)
+        begins, ends = union(self.first[begun] + offset, last + offset)
+        return int((ends - begins + 1).sum())
+
 
 def union(first: IntArray, last: IntArray) -> tuple[IntArray, IntArray]:
     """Return the rounds that some periods cover, as periods that neither overlap nor touch.
