@@ -3,10 +3,12 @@
     links mixing mirror dual     the figures of docs/concepts.md
     networks                     one per network of docs/networks.md, from the code of that page
     architecture                 the figure of docs/architecture.md
+    traces                       the traces of docs/networks.md; published ones from the folder
+                                 traces of $GOSSAMER_OUTSIDE
     demo                         the figure of `gossamer compare`
     readme                       the figure of the README: a run of examples/robots.toml, about 15 s
 
-With the versions of constraints.txt all but the last two are reproduced byte for byte.
+With the versions of constraints.txt all but the last three are reproduced byte for byte.
 """
 
 from __future__ import annotations
@@ -102,8 +104,9 @@ def save(figure: Any, name: str) -> None:
 def examples(page: str) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Yield the name, the Python code and the files of every section that shows a picture."""
     for section in re.split(r"^##+ ", page, flags=re.M)[1:]:
-        if picture := re.search(r"\]\(pictures/(.*)\)", section):
-            code = "\n".join(re.findall(r"^```python\n(.*?)^```", section, re.M | re.S))
+        code = "\n".join(re.findall(r"^```python\n(.*?)^```", section, re.M | re.S))
+        picture = re.search(r"\]\(pictures/(.*)\)", section)
+        if picture and code:
             files = dict(re.findall(r'^```\w+ title="([^"]*)"\n(.*?)^```', section, re.M | re.S))
             yield picture[1], code, files
 
@@ -136,7 +139,7 @@ def networks() -> None:
             margin = 0.2 * max(right - left, top - bottom)
             axis.set(xlim=(left - margin, right + margin), ylim=(bottom - margin, top + margin))
             axis.set_title(f"round {t}", fontsize=9)
-            for place, word in zip(places, getattr(net, "names", ()), strict=False):
+            for place, word in zip(places, net.names or (), strict=False):
                 if not np.isnan(place).any():
                     axis.annotate(
                         word,
@@ -148,6 +151,33 @@ def networks() -> None:
                         bbox=WHITE,
                     )
         save(figure, name)
+
+
+def traces() -> None:
+    """Draw the published traces of docs/networks.md, and the GPS tracks of the examples."""
+    folder = os.environ.get("GOSSAMER_OUTSIDE")
+    walk = DOCS.parent / "examples" / "walk.gpx"
+    tracks = gs.PositionTrace(walk, radius=50, seconds_per_round=30)
+    _draw_trace(tracks, "trace-gpx.png", "GPS tracks")
+    if folder is None:
+        print("GOSSAMER_OUTSIDE is not set: the published traces are not drawn", file=sys.stderr)
+        return
+    for file, name, title, skip_empty in (
+        ("Contacts_Hospital.csv", "trace-hospital.png", "A hospital ward", False),
+        ("Primary_School.csv", "trace-primary-school.png", "A primary school", False),
+        ("thiers_2012.csv", "trace-high-school.png", "A high school", True),
+    ):
+        trace = gs.ContactTrace(Path(folder) / "traces" / file, skip_empty=skip_empty)
+        _draw_trace(trace, name, title)
+
+
+def _draw_trace(trace: gs.ContactTrace | gs.PositionTrace, name: str, title: str) -> None:
+    from gossamer.report.network_figure import network
+
+    length = f"{trace.recorded:,} rounds of {trace.round_seconds:.0f} s"
+    path = DOCS / "pictures" / name
+    network(trace, trace.recorded, path, f"{title}: {trace.devices} people, {length}")
+    print(path.relative_to(DOCS.parent))
 
 
 # -- concepts --
@@ -486,7 +516,7 @@ def demo() -> None:
 
 PICTURES: dict[str, Callable[[], None]] = {
     make.__name__: make
-    for make in (links, mixing, mirror, dual, networks, architecture, demo, readme)
+    for make in (links, mixing, mirror, dual, networks, architecture, traces, demo, readme)
 }
 
 

@@ -298,7 +298,11 @@ def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.M
         "demo.png",
         "scale.svg",
         "peers.svg",
-    }  # these need training, or are measured
+        "trace-gpx.png",
+        "trace-hospital.png",
+        "trace-primary-school.png",
+        "trace-high-school.png",
+    }  # these need training or data, or are measured
     for (
         name
     ) in made:  # but for names and numbers, whose last digits another processor may round otherwise

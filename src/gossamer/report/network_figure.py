@@ -59,6 +59,7 @@ def network(net: Network, rounds: int, path: Path, title: str) -> None:
     left.set_title(caption, fontsize=9)
     middle.plot(range(rounds), count, color=COLOURS[0], linewidth=1)
     middle.set(xlabel="round", ylabel="links", ylim=(0, 1.1 * max([*count, 1])))
+    middle.yaxis.get_major_locator().set_params(integer=True)
     shares = np.array(list(degrees.values())) / degrees.total()
     right.bar(list(degrees), shares, color=COLOURS[0])
     right.set(xlabel="neighbours of a device", ylabel="share of devices and rounds")
