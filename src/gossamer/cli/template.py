@@ -55,7 +55,7 @@ kind = "digits"               # digits | mnist | fashion-mnist | cifar10   (goss
 [split]
 kind = "one-label"            # iid | one-label | labels (k = 2) | dirichlet (alpha = 0.1)
                               # | uneven (sigma = 1.0) | drawn (samples = 32, with replacement)
-                              # | lists (path = "mine.json")
+                              # | by-class (column = "class") | lists (path = "mine.json")
 
 [model]
 kind = "softmax"              # softmax | svm | mlp (hidden = [64])
