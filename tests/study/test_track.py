@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.command import assert_refused, gossamer
+from support.interrupts import stop
 from support.listing import attribute, column, names_in
-from support.stopping import stop
 
 import gossamer as gs
 from gossamer.engines import Observer

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from support.command import assert_refused, gossamer
+from support.interrupts import stop
 from support.listing import attribute
-from support.stopping import stop
 from support.wandb_files import OfflineRun, offline_runs
 
 import gossamer as gs
