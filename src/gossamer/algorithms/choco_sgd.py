@@ -20,12 +20,17 @@ from dataclasses import dataclass
 from gossamer.algorithms.composition import Composition
 from gossamer.algorithms.compression import Compressor, TopK
 from gossamer.algorithms.presets import Preset
-from gossamer.algorithms.registry import method
+from gossamer.algorithms.registry import RATE, Choice, method
 from gossamer.algorithms.schedules import Rate
 from gossamer.errors import InputError
 
 
-@method("choco-sgd", label="CHOCO-SGD", paper="Koloskova, Stich and Jaggi, ICML 2019")
+@method(
+    "choco-sgd",
+    label="CHOCO-SGD",
+    paper="Koloskova, Stich and Jaggi, ICML 2019",
+    tune={"eta": RATE, "pull": Choice((0.1, 0.3, 1.0))},
+)
 @dataclass(frozen=True)
 class ChocoSGD(Preset):
     """A step, then gossip of the compressed change.

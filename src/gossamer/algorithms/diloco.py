@@ -29,7 +29,7 @@ from gossamer.algorithms.base import (
     descend_locally,
 )
 from gossamer.algorithms.optimizers import AdamW, Optimizer, check_coefficients
-from gossamer.algorithms.registry import method
+from gossamer.algorithms.registry import ADAM_RATE, Choice, method
 from gossamer.algorithms.schedules import Rate, at, check_eta, check_positive
 from gossamer.network.weights import Clients, WeightRule
 
@@ -39,6 +39,7 @@ from gossamer.network.weights import Clients, WeightRule
     label="DiLoCo",
     paper="Douillard et al., 2023",
     needs="the mean of all devices",
+    tune={"eta": ADAM_RATE, "local_steps": Choice((5, 10, 20))},
 )
 @dataclass(frozen=True)
 class DiLoCo(Algorithm):

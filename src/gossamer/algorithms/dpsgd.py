@@ -26,11 +26,11 @@ from gossamer.algorithms.base import (
     check_choice,
     descend,
 )
-from gossamer.algorithms.registry import RATE, method
+from gossamer.algorithms.registry import method
 from gossamer.algorithms.schedules import Rate, at, check_eta
 
 
-@method("d-psgd", label="D-PSGD", paper="Lian et al., NeurIPS 2017", tune={"eta": RATE})
+@method("d-psgd", label="D-PSGD", paper="Lian et al., NeurIPS 2017", baseline=True)
 @dataclass(frozen=True)
 class DPSGD(Algorithm):
     """Gossip and a gradient step in every round.

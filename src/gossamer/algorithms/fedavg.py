@@ -28,7 +28,7 @@ from gossamer.algorithms.base import (
     check_local_steps,
     descend_locally,
 )
-from gossamer.algorithms.registry import method
+from gossamer.algorithms.registry import RATE, Choice, method
 from gossamer.algorithms.schedules import Rate, at, check_eta
 from gossamer.network.weights import Clients, WeightRule
 
@@ -39,6 +39,7 @@ from gossamer.network.weights import Clients, WeightRule
     paper="McMahan et al., AISTATS 2017",
     needs="a server that all reach",
     exact=True,
+    tune={"eta": RATE, "local_steps": Choice((1, 2, 4, 8))},
 )
 @dataclass(frozen=True)
 class FedAvg(Algorithm):

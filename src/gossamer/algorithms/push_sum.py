@@ -32,6 +32,7 @@ from gossamer.network import weights as rules
     label="Push-sum",
     paper="Assran et al., ICML 2019; Nedić and Olshevsky, 2015",
     needs="any links, one-way too",
+    baseline=True,
 )
 @dataclass(frozen=True)
 class PushSum(Algorithm):

@@ -3,21 +3,32 @@
 A method registers itself in its own file. Its name is its kind in specs, its name in
 `gossamer tune --methods`, and the name of its documentation page; its label is its name in tables.
 
-    @method("my-method", label="My method", paper="Me, 2026", tune={"eta": RATE})
+    @method("my-method", label="My method", paper="Me, 2026")
     @dataclass(frozen=True)
     class MyMethod(Algorithm): ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm
 
 AnyMethod = TypeVar("AnyMethod", bound=type[Algorithm])
+
+# A value beyond a range is at least and at most so many times as large as the last one that was
+# tried; two values that differ by less than the last factor are not told apart by a search.
+_LEAST_GAP = 2.0
+_MOST_GAP = 4.0
+_CLOSE = 1.4
+
+
+def _three_digits(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
 @dataclass(frozen=True)
@@ -34,12 +45,28 @@ class LogRange:
 
     def at(self, u: float) -> float:
         """Return the value at a point u of [0, 1)."""
-        return float(f"{self.low * (self.high / self.low) ** u:.3g}")
+        return _three_digits(self.low * (self.high / self.low) ** u)
+
+    def beyond(self, tried: Sequence[float]) -> tuple[float, float]:
+        """Return a value below and one above all that were tried, one typical gap away.
+
+        Args:
+            tried: Values, which may lie outside of the range.
+        """
+        gap = (self.high / self.low) ** (1 / len(set(tried)))
+        gap = min(max(gap, _LEAST_GAP), _MOST_GAP)
+        return _three_digits(min(tried) / gap), _three_digits(max(tried) * gap)
+
+    def between(self, low: float, high: float) -> float | None:
+        """Return the geometric mean of two values, or None if they are close already."""
+        if high / low < _CLOSE:
+            return None
+        return _three_digits(math.sqrt(low * high))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few values.
+    """One of a few values. At least three numbers in ascending order are a scale with two ends.
 
     Example:
         >>> Choice((3, 5, 9, 15)).at(0.5)
@@ -51,6 +78,36 @@ class Choice:
     def at(self, u: float) -> Any:
         """Return the value at a point u of [0, 1)."""
         return self.values[int(u * len(self.values))]
+
+    def beyond(self, tried: Sequence[Any]) -> tuple[float, float] | None:
+        """Return a number below and one above all that were tried, or None if there is no scale.
+
+        Args:
+            tried: Values, which may be others than those of the choice.
+        """
+        if not self._is_scale:
+            return None
+        values = sorted({*self.values, *tried})
+        below = [value for value in values if value < min(tried)]
+        above = [value for value in values if value > max(tried)]
+        if not below:
+            below = [self._rounded(values[0] * values[0] / values[1], math.floor)]
+        if not above:
+            above = [self._rounded(values[-1] * values[-1] / values[-2], math.ceil)]
+        return below[-1], above[0]
+
+    def between(self, low: Any, high: Any) -> None:
+        """Return None: only the values of the choice are tried."""
+
+    def _rounded(self, value: float, to_whole: Callable[[float], int]) -> float:
+        if all(isinstance(each, int) for each in self.values):
+            return to_whole(value)
+        return _three_digits(value)
+
+    @property
+    def _is_scale(self) -> bool:
+        numbers = [value for value in self.values if isinstance(value, int | float)]
+        return len(numbers) == len(self.values) >= 3 and numbers == sorted(numbers)
 
 
 Range = LogRange | Choice
@@ -73,6 +130,8 @@ class Method:
         exact: True if it converges to the optimum at a constant rate with full gradients, however
             much the devices' data differ.
         tune: The settings that `tune` searches, by argument. Empty: `tune` leaves the method out.
+        baseline: True if `tune` compares with it. The first such method that the network allows is
+            the baseline of a search.
     """
 
     name: str
@@ -82,6 +141,12 @@ class Method:
     needs: str = "symmetric links"
     exact: bool = False
     tune: Mapping[str, Range] = field(default_factory=dict)
+    baseline: bool = False
+
+    @property
+    def central(self) -> bool:
+        """True if it averages over all devices whatever the links, as by a server."""
+        return self.make().weights.sums == "nothing"
 
     @property
     def file(self) -> str:
@@ -100,6 +165,7 @@ def method(
     needs: str = "symmetric links",
     exact: bool = False,
     tune: Mapping[str, Range] | None = None,
+    baseline: bool = False,
 ) -> Callable[[AnyMethod], AnyMethod]:
     """Register a class as a method.
 
@@ -109,7 +175,8 @@ def method(
         paper: See `Method`.
         needs: See `Method`.
         exact: See `Method`.
-        tune: See `Method`.
+        tune: See `Method`. None: the learning rate, if the class has a field `eta`.
+        baseline: See `Method`.
 
     Returns:
         A class decorator that sets the class's `label` and returns the class.
@@ -119,7 +186,16 @@ def method(
         if "label" not in vars(algorithm):  # a label that names a setting too is the class's own
             shown: Any = property(lambda self: self.labelled(label))
             algorithm.label = shown  # type: ignore[method-assign]
-        METHODS[name] = Method(name, algorithm, label, paper, needs, exact, tune or {})
+        ranges = _rate_of(algorithm) if tune is None else tune
+        METHODS[name] = Method(name, algorithm, label, paper, needs, exact, ranges, baseline)
         return register("algorithm", name)(algorithm)
 
     return add
+
+
+def _rate_of(algorithm: type[Algorithm]) -> dict[str, Range]:
+    """Return the range of the learning rate of a class, by its own optimiser; empty if none."""
+    names = {each.name for each in fields(algorithm)}
+    if "eta" not in names:
+        return {}
+    return {"eta": ADAM_RATE if algorithm.optimizer.adaptive else RATE}

@@ -74,7 +74,12 @@ class WPM(Preset):
         return self.labelled(f"WPM p={self.p:g}")
 
 
-@method("wpm-paper", label="WPM paper", paper="Du et al., as printed")
+@method(
+    "wpm-paper",
+    label="WPM paper",
+    paper="Du et al., as printed",
+    tune={"eta": RATE, "p": Choice(POWERS)},
+)
 @dataclass(frozen=True)
 class WPMPaper(Preset):
     """The weighted power mean as it is printed: Algorithm 1 with η = η₀^(1 + p/2).

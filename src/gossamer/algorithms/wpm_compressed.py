@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from gossamer.algorithms.composition import Composition, mirror_of
 from gossamer.algorithms.compression import Compressor, TopK
 from gossamer.algorithms.presets import Preset
-from gossamer.algorithms.registry import method
+from gossamer.algorithms.registry import RATE, method
 from gossamer.algorithms.schedules import Rate, Schedule
+from gossamer.algorithms.wpm import FALLING
 from gossamer.errors import InputError
 
 
-@method("wpm-compressed", label="WPM compressed", paper="ours, after Du et al., WPM")
+@method(
+    "wpm-compressed",
+    label="WPM compressed",
+    paper="ours, after Du et al., WPM",
+    tune={"eta": RATE, "p": FALLING},
+)
 @dataclass(frozen=True)
 class WPMCompressed(Preset):
     """A step, then the anchored power mean of what the neighbours know.

@@ -6,11 +6,17 @@ from dataclasses import dataclass
 
 from gossamer.algorithms.composition import Composition, mirror_of
 from gossamer.algorithms.presets import Preset
-from gossamer.algorithms.registry import method
+from gossamer.algorithms.registry import RATE, Choice, method
 from gossamer.algorithms.schedules import Rate, Schedule
+from gossamer.algorithms.wpm import FALLING
 
 
-@method("wpm-local-steps", label="WPM local steps", paper="ours, after Du et al., WPM")
+@method(
+    "wpm-local-steps",
+    label="WPM local steps",
+    paper="ours, after Du et al., WPM",
+    tune={"eta": RATE, "p": FALLING, "local_steps": Choice((2, 4, 8))},
+)
 @dataclass(frozen=True)
 class WPMLocalSteps(Preset):
     """Local steps, then the anchored power mean.

@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
-from gossamer._core.columns import Column
+from gossamer._core.columns import Column, Target
 from gossamer._core.files import write_atomically
 from gossamer.cli.progress import StageBar
 from gossamer.cli.show import open_console
-from gossamer.cli.tune_words import seeds_of, target_of, why
+from gossamer.cli.tune_words import marked_settings, seeds_of, start_lines, target_of, why
 from gossamer.engines import EngineSpec
 from gossamer.results.tables import titled_table
 from gossamer.study import Interrupted, Interval, Study, spec
 from gossamer.study.pools import pool_on
-from gossamer.study.space import symbol
-from gossamer.study.tune import Cost, Lead, Score, Tuned, choose
+from gossamer.study.tune import Cost, Lead, Score, SearchStart, Tuned, choose
 from gossamer.study.tune import tune as search
 
 # Columns of the paragraph: in winner.toml behind "# ", and on the terminal.
@@ -82,6 +82,7 @@ def tune(
                 target=target,
                 pool=pool,
                 progress=bar,
+                started=lambda start: _announce(start, quiet),
             )
     except KeyboardInterrupt:
         raise Interrupted(
@@ -106,6 +107,15 @@ def tune(
     if any(spec.code_tables(spec.to_table(tuned.spec))):
         option = " --allow-code"
     typer.echo(f"\nwinner: {winner}   (gossamer run {winner}{option})")
+
+
+def _announce(start: SearchStart, quiet: bool) -> None:
+    """Print what will be searched, and how long it will take, on standard error."""
+    if quiet:
+        return
+    console = Console(stderr=True)
+    for line in start_lines(start):
+        console.print(line, highlight=False)
 
 
 def ranking(tuned: Tuned) -> Table:
@@ -133,15 +143,13 @@ def ranking(tuned: Tuned) -> Table:
     for ending in endings:
         table.add_column(_ENDINGS[ending].format(metric.name, metric.printed_unit), justify="right")
     for place, score in enumerate(tuned.confirmed, 1):
-        settings = ", ".join(f"{symbol(key)} {value}" for key, value in score.candidate.settings)
-        cells = [str(place), score.candidate.method.label, settings]
+        cells = [str(place), score.candidate.method.label, marked_settings(score.candidate, tuned)]
         for goal, _, digits, scale in units:
-            mean = score.mean_to_target(cast(Cost, goal), tuned.target)
-            cells.append(_cell(score, mean, digits, scale))
+            cells.append(_cell(score, cast(Cost, goal), tuned.target, digits, scale))
         for ending in endings:
             cells.append(_value_cell(score, metric, score.mean_last(metric.name + ending)))
         style = None
-        if place == 1:
+        if score is tuned.winner:
             style = "bold"
         table.add_row(*cells, style=style)
     cadence = "at the end only"
@@ -152,12 +160,17 @@ def ranking(tuned: Tuned) -> Table:
     return table
 
 
-def _cell(score: Score, value: Interval | None, digits: int, scale: float) -> str:
+def _cell(score: Score, cost: Cost, target: Target | None, digits: int, scale: float) -> str:
     if score.diverged:
         return "diverged"
-    if value is None:
-        return "–"
-    return value.format(digits, scale)
+    mean = score.mean_to_target(cost, target)
+    if mean is not None:
+        return mean.format(digits, scale)
+    taken = score.to_target(cost, target)
+    reached = len(taken) - taken.count(None)
+    if reached:
+        return f"{reached} of {len(taken)} seeds"
+    return "–"
 
 
 def _value_cell(score: Score, metric: Column, value: Interval | None) -> str:
@@ -191,11 +204,11 @@ def document(tuned: Tuned) -> dict[str, Any]:
     Args:
         tuned: The result of a search.
     """
-    winner = _candidate_document(tuned.winner)
-    winner["led_before"] = tuned.led_before
-    winner["edges"] = list(tuned.winner.candidate.edges)
+    winner = _candidate_document(tuned.winner, tuned)
+    winner["chosen_by_search"] = tuned.winner.candidate == tuned.chosen
+    winner["first_on_fresh_seeds"] = tuned.winner is tuned.confirmed[0]
     leads = {}
-    for name, score in (("second", tuned.confirmed[1]), ("baseline", tuned.baseline)):
+    for name, score in (("best_other", tuned.best_other), ("baseline", tuned.baseline)):
         if score is not tuned.winner:
             leads[name] = _lead_document(tuned.lead_over(score))
     rungs = []
@@ -214,22 +227,24 @@ def document(tuned: Tuned) -> dict[str, Any]:
         "target": None if tuned.target is None else tuned.target.text,
         "metric": tuned.goal.column,
         "cost": tuned.plan.cost,
+        "methods": tuned.fit.methods,
         "winner": winner,
         "leads": leads,
         "confirmed": [_score_document(score, tuned) for score in tuned.confirmed],
         "seeds": list(tuned.plan.final.seeds),
         "rungs": rungs,
-        "left_out": tuned.left_out,
+        "left_out": tuned.fit.left_out,
         "spec": spec.to_table(tuned.spec),
         "why": why(tuned),
     }
 
 
-def _candidate_document(score: Score) -> dict[str, Any]:
+def _candidate_document(score: Score, tuned: Tuned) -> dict[str, Any]:
     return {
         "method": score.candidate.method.name,
         "settings": dict(score.candidate.settings),
         "label": score.candidate.label,
+        "at_the_edge_of_its_range": list(tuned.edges(score.candidate)),
     }
 
 
@@ -238,7 +253,7 @@ def _score_document(score: Score, tuned: Tuned) -> dict[str, Any]:
     for goal in _measured_goals(tuned):
         to_target[goal] = score.to_target(cast(Cost, goal), tuned.target)
     document = {
-        **_candidate_document(score),
+        **_candidate_document(score, tuned),
         "diverged": score.diverged,
         "to_target": to_target,
     }

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import cast
 
 from gossamer.results.statistics import Interval
-from gossamer.study.space import symbol
-from gossamer.study.tune import Goal, Lead, Rung, Tuned
+from gossamer.study.space import Candidate, symbol
+from gossamer.study.tune import Goal, Lead, Rung, SearchStart, Tuned
 from gossamer.tasks import Validation
 
 
@@ -18,30 +18,102 @@ def why(tuned: Tuned) -> str:
         tuned: The result of a search.
     """
     winner = tuned.winner
-    second = tuned.confirmed[1]
+    other = tuned.best_other
     sentences = [_search(tuned), _confirmation(tuned), _result(tuned)]
     if winner is tuned.baseline and tuned.others[0]:
-        sentences.append("Nothing that was tried beat D-PSGD.")
-    sentences.append(_comparison("the second,", tuned.lead_over(second), tuned))
-    if tuned.baseline is not winner and tuned.baseline is not second:
+        sentences.append(_nothing_better(tuned))
+    if winner is not tuned.confirmed[0]:
+        sentences.append(
+            "Another one was ahead on the fresh seeds. They only confirm: if they chose as well, "
+            "the figures of the winner would be those of a lucky one."
+        )
+    sentences.append(_comparison("the best other one,", tuned.lead_over(other), tuned))
+    if tuned.baseline is not winner and tuned.baseline is not other:
         sentences.append(_comparison("tuned", tuned.lead_over(tuned.baseline), tuned))
-    if not tuned.led_before:
-        sentences.append(
-            "On the tuning seeds another of the finalists led, so part of its lead may be luck."
-        )
-    for key in winner.candidate.edges:
-        sentences.append(
-            f"Its {symbol(key)} lies at an end of the range that was searched: "
-            "a better one may lie beyond."
-        )
+    sentences += _at_edges(tuned)
     if tuned.study.with_seed(tuned.study.seed + 1).network == tuned.study.network:
         sentences.append(
             "The links are the same in every run: "
             "only split, batches and start differ between seeds."
         )
-    for name, reason in tuned.left_out.items():
-        sentences.append(f"{name} was left out ({reason}).")
+    if tuned.fit.left_out:
+        sentences.append(f"Left out: {_left_out(tuned.fit.left_out)}.")
     return " ".join(sentences)
+
+
+def start_lines(start: SearchStart) -> list[str]:
+    """Say what will be searched, and how long it will take.
+
+    Args:
+        start: What is known before the first run.
+    """
+    fit = start.fit
+    lines = [f"{len(fit.methods)} methods: {', '.join(fit.methods)}"]
+    if fit.left_out:
+        lines.append(f"left out: {_left_out(fit.left_out)}")
+    first = start.plan.rungs[0]
+    lines.append(
+        f"{first.baseline} rates of {fit.baseline.label}, {first.others} settings of others; "
+        f"up to {start.plan.runs} runs, most of them short; "
+        f"about {_duration(start.seconds)} of processor time"
+    )
+    return lines
+
+
+def marked_settings(candidate: Candidate, tuned: Tuned) -> str:
+    """Return the settings of a candidate, with a mark where they are at the edge of their range.
+
+    Args:
+        candidate: One of the confirmed candidates.
+        tuned: The result of a search.
+    """
+    edges = tuned.edges(candidate)
+    words = []
+    for key, value in candidate.settings:
+        text = f"{symbol(key)} {value}"
+        if key in edges:
+            text += " (edge)"
+        words.append(text)
+    return ", ".join(words)
+
+
+def _left_out(reasons: dict[str, str]) -> str:
+    """Return the methods that were left out, those with the same reason together."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(group)} ({reason})" for reason, group in names.items())
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration in words, with one or two digits."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def _nothing_better(tuned: Tuned) -> str:
+    """Say that the baseline was not beaten, and by what it was on the tuning seeds if it was."""
+    label = tuned.fit.baseline.label
+    if tuned.winner.candidate == tuned.chosen:
+        return f"Nothing that was tried beat {label}."
+    return f"{tuned.chosen.label} led on the tuning seeds; the fresh ones do not confirm it."
+
+
+def _at_edges(tuned: Tuned) -> list[str]:
+    """Name the settings of the winner and of the baseline at the edge of their range."""
+    sentences = []
+    for score in (tuned.winner, tuned.baseline):
+        for key in tuned.edges(score.candidate):
+            sentence = (
+                f"The {symbol(key)} of {score.candidate.label} is at the edge of its range: "
+                "a better one may lie beyond."
+            )
+            if sentence not in sentences:
+                sentences.append(sentence)
+    return sentences
 
 
 def percent(share: float) -> str:
@@ -92,17 +164,17 @@ def _search(tuned: Tuned) -> str:
     rates = [len(scores) for scores in tuned.baselines]
     counts = [len(scores) for scores in tuned.others]
     text = (
-        f"{rates[0]} rates of D-PSGD were run to full length, "
-        f"the best {rates[1]} and {rates[2]} of them on more seeds"
+        f"{rates[0]} rates of {tuned.fit.baseline.label} were run to full length, "
+        f"then {rates[1]} and {rates[2]} of the best or beside them on more seeds"
     )
     if counts[0]:
         first, second, third = tuned.plan.rungs
         methods = len({score.candidate.method.name for score in tuned.others[0]})
         text = (
             f"{counts[0]} settings of {methods} methods were tried for {first.rounds} rounds "
-            f"on {seeds_of(first)}; {counts[1]} of them went on for {second.rounds} rounds "
-            f"on {seeds_of(second)}, and {counts[2]} survived to the full {third.rounds} "
-            f"on {seeds_of(third)}. Beside them {text}"
+            f"on {seeds_of(first)}, then {counts[1]} of the best or beside them for "
+            f"{second.rounds} rounds on {seeds_of(second)}, and {counts[2]} for the full "
+            f"{third.rounds} on {seeds_of(third)}. {text}"
         )
     if tuned.tuning is tuned.study:
         return (
@@ -120,7 +192,7 @@ def _confirmation(tuned: Tuned) -> str:
     """Say what was confirmed, and on what."""
     among = ""
     if tuned.others[0]:
-        among = ", the best D-PSGD among them,"
+        among = f", the best {tuned.fit.baseline.label} among them,"
     samples = " and the true test samples"
     if tuned.tuning is tuned.study:
         samples = ""

@@ -11,14 +11,18 @@ from typing import Any
 from gossamer._core import checks
 from gossamer.algorithms import Method
 from gossamer.errors import InputError
-from gossamer.study.space import BASELINE, Candidate, candidate, searched
+from gossamer.study.space import Candidate, candidate
 from gossamer.study.study import Study
 
 # One in so many settings goes on to the next rung, which has so many times the rounds.
 KEEP = 3
 RUNGS = 3
-# The least number of learning rates that the baseline is tried with.
+# The least number of learning rates that the baseline is tried with, and of settings of any other
+# method.
 RATES = 9
+LEAST_SETTINGS = 3
+# Of these go on at least: the best by the metric, the best by the cost, and a new one.
+_LEAST_RATES = 3
 # Seeds of the confirmation.
 FRESH_SEEDS = 5
 # The search uses seeds that far from the study's own.
@@ -32,11 +36,13 @@ class Rung:
     """One stage of a search.
 
     Attributes:
-        baseline: Number of the baseline's learning rates, which are run to full length.
+        baseline: Number of the baseline's learning rates, which are run to full length. No other
+            method has more settings than this from the second stage on.
         others: Number of settings of the other methods.
         rounds: Rounds that the others run for.
         seeds: The seeds that all of them run on.
-        work: Number of rounds to run; the baseline's runs of earlier rungs are not run again.
+        work: Number of rounds to run at most; the baseline's runs of earlier rungs are not run
+            again.
     """
 
     baseline: int
@@ -64,18 +70,26 @@ class SearchPlan:
         return self.final.work + sum(rung.work for rung in self.rungs)
 
     @property
+    def runs(self) -> int:
+        """Number of runs at most, short ones too."""
+        count = 0
+        for rung in (*self.rungs, self.final):
+            count += (rung.baseline + rung.others) * len(rung.seeds)
+        return count
+
+    @property
     def cost(self) -> float:
         """The work in runs of full length."""
         return self.work / self.final.rounds
 
 
-def plan_search(study: Study, budget: int, methods: Sequence[Method] | None = None) -> SearchPlan:
+def plan_search(study: Study, budget: int, others: Sequence[Method]) -> SearchPlan:
     """Plan the largest search that a budget pays for.
 
     Args:
         study: The study to tune.
         budget: The work, in runs of full length.
-        methods: The methods to search; None means all. The baseline is always among them.
+        others: The methods to search beside the baseline.
 
     Returns:
         The stages of the search.
@@ -84,59 +98,75 @@ def plan_search(study: Study, budget: int, methods: Sequence[Method] | None = No
         InputError: If the budget is too small or too large.
 
     Example:
-        >>> plan = plan_search(Study(rounds=90), 70, searched()[:6])
+        >>> from gossamer.study.space import searched
+        >>> plan = plan_search(Study(rounds=90), 70, searched()[:5])
         >>> [(rung.others, rung.rounds, len(rung.seeds)) for rung in plan.rungs]
-        [(54, 10, 1), (18, 30, 2), (6, 90, 3)]
+        [(54, 10, 1), (15, 30, 2), (6, 90, 3)]
     """
     checks.whole("rounds", study.rounds, 1)
-    if methods is None:
-        methods = searched()
-    others = [method for method in methods if method is not BASELINE]
-    low = max(RATES, len(others))
-    least = math.ceil(_plan(study, budget, others, low).cost)
+    low = LEAST_SETTINGS * len(others) or RATES
+    least = math.ceil(_plan(study, 0, others, low).cost)
     if not least <= budget <= _MOST_BUDGET:
-        needs = f"{RATES} rates"
-        if others:
-            needs = f"{len(others) + 1} methods"
-        raise InputError(
-            "budget", budget, f"a whole number from {least}, which {needs} need, to {_MOST_BUDGET}"
-        )
+        raise InputError("budget", budget, _accepted(least, len(others)))
+    share = budget
+    if _plan(study, budget, others, low).cost > budget:
+        share = 0  # only the least of everything fits
     # The largest number of settings that fits, by doubling and bisection.
     high = low + 1
-    while _plan(study, budget, others, high).cost <= budget:
+    while _plan(study, share, others, high).cost <= budget:
         low = high
         high *= 2
     while high - low > 1:
         middle = (low + high) // 2
-        if _plan(study, budget, others, middle).cost <= budget:
+        if _plan(study, share, others, middle).cost <= budget:
             low = middle
         else:
             high = middle
-    return _plan(study, budget, others, low)
+    return _plan(study, share, others, low)
+
+
+def _accepted(least: int, others: int) -> str:
+    """Return what a budget must be, in words."""
+    if not others:
+        return f"a whole number from {least}, which {RATES} rates need, to {_MOST_BUDGET}"
+    return (
+        f"a whole number from {least}, which {others + 1} methods need, to {_MOST_BUDGET}; "
+        "--methods names fewer"
+    )
 
 
 def _plan(study: Study, budget: int, others: Sequence[Method], count: int) -> SearchPlan:
     """Return the search with `count` settings of other methods.
 
-    If there are no others, `count` is the number of learning rates of the baseline.
+    If there are no others, `count` is the number of learning rates of the baseline. The larger the
+    budget, the more rates it has and the more are confirmed.
     """
     full = study.rounds
     rates = count
     if others:
-        rates = max(RATES, budget // 10)
+        # No fewer than the others have on average.
+        rates = max(RATES, budget // 10, math.ceil(count / len(others)))
     rungs = []
     for depth in range(RUNGS):
-        baseline = _survivors(rates, depth)
+        baseline = max(_LEAST_RATES, _survivors(rates, depth))
         settings = 0
         if others:
             settings = _survivors(count, depth)
+        if depth:
+            settings = min(settings, baseline * len(others))  # no method has more than the baseline
         rounds = math.ceil(full / KEEP ** (RUNGS - 1 - depth))
         seeds = tuple(study.seed + _SEED_OFFSET + k for k in range(depth + 1))
-        work = baseline * full + settings * rounds * len(seeds)
+        # Rates of the rung before run on one more seed, new ones on all.
+        runs = baseline
+        if depth:
+            runs += depth * new_settings(baseline)
+        work = runs * full + settings * rounds * len(seeds)
         rungs.append(Rung(baseline, settings, rounds, seeds, work))
-    # About a third of the budget is for the confirmation: at least for the winner, the second and
-    # the baseline.
-    affordable = max(2, budget // (3 * FRESH_SEEDS) - 1)
+    # About a third of the budget is for the confirmation: for the winner, the second and the
+    # baseline, and at the very least for the winner and the baseline.
+    affordable = 1
+    if budget:
+        affordable = max(2, budget // (3 * FRESH_SEEDS) - 1)
     finalists = min(affordable, _MOST_FINALISTS, rungs[-1].others)
     baseline = 2
     if others:
@@ -144,6 +174,15 @@ def _plan(study: Study, budget: int, others: Sequence[Method], count: int) -> Se
     fresh = tuple(study.seed + k for k in range(FRESH_SEEDS))
     work = (baseline + finalists) * full * len(fresh)
     return SearchPlan(tuple(rungs), Rung(baseline, finalists, full, fresh, work))
+
+
+def new_settings(count: int) -> int:
+    """Return how many of the settings of a rung, after the first one, are new.
+
+    Args:
+        count: The number of settings.
+    """
+    return count // KEEP
 
 
 def _survivors(count: int, depth: int) -> int:
@@ -158,7 +197,7 @@ def candidates(
 
     Args:
         methods: The methods. They take turns; a method has as many turns as ranges.
-        count: Number of settings.
+        count: Number of settings. Three times the number of methods give every method three.
         fixed: Settings that are the same for all methods.
 
     Returns:
@@ -166,7 +205,7 @@ def candidates(
     """
     turns: list[Method] = []
     for turn in range(max((len(method.tune) for method in methods), default=0)):
-        turns += [method for method in methods if turn < len(method.tune)]
+        turns += LEAST_SETTINGS * [method for method in methods if turn < len(method.tune)]
     numbers = {method.name: itertools.count() for method in methods}
     found = {}
     for method in itertools.islice(itertools.cycle(turns), count):

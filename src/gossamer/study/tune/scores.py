@@ -153,9 +153,10 @@ class Score:
 def ranked(scores: Sequence[Score], goal: Goal, target: Target | None) -> list[Score]:
     """Sort scores, the best first.
 
-    Those that diverge on fewer seeds come first, then those that reach the target on more seeds,
-    then those that take less to reach it on all seeds, then those whose metric is better at the
-    end. Without a cost to save, only the metric counts.
+    Those that diverge on fewer seeds come first, then those that reach the target on all seeds, by
+    what they take to reach it. Those that do not are sorted by the metric at the end: a setting
+    that touches the target on some seeds and falls back is no better for that. Without a cost to
+    save, only the metric counts.
 
     Args:
         scores: The scores.
@@ -172,12 +173,20 @@ def ranked(scores: Sequence[Score], goal: Goal, target: Target | None) -> list[S
             return score.diverged, value
         taken = score.to_target(goal.cost, target)
         reached = [amount for amount in taken if amount is not None]
-        cost = 0.0
-        if len(reached) == len(taken):
-            cost = sum(reached)
-        return score.diverged, len(taken) - len(reached), cost, value
+        if len(reached) < len(taken):
+            return score.diverged, 1, 0.0, value
+        return score.diverged, 0, sum(reached), value
 
     return sorted(scores, key=key)
+
+
+def hardest_first(targets: Sequence[Target]) -> list[Target]:
+    """Sort targets of one metric, the hardest to reach first.
+
+    Args:
+        targets: The targets.
+    """
+    return sorted(targets, key=lambda target: target.value, reverse=targets[0].rising)
 
 
 def reachable(scores: Sequence[Score], targets: Sequence[Target]) -> Target | None:
@@ -190,10 +199,9 @@ def reachable(scores: Sequence[Score], targets: Sequence[Target]) -> Target | No
     Returns:
         One of the targets, or None.
     """
-    hardest_first = sorted(targets, key=lambda target: target.value)
-    if hardest_first and hardest_first[0].rising:
-        hardest_first.reverse()
-    for target in hardest_first:
+    if not targets:
+        return None
+    for target in hardest_first(targets):
         for score in scores:
             if None not in score.to_target("rounds", target):
                 return target
