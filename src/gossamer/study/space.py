@@ -135,7 +135,7 @@ def nearby(leader: Candidate, tried: Sequence[Candidate]) -> list[Candidate]:
     Example:
         >>> rates = [candidate(METHODS["d-psgd"], number) for number in range(3)]
         >>> [each.label for each in nearby(rates[0], rates)]
-        ['D-PSGD η=0.0136', 'D-PSGD η=0.0928']
+        ['D-PSGD η=0.0136', 'D-PSGD η=0.0931']
         >>> [each.label for each in nearby(rates[2], rates)]
         ['D-PSGD η=0.776']
     """

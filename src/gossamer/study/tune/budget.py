@@ -101,7 +101,7 @@ def plan_search(study: Study, budget: int, others: Sequence[Method]) -> SearchPl
         >>> from gossamer.study.space import searched
         >>> plan = plan_search(Study(rounds=90), 70, searched()[:5])
         >>> [(rung.others, rung.rounds, len(rung.seeds)) for rung in plan.rungs]
-        [(54, 10, 1), (15, 30, 2), (6, 90, 3)]
+        [(45, 10, 1), (15, 30, 2), (5, 90, 3)]
     """
     checks.whole("rounds", study.rounds, 1)
     low = LEAST_SETTINGS * len(others) or RATES
