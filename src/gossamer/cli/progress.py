@@ -72,6 +72,7 @@ class RunBars(Observer):
         self._done = 0  # of these
         self._newest: Row | None = None
         self._lines: _Lines | None = None
+        self._said: set[str] = set()
 
     def __enter__(self) -> RunBars:
         self._warnings = warnings.catch_warnings()
@@ -117,8 +118,10 @@ class RunBars(Observer):
         return f"{column.short_text(row[column.name])}  distance {row['distance']:.3f}"
 
     def message(self, text: str) -> None:
-        """Print a line above the bars."""
-        self._console.print(text, highlight=False, soft_wrap=True)
+        """Print a line above the bars; what several runs say is printed once."""
+        if text not in self._said:
+            self._said.add(text)
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def _begin(self, study: Study) -> None:
         """Begin with the next run: its label and its number among the runs of the method."""

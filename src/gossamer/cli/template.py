@@ -49,7 +49,10 @@ seed = 0                      # of links, batches, split and start
 
 [data]
 kind = "digits"               # digits | mnist | fashion-mnist | cifar10   (gossamer data get mnist)
+                              # table: path = "robots" with one CSV or Parquet file per device
+                              #        (no split then), or one file; target = "activity"
                               # arrays: path = "mine.npz" with x, y, x_test, y_test
+                              # hf: path = "news", a data set of Hugging Face on disk
                               # least-squares | logistic: synthetic, with a known optimum
 
 [split]

@@ -22,7 +22,7 @@ from gossamer.fleet.transport.configuration import STATUS_BYTES, LinkSettings
 from gossamer.network import Full
 from gossamer.study import spec
 from gossamer.study.study import Study
-from gossamer.tasks import Task
+from gossamer.tasks import Task, table_files
 from gossamer.tasks.array_files import load_part
 from gossamer.tasks.splits import Split
 
@@ -182,6 +182,13 @@ def _samples_file(folder: Path) -> Path:
     for name in (files.SAMPLES, files.SAMPLES_NUMPY):
         if (folder / name).exists():
             return folder / name
+    for ending in table_files.ENDINGS:
+        if (folder / f"data{ending}").exists():
+            raise DataError(
+                f"{folder / f'data{ending}'} is a table, and a device reads arrays: the numbers of "
+                "labels and the scale of inputs are those of all devices; `gossamer fleet init` "
+                f"writes {files.SAMPLES} from the tables of all devices"
+            )
     raise DataError(
         f"{folder / files.SAMPLES} is missing: put the device's own x, y, x_test and y_test there"
     )

@@ -14,10 +14,10 @@ from gossamer import draws
 from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
-from gossamer.tasks import columns
-from gossamer.tasks.columns import Part
+from gossamer.tasks import table_columns
 from gossamer.tasks.data import Data, checked_arrays, with_devices
 from gossamer.tasks.label_checks import listed, warn, warn_of_unseen
+from gossamer.tasks.table_columns import Part
 from gossamer.tasks.table_files import files_in, read_table, stem
 
 Targets = Literal["labels", "values"]
@@ -73,6 +73,10 @@ class Table:
     def __post_init__(self) -> None:
         checks.number("test", self.test, above=0, below=1)
         _check_choice(self.targets)
+        # Lists become tuples, so that equal sources have equal hashes.
+        object.__setattr__(self, "inputs", _names(self.inputs))
+        if not isinstance(self.target, str):
+            object.__setattr__(self, "target", tuple(self.target))
 
     @property
     def brings_devices(self) -> bool:
@@ -109,7 +113,7 @@ def from_table(
     test: Any = 0.2,
     *,
     target: str | Sequence[str],
-    inputs: Sequence[str] = (),
+    inputs: str | Sequence[str] = (),
     device: str | None = None,
     targets: Targets | None = None,
     scale: bool = True,
@@ -158,8 +162,14 @@ def from_table(
         test_rows = float(test)
     else:
         test_rows = [_part("test", test)]
-    reader = _Reader(target, tuple(inputs), device, targets, scale, seed)
+    reader = _Reader(target, _names(inputs), device, targets, scale, seed)
     return reader.read(parts, test_rows, names, device, name)
+
+
+def _names(columns: str | Sequence[str]) -> tuple[str, ...]:
+    if isinstance(columns, str):
+        return (columns,)
+    return tuple(columns)
 
 
 def _check_choice(targets: str | None) -> None:
@@ -207,7 +217,7 @@ class _Reader:
         scale: bool,
         seed: int,
     ) -> None:
-        self._target = [target] if isinstance(target, str) else list(target)
+        self._target = list(_names(target))
         self._inputs = inputs
         self._device = device
         self._targets = targets
@@ -270,18 +280,18 @@ class _Reader:
         if not names:
             raise InputError("inputs", [], f"a column beside the target in {parts[0].where}")
         self._names = names
-        return columns.inputs_of(parts, names)
+        return table_columns.inputs_of(parts, names)
 
     def _read_targets(self, parts: list[Part]) -> tuple[NDArray[Any], tuple[str, ...]]:
         """Return the targets, and the names of the classes if they are labels."""
         if len(self._target) > 1:
             if self._targets == "labels":
                 raise InputError("targets", "labels", "one column of labels")
-            return columns.values_of(parts, self._target), ()
+            return table_columns.values_of(parts, self._target), ()
         (name,) = self._target
-        if columns.has_labels(parts, name, self._targets):
-            return columns.number_labels(columns.labels_of(parts, name), name)
-        return columns.values_of(parts, [name]), ()
+        if table_columns.has_labels(parts, name, self._targets):
+            return table_columns.number_labels(table_columns.labels_of(parts, name), name)
+        return table_columns.values_of(parts, [name]), ()
 
     def _scaled(
         self, x: NDArray[np.float32], in_training: NDArray[np.bool_]

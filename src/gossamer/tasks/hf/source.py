@@ -64,6 +64,10 @@ class HuggingFace:
     def __post_init__(self) -> None:
         checks.number("test", self.test, above=0, below=1)
         checks.whole("max_length", self.max_length, 1)
+        # Lists become tuples, so that equal sources have equal hashes.
+        object.__setattr__(self, "splits", tuple(self.splits))
+        if not isinstance(self.inputs, str):
+            object.__setattr__(self, "inputs", tuple(self.inputs))
 
     @property
     def brings_devices(self) -> bool:
