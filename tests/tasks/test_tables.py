@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -292,3 +293,36 @@ def test_damaged_files(tmp_path: Path) -> None:
     for frame in (5, [[1, 2]], pandas.DataFrame({"a": []})):
         with pytest.raises(gs.InputError, match="train = "):
             gs.from_table(frame, target="a")
+
+
+MUTATIONS = st.lists(
+    st.tuples(st.integers(0, 400), st.binary(min_size=0, max_size=4)), min_size=1, max_size=6
+)
+CONTENT = FRAME.to_csv(index=False).encode()
+
+
+@given(MUTATIONS, st.sampled_from(["activity", "speed", "load"]))
+def test_a_damaged_file_is_read_or_refused_in_one_sentence(
+    tmp_path_factory: pytest.TempPathFactory, mutations: list[tuple[int, bytes]], target: str
+) -> None:
+    content = CONTENT
+    for place, replacement in mutations:
+        place %= len(content)
+        content = content[:place] + replacement + content[place + 1 :]
+    path = tmp_path_factory.mktemp("csv") / "mine.csv"
+    path.write_bytes(content)
+    names = ["speed", "load"]
+    if target in names:
+        names.remove(target)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", gs.DataWarning)
+            data = gs.Table(path, target, inputs=tuple(names), targets=None, test=0.3).load()
+    except (gs.InputError, gs.DataError) as error:
+        sentence = str(error)
+    else:
+        sentence = ""
+        assert bool(torch.isfinite(data.x).all())
+        lines = content.count(b"\n") + content.count(b"\r") + 1
+        assert data.samples + len(data.x_test) <= lines
+    assert "\n" not in sentence

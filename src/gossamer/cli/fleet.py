@@ -75,6 +75,8 @@ def init(
     typer.echo(
         f"    {common}, n0.toml, n0/      to the first;  {common}, n1.toml, n1/  to the second;  …"
     )
+    if (out / provision.OWNERS).exists():
+        typer.echo(f"    {out / provision.OWNERS} says whose samples each device has")
     if not samples:
         typer.echo(
             f"    and its own samples to n0/{SAMPLES} (or {SAMPLES_NUMPY}): x, y, x_test, y_test"

@@ -3,12 +3,15 @@
 study.toml          the study, for every device
 code/               the Python files that the study names, if it names any, for every device
 n3.toml  n3/        for device 3: its settings; its certificate and its samples
+samples.csv         whose samples each device has, if the data name their devices
 observer/           the certificate of observers
 authority/          signs certificates; it must not be copied to any device
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import secrets
 import shutil
@@ -31,9 +34,11 @@ from gossamer.fleet.settings import STUDY, Device, Fleet, write_device
 from gossamer.network import Full
 from gossamer.study import spec
 from gossamer.study.study import Study
+from gossamer.tasks.own_devices import names_in_order
 from gossamer.tasks.worker import test_subset
 
 AUTHORITY = "authority"
+OWNERS = "samples.csv"
 OBSERVER = "observer"
 _PORT = 7447
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
@@ -87,6 +92,8 @@ def init(
     folder.mkdir(parents=True, exist_ok=True)
     try:
         _write_common_files(study, fleet, folder, days)
+        if samples:
+            _write_owners(plan, folder / OWNERS)
         files = []
         for device in _devices(plan, fleet, start, addresses):
             files.append(folder / f"{device.name}.toml")
@@ -180,6 +187,19 @@ def _write_files(
     if samples:
         _write_samples(plan, device.device, own / SAMPLES)
     write_device(folder / f"{device.name}.toml", device)
+
+
+def _write_owners(plan: Plan, path: Path) -> None:
+    """Write whose samples each device has, if the data name their devices."""
+    names = names_in_order(plan.task.data, plan.network.names)
+    if not names:
+        return
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(["device", "samples"])
+    for number, name in enumerate(names):
+        rows.writerow([f"n{number}", name])
+    write_atomically(path, text.getvalue().encode())
 
 
 def _write_samples(plan: Plan, device: int, path: Path) -> None:

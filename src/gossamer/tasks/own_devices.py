@@ -72,6 +72,18 @@ def by_name(data: Data, names: Sequence[str] | None) -> bool:
     return names is not None and sorted(names) == sorted(data.device_names)
 
 
+def names_in_order(data: Data, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the name that each device of the network has in the data; none if it has none.
+
+    Args:
+        data: The data.
+        names: Names of the network's devices, if they have any.
+    """
+    if data.owner is not None and names is not None and by_name(data, names):
+        return tuple(names)
+    return data.device_names
+
+
 def describe_matching(data: Data, names: Sequence[str] | None) -> str:
     """Return how the devices of the data and of the network are matched, in one sentence.
 

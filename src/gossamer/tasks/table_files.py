@@ -93,9 +93,21 @@ def read_table(path: Path) -> pyarrow.Table:
     if path.name.endswith(".parquet"):
         read = _read_parquet
     table = read(path)
+    _check_text(path, table)
     if table.num_rows == 0:
         raise DataError(f"{path} has no rows")
     return table
+
+
+def _check_text(path: Path, table: pyarrow.Table) -> None:
+    """Refuse names and values that are not UTF-8, which would raise errors later."""
+    import pyarrow
+
+    try:
+        table.validate(full=True)
+        _ = table.column_names
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is damaged, or its text is not UTF-8: {error}") from None
 
 
 def _is_table(path: Path) -> bool:
@@ -137,7 +149,7 @@ def _read_parquet(path: Path) -> pyarrow.Table:
             metadata = file.metadata
             check_size(path, metadata.num_rows * metadata.num_columns * _VALUE_BYTES)
             return file.read()
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} is damaged or not Parquet: {_first_line(error)}") from None
 
 
