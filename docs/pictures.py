@@ -73,7 +73,17 @@ def draw(
 ) -> None:
     """Draw devices and links; lost links are thin and grey, absent devices hollow."""
     for shown, colour, width in ((lost, PALE, 0.8), (links, BLUE, 1.6)):
-        if shown is not None:
+        if shown is not None and shown.directed:
+            arrow = {
+                "arrowstyle": "-|>",
+                "color": colour,
+                "lw": 1,
+                "shrinkB": 4,
+                "mutation_scale": 7,
+            }
+            for a, b in shown.pairs:
+                axis.annotate("", places[b], places[a], arrowprops=arrow, zorder=1)
+        elif shown is not None:
             axis.add_collection(
                 LineCollection(list(places[shown.pairs]), colors=colour, linewidths=width, zorder=1)
             )
@@ -129,7 +139,7 @@ def networks() -> None:
         bare = getattr(net, "network", None)
         figure, axes = plt.subplots(1, 4, figsize=(7.2, 1.9))
         for t, axis in enumerate(axes):
-            places = every = around(net.devices)
+            places = every = net.layout(t)
             if hasattr(net, "positions"):
                 places = net.positions(t)
                 every = np.concatenate([net.positions(k) for k in range(4)])

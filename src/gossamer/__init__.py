@@ -29,10 +29,12 @@ _EXPORTS = {
         Switch TopK TrimmedMean Warmup method
     """,
     "network": """
-        Network Links Random Full Ring RandomRing ErdosRenyi Regular Star Mobility Cycle Graph
-        Callback Sequence ContactLog ContactTrace PositionLog PositionTrace read_contacts
-        read_positions Timing LogUniform TimingTrace LinkFailure GilbertElliott Churn from_networkx
-        metropolis Metropolis Laplacian BestConstant OnePair Matching RandomPeer
+        Network Links Random Full Ring RandomRing ErdosRenyi Regular Star Torus SmallWorld
+        StochasticBlocks Epidemic Exponential OnePeerExponential HyperHypercube BaseGraph
+        EquiStatic EquiDyn Mobility Cycle Graph Callback Sequence ContactLog ContactTrace
+        PositionLog PositionTrace read_contacts read_positions Timing LogUniform TimingTrace
+        LinkFailure GilbertElliott Churn from_networkx metropolis Metropolis Laplacian
+        BestConstant OnePair Matching RandomPeer NetworkWeights ReceivedMean
     """,
     "tasks": """
         Task Data Digits Mnist FashionMnist Cifar10 Arrays Table from_arrays from_dataset from_table

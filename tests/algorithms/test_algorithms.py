@@ -48,8 +48,10 @@ from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.errors import InputError
 from gossamer.mirror import IdentityMap, PowerMap
 from gossamer.network import (
+    BaseGraph,
     Callback,
     Churn,
+    EquiDyn,
     GilbertElliott,
     LinkFailure,
     Links,
@@ -273,6 +275,14 @@ def test_random_links_equal_the_reference(
     """Random links match the naive loop, with the same number of messages."""
     simulator, reference = both_to_the_end(plan_of(algorithm, network, rounds=6, seed=seed))
     assert simulator.record().messages == reference.messages
+
+
+@pytest.mark.parametrize(
+    "network", [BaseGraph(M), EquiDyn(M) & LinkFailure(0.3) & Churn(0.2, 0.5)], ids=str
+)
+@pytest.mark.parametrize("algorithm", [DPSGD(0.05), WPM(3, 0.02)], ids=str)
+def test_weights_of_the_network_equal_the_reference(algorithm: Algorithm, network: Network) -> None:
+    both_to_the_end(plan_of(algorithm, network, rounds=8))
 
 
 # Single rounds from equal states: many rounds amplify rounding errors

@@ -146,6 +146,24 @@ def test_shards_with_one_way_links(name: str) -> None:
     torch.testing.assert_close(shards.models(), whole.models(), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("name", "network"),
+    [
+        ("d-psgd", gs.BaseGraph(M)),
+        ("tracking", gs.EquiDyn(M) & gs.LinkFailure(0.2)),
+        ("push-sum", gs.EquiStatic(M, 2, directed=True)),
+    ],
+    ids=str,
+)
+def test_shards_with_weights_of_the_network(name: str, network: gs.Network) -> None:
+    plan = replace(plan_of(METHODS[name], "changing"), network=network)
+    whole = Simulator(plan)
+    shards = ThreadedShards(plan, OWNERS["three, shuffled"])
+    whole.advance(20)
+    shards.advance(20)
+    torch.testing.assert_close(shards.models(), whole.models(), rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(

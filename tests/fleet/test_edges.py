@@ -439,7 +439,7 @@ def test_a_late_device_gets_a_model(tmp_path: Path) -> None:
         state = edges.start(lambda: {"w": torch.ones(1, 3)})
         for t in range(3):
             endpoint.sleep_until(t)
-            edges.exchange((t, 0), state["w"][0], t + 0.5, Metropolis().link_weight())
+            edges.exchange((t, 0), state["w"][0], t + 0.5, Metropolis().peer_weight(None))
             edges.finish(t, state)
             edges.send_models(7 * state["w"][0])
         edges.send_models(state["w"][0])  # nobody has asked, so nothing is sent

@@ -18,7 +18,12 @@ from gossamer.engines import Plan, Simulator, Snapshot
 from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.errors import InputError
-from gossamer.fleet.methods import check_runs_on_devices, exchange_shapes
+from gossamer.fleet.methods import (
+    check_runs_on_devices,
+    exchange_shapes,
+    network_on_devices,
+    scheduled_neighbours,
+)
 from gossamer.fleet.mix import PeerMix
 from gossamer.fleet.protocol.edges import Edges
 from gossamer.fleet.protocol.journal import Journal
@@ -60,11 +65,12 @@ def on_devices(
     network = Memory(faults)
     method = plan.algorithm
     dtype = getattr(torch, plan.dtype)
-    network.link(map(tuple, plan.network.links(0).pairs.tolist()))
+    trace = plan.network
+    if trace.schedule:
+        trace = gs.Full(M)  # devices have links to all, and follow the schedule
+    network.link(map(tuple, trace.links(0).pairs.tolist()))
     for t in range(1, plan.rounds):
-        network.schedule(
-            t, lambda t=t: network.link(map(tuple, plan.network.links(t).pairs.tolist()))
-        )
+        network.schedule(t, lambda t=t: network.link(map(tuple, trace.links(t).pairs.tolist())))
     models: dict[int, Tensor] = {}
     committed: dict[int, int] = {}
 
@@ -87,12 +93,9 @@ def on_devices(
                     }
                 for t in range(edges.round, plan.rounds):
                     endpoint.sleep_until(t)
-                    state = method.next_state(
-                        state,
-                        BatchGradient(worker, t),
-                        PeerMix(edges, method.weights, t, plan.seed, deadline),
-                        t,
-                    )
+                    scheduled = scheduled_neighbours(plan.network, i, t)
+                    mix = PeerMix(edges, method.weights, t, plan.seed, deadline, scheduled)
+                    state = method.next_state(state, BatchGradient(worker, t), mix, t)
                     edges.finish(t, state)
             models[i] = method.models(state)[0]
             committed[i] = edges.counts["committed"]
@@ -152,6 +155,35 @@ def test_devices_equal_the_simulator_in_float32(name: str, tmp_path: Path) -> No
     torch.testing.assert_close(
         on_devices(plan, tmp_path), expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max())
     )
+
+
+SCHEDULES = {
+    "base graph": gs.BaseGraph(M),
+    "equi-static": gs.EquiStatic(M, basis=2, seed=4),
+    "equi-dyn": gs.EquiDyn(M, seed=1),
+    "two in turn": gs.Cycle((gs.BaseGraph(M, 2), gs.OnePeerExponential(M))),
+}
+
+
+@pytest.mark.parametrize("network", SCHEDULES)
+@pytest.mark.parametrize("name", ["d-psgd", "wpm p=3 robust", "swarm-sgd", "laplacian"])
+def test_devices_follow_a_schedule(name: str, network: str, tmp_path: Path) -> None:
+    plan = replace(plan_of(METHODS[name], rounds=20), network=SCHEDULES[network])
+    simulator = Simulator(plan)
+    simulator.advance(20)
+    expected = simulator.models()
+    torch.testing.assert_close(
+        on_devices(plan, tmp_path), expected, rtol=1e-12, atol=1e-12 * float(expected.abs().max())
+    )
+
+
+def test_devices_know_schedules_only() -> None:
+    base = gs.BaseGraph(M)
+    assert network_on_devices(base & gs.LinkFailure(0.3), M) == base
+    assert network_on_devices(SCHEDULES["two in turn"], M) == SCHEDULES["two in turn"]
+    for other in (gs.Ring(M), gs.Cycle((base, gs.Ring(M))), TRACE):
+        assert network_on_devices(other, M) == gs.Full(M)
+        assert scheduled_neighbours(gs.Full(M), 0, 0) is None
 
 
 def test_p_15_equals_the_simulator_round_by_round(tmp_path: Path) -> None:

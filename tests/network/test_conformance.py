@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,26 +13,38 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.network import (
+    BaseGraph,
     Callback,
     Churn,
     ContactTrace,
     Cycle,
+    Epidemic,
+    EquiDyn,
+    EquiStatic,
     ErdosRenyi,
+    Exponential,
     Fault,
     Full,
     GilbertElliott,
     Graph,
+    HyperHypercube,
     LinkFailure,
     Links,
     Mobility,
     Network,
+    NetworkWeights,
+    OnePeerExponential,
     PositionTrace,
+    PushSum,
     Random,
     RandomRing,
     Regular,
     Ring,
     Sequence,
+    SmallWorld,
     Star,
+    StochasticBlocks,
+    Torus,
     from_networkx,
     matching,
     metropolis,
@@ -61,6 +74,25 @@ MAKERS: dict[str, Callable[[int], Network]] = {
     "networkx": lambda seed: from_networkx([nx.petersen_graph(), nx.cycle_graph(10)]),
     "callback": lambda seed: Callback(6, lambda t: [(t % 5, 5), (0, 1)]),
 }
+DESIGNED: dict[str, Callable[[int], Network]] = {
+    "torus": lambda seed: Torus(12),
+    "small world": lambda seed: SmallWorld(13, degree=4, rewire=0.3, seed=seed),
+    "blocks": lambda seed: StochasticBlocks(14, 3, within=0.7, between=0.1, seed=seed),
+    "exponential": lambda seed: Exponential(11),
+    "one-peer exponential": lambda seed: OnePeerExponential(11),
+    "hyper-hypercube": lambda seed: HyperHypercube(12, degree=2),
+    "base graph": lambda seed: BaseGraph(11, degree=2),
+    "equi-static": lambda seed: EquiStatic(11, basis=2, seed=seed),
+    "equi-dyn": lambda seed: EquiDyn(11, seed=seed),
+    "weights in some rounds": lambda seed: Cycle((BaseGraph(5), Ring(5))),
+}
+DIRECTED: dict[str, Callable[[int], Network]] = {
+    "epidemic": lambda seed: Epidemic(9, degree=2, seed=seed),
+    "exponential, directed": lambda seed: Exponential(9, directed=True),
+    "one-peer exponential, directed": lambda seed: OnePeerExponential(9, directed=True),
+    "equi-static, directed": lambda seed: EquiStatic(9, basis=2, directed=True, seed=seed),
+    "equi-dyn, directed": lambda seed: EquiDyn(9, basis=4, directed=True, seed=seed),
+}
 FAULTS: dict[str, tuple[Callable[[int], Fault], ...]] = {
     "none": (),
     "failure": (lambda seed: LinkFailure(0.3, seed=seed),),
@@ -75,15 +107,17 @@ FAULTS: dict[str, tuple[Callable[[int], Fault], ...]] = {
 
 
 def make(kind: str, faults: str, seed: int) -> Network:
-    network = MAKERS[kind](seed)
+    network = (MAKERS | DESIGNED | DIRECTED)[kind](seed)
     for fault in FAULTS[faults]:
         network = network & fault(seed)
     return network
 
 
-everything = pytest.mark.parametrize(
-    ("kind", "faults"), [(kind, faults) for kind in MAKERS for faults in FAULTS]
-)
+SYMMETRIC = [*itertools.product(MAKERS, FAULTS), *itertools.product(DESIGNED, ["none", "all"])]
+symmetric = pytest.mark.parametrize(("kind", "faults"), SYMMETRIC)
+ONE_WAY = [*itertools.product(DIRECTED, ["none", "all"])]
+one_way = pytest.mark.parametrize(("kind", "faults"), ONE_WAY)
+everything = pytest.mark.parametrize(("kind", "faults"), SYMMETRIC + ONE_WAY)
 
 
 @everything
@@ -106,15 +140,15 @@ def test_links_are_canonical(kind: str, faults: str) -> None:
         assert links.devices == network.devices
         assert links.a.dtype == links.b.dtype == np.int64
         # Links.of sorts, orients links to a < b, and drops loops and repeats.
-        again = Links.of(links.devices, links.pairs)
+        again = Links.of(links.devices, links.pairs, links.directed)
         assert np.array_equal(again.pairs, links.pairs)
         if links.active is not None:
             assert links.active[links.a].all()
             assert links.active[links.b].all()
 
 
-@everything
-@pytest.mark.parametrize("scheme", [metropolis, one_pair, matching])
+@symmetric
+@pytest.mark.parametrize("scheme", [metropolis, NetworkWeights(), one_pair, matching])
 def test_weights_are_symmetric_and_doubly_stochastic(
     kind: str, faults: str, scheme: Callable
 ) -> None:
@@ -136,6 +170,19 @@ def test_weights_are_symmetric_and_doubly_stochastic(
             assert (links.active | (weights.own == 1)).all()
 
 
+@one_way
+def test_weights_of_one_way_links_keep_the_sum(kind: str, faults: str) -> None:
+    network = make(kind, faults, seed=5)
+    for t in range(8):
+        links = network.links(t)
+        dense = PushSum()(links).dense()
+        assert (dense > -1e-15).all()
+        np.testing.assert_allclose(dense.sum(axis=0), 1, atol=1e-14)
+        linked = np.eye(links.devices, dtype=bool)
+        linked[links.b, links.a] = True  # b takes of a
+        assert not dense[~linked].any()
+
+
 @everything
 def test_saved_and_read_back(kind: str, faults: str, tmp_path: Path) -> None:
     network = make(kind, faults, seed=7)
@@ -146,7 +193,7 @@ def test_saved_and_read_back(kind: str, faults: str, tmp_path: Path) -> None:
         assert back.links(t) == network.links(t)
 
 
-@pytest.mark.parametrize("kind", list(MAKERS))
+@pytest.mark.parametrize("kind", [*MAKERS, *DESIGNED, *DIRECTED])
 def test_links_repeat_after_the_period(kind: str) -> None:
     network = make(kind, "none", seed=1)
     if network.period is not None:

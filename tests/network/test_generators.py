@@ -16,6 +16,7 @@ from gossamer.errors import InputError
 from gossamer.network import (
     Callback,
     Cycle,
+    Epidemic,
     ErdosRenyi,
     Full,
     Graph,
@@ -25,7 +26,10 @@ from gossamer.network import (
     RandomRing,
     Regular,
     Ring,
+    SmallWorld,
     Star,
+    StochasticBlocks,
+    Torus,
     from_networkx,
 )
 from gossamer.network.generators.pairs import number_of, pair_count, pair_of
@@ -172,6 +176,128 @@ def test_every_is_the_number_of_rounds_that_a_draw_stays(make: Callable) -> None
     assert make(devices=20, seed=2).links(0) != each.links(0)
 
 
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (1, 5), (2, 2), (2, 5), (3, 4), (5, 3)])
+def test_torus_is_the_periodic_grid(rows: int, columns: int) -> None:
+    grid = nx.grid_2d_graph(rows, columns, periodic=True)
+    grid.remove_edges_from(list(nx.selfloop_edges(grid)))
+    wanted = nx.relabel_nodes(grid, lambda place: place[0] * columns + place[1])
+    assert nx.utils.graphs_equal(
+        nx.Graph(Torus(rows * columns, rows=rows).links(2).to_networkx().edges),
+        nx.Graph(wanted.edges),
+    )
+
+
+@pytest.mark.parametrize(("m", "size"), [(12, (3, 4)), (16, (4, 4)), (30, (5, 6)), (3, (1, 3))])
+def test_torus_is_close_to_a_square(m: int, size: tuple[int, int]) -> None:
+    assert Torus(m).rows_and_columns == size
+    assert len(np.unique(Torus(m).layout(0).round(9), axis=0)) == m
+
+
+@given(m=st.integers(1, 30), data=st.data(), rewire=st.floats(0, 1), seed=st.integers(0, 10**6))
+@settings(deadline=None, max_examples=60)
+def test_small_world_keeps_its_links_and_first_ends(
+    m: int, data: st.DataObject, rewire: float, seed: int
+) -> None:
+    degree = data.draw(st.integers(0, m - 1).filter(lambda k: k % 2 == 0))
+    links = SmallWorld(m, degree, rewire, seed=seed).links(3)
+    assert len(links) == len(np.unique(links.a * m + links.b)) == m * degree // 2
+    assert (links.a < links.b).all()
+    # Every device is the first end of degree/2 links: an orientation with these out-degrees exists.
+    flow = nx.DiGraph()
+    for a, b in links.pairs.tolist():
+        flow.add_edge("source", (a, b), capacity=1)
+        flow.add_edge((a, b), a)
+        flow.add_edge((a, b), b)
+    for device in range(m):
+        flow.add_edge(device, "sink", capacity=degree // 2)
+    if len(links):
+        assert nx.maximum_flow_value(flow, "source", "sink") == len(links)
+
+
+def test_small_world_without_rewiring_is_that_of_networkx() -> None:
+    assert same(SmallWorld(11, 4, rewire=0.0).links(0), nx.watts_strogatz_graph(11, 4, 0.0))
+
+
+def test_small_world_rewires_to_any_device() -> None:
+    m = 12
+    rewired = 0
+    count = np.zeros(m)
+    for t in range(600):
+        links = SmallWorld(m, 4, rewire=0.25, seed=1).links(t)
+        distance = (links.b - links.a) % m
+        distance = np.minimum(distance, m - distance)
+        rewired += int((distance > 2).sum())
+        count += np.bincount(distance[distance > 2], minlength=m)
+    mean = 600 * 24 * 0.25
+    assert abs(rewired - mean) < 5 * math.sqrt(mean * 0.75)
+    # Distances 3, 4 and 5 are reached both ways around, 6 only once.
+    expected = rewired * np.array([2, 2, 2, 1]) / 7
+    assert np.abs(count[3:7] - expected).max() < 5 * math.sqrt(expected.max())
+
+
+@given(m=st.integers(1, 25), data=st.data(), seed=st.integers(0, 10**6))
+@settings(deadline=None, max_examples=60)
+def test_blocks_are_complete_or_empty_at_the_extremes(
+    m: int, data: st.DataObject, seed: int
+) -> None:
+    blocks = data.draw(st.integers(1, m))
+    network = StochasticBlocks(m, blocks, within=1.0, between=0.0, seed=seed)
+    block = np.array(network.groups["block"]).astype(int)
+    sizes = np.bincount(block)
+    assert len(sizes) == blocks
+    assert sizes.max() - sizes.min() <= 1
+    assert (np.diff(block) >= 0).all()
+    graph = nx.complete_multipartite_graph(*sizes.tolist())
+    assert same(network.links(2), nx.complement(graph))
+    between = StochasticBlocks(m, blocks, within=0.0, between=1.0, seed=seed)
+    assert same(between.links(2), nx.complement(nx.complement(graph)))  # without its attributes
+
+
+def test_blocks_link_pairs_with_their_probabilities() -> None:
+    m = 9
+    rounds = 2000
+    network = StochasticBlocks(m, 2, within=0.6, between=0.1, seed=3)
+    block = np.array(network.groups["block"])
+    count = np.zeros((m, m))
+    for t in range(rounds):
+        links = network.links(t)
+        count[links.a, links.b] += 1
+    a, b = np.triu_indices(m, 1)
+    wanted = np.where(block[a] == block[b], 0.6, 0.1)
+    sigma = np.sqrt(rounds * wanted * (1 - wanted))
+    assert (np.abs(count[a, b] - rounds * wanted) < 5 * sigma).all()
+
+
+@given(m=st.integers(1, 20), data=st.data(), seed=st.integers(0, 10**6))
+@settings(deadline=None, max_examples=60)
+def test_epidemic_sends_to_different_others(m: int, data: st.DataObject, seed: int) -> None:
+    degree = data.draw(st.integers(0, m - 1))
+    links = Epidemic(m, degree, seed=seed).links(4)
+    assert links.directed
+    assert (links.degrees == degree).all()
+    assert Links.of(m, links.pairs, directed=True) == links  # sorted, no loops or repeats
+
+
+@pytest.mark.parametrize("degree", [2, 5])  # drawn directly, and by what is left out
+def test_epidemic_treats_all_sets_alike(degree: int) -> None:
+    m = 8
+    rounds = 1500
+    count = np.zeros((m, m))
+    both = np.zeros(m)
+    for t in range(rounds):
+        links = Epidemic(m, degree, seed=2).links(t)
+        sent = np.zeros((m, m))
+        sent[links.a, links.b] = 1
+        count += sent
+        both += sent[:, 0] * sent[:, 1]
+    share = degree / (m - 1)
+    sigma = math.sqrt(rounds * share * (1 - share))
+    assert np.abs(count[~np.eye(m, dtype=bool)] - rounds * share).max() < 5 * sigma
+    together = share * (degree - 1) / (m - 2)
+    sigma = math.sqrt(rounds * together * (1 - together))
+    assert np.abs(both[2:] - rounds * together).max() < 5 * sigma
+
+
 # Given graphs
 
 
@@ -239,6 +365,17 @@ def test_callback_directed() -> None:
         ("devices", lambda: Ring(0)),
         ("devices", lambda: Ring(2.0)),
         ("devices", lambda: Ring(True)),
+        ("devices", lambda: Torus(13)),
+        ("rows", lambda: Torus(12, rows=5)),
+        ("degree", lambda: SmallWorld(10, degree=3, rewire=0.1)),
+        ("degree", lambda: SmallWorld(10, degree=10, rewire=0.1)),
+        ("rewire", lambda: SmallWorld(10, degree=2, rewire=1.1)),
+        ("blocks", lambda: StochasticBlocks(10, 11, 0.5, 0.5)),
+        ("within", lambda: StochasticBlocks(10, 2, -0.1, 0.5)),
+        ("between", lambda: StochasticBlocks(10, 2, 0.1, 1.5)),
+        ("within", lambda: StochasticBlocks(10**6, 1, 1.0, 0.0)),
+        ("degree", lambda: Epidemic(10, degree=10)),
+        ("degree", lambda: Epidemic(10**7, degree=11)),
         ("devices", lambda: Full(100_000)),
         ("devices", lambda: Random(10**9, 0.1)),
         ("density", lambda: Random(10, 1.5)),

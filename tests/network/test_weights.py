@@ -20,9 +20,11 @@ from gossamer.network.weights import (
     Laplacian,
     Matching,
     Metropolis,
+    NetworkWeights,
     OnePair,
     PushSum,
     RandomPeer,
+    ReceivedMean,
     WeightRule,
 )
 
@@ -174,6 +176,7 @@ def test_a_matching_has_the_pairs_that_propose_to_each_other(
         (Clients(), "average over all devices"),
         (PushSum(), "same for both ends"),
         (RandomPeer(), "same for both ends"),
+        (ReceivedMean(), "same for both ends"),
     ],
     ids=str,
 )
@@ -183,3 +186,36 @@ def test_rules_that_two_devices_cannot_compute(rule: WeightRule, reason: str) ->
     assert not rule.paired
     with pytest.raises(InputError, match="pairs devices"):
         rule.proposal(0, [1], 0, 0)
+
+
+# Weights that the network carries
+
+
+@given(links=random_links())
+@settings(deadline=None, max_examples=50)
+def test_network_weights_are_metropolis_if_the_network_carries_none(links: Links) -> None:
+    found = NetworkWeights()(links)
+    wanted = metropolis(links)
+    assert np.array_equal(found.value, wanted.value)
+    assert np.array_equal(found.own, wanted.own)
+    assert NetworkWeights().peer_weight(None)(7, 3, 5) == Metropolis().link_weight()(3, 5)
+
+
+def test_both_ends_of_a_link_take_the_weight_that_it_carries() -> None:
+    weight = NetworkWeights().peer_weight({4: 0.25, 6: 0.125})
+    assert weight(4, 1, 1) == 0.25
+    assert weight(6, 9, 1) == 0.125
+    assert Metropolis().peer_weight({4: 0.25})(4, 1, 3) == 0.25 == Metropolis().link_weight()(1, 3)
+
+
+@given(links=random_links(), directed=st.booleans())
+@settings(deadline=None, max_examples=50)
+def test_received_mean_is_the_plain_mean(links: Links, directed: bool) -> None:
+    links = Links.of(links.devices, links.pairs, directed)
+    graph = links.to_networkx().to_directed()
+    found = ReceivedMean()(links).dense()
+    for i in range(links.devices):
+        senders = [i, *graph.predecessors(i)]
+        wanted = np.zeros(links.devices)
+        wanted[senders] = 1 / len(senders)
+        np.testing.assert_allclose(found[i], wanted, atol=1e-15)

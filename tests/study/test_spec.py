@@ -70,7 +70,10 @@ directions = st.one_of(
     st.builds(algorithms.QuasiGlobalMomentum, betas),
 )
 weight_rules = st.one_of(
-    *(st.just(rule()) for rule in (network.Metropolis, network.BestConstant, network.OnePair)),
+    *(
+        st.just(rule())
+        for rule in (network.Metropolis, network.NetworkWeights, network.BestConstant)
+    ),
     *(st.just(rule()) for rule in (network.Matching, network.RandomPeer)),
     st.builds(network.Laplacian, share),
 )
@@ -174,6 +177,15 @@ bare = st.one_of(
     st.builds(network.Random, st.just(DEVICES), share, seed, every),
     st.builds(network.ErdosRenyi, st.just(DEVICES), share, seed, every),
     st.builds(network.Regular, st.just(DEVICES), st.integers(0, DEVICES - 1), seed, every),
+    st.just(network.Torus(DEVICES, rows=2)),
+    st.builds(network.SmallWorld, st.just(DEVICES), st.just(2), share, seed, every),
+    st.builds(network.StochasticBlocks, st.just(DEVICES), st.just(3), share, share, seed, every),
+    st.just(network.Exponential(DEVICES)),
+    st.just(network.OnePeerExponential(DEVICES)),
+    st.just(network.HyperHypercube(DEVICES, 2)),
+    st.builds(network.BaseGraph, st.just(DEVICES), count, st.booleans()),
+    st.builds(network.EquiStatic, st.just(DEVICES), count, seed=seed),
+    st.builds(network.EquiDyn, st.just(DEVICES), count, st.just(False), st.floats(0.1, 1), seed),
     st.builds(
         network.Mobility, st.just(DEVICES), number, st.just(0.01), st.just(0.1), number, seed=seed
     ),

@@ -21,7 +21,7 @@ from gossamer.algorithms.optimizers import Optimizer
 from gossamer.errors import InputError
 from gossamer.mirror import IdentityMap, MirrorMap
 from gossamer.network.base import Network
-from gossamer.network.weights import Metropolis, WeightRule
+from gossamer.network.weights import NetworkWeights, WeightRule
 
 __all__ = [
     "ORDERS",
@@ -174,7 +174,7 @@ class Algorithm(ABC):
     @property
     def weights(self) -> WeightRule:
         """The rule that turns the links of a round into weights a_ij."""
-        return Metropolis()
+        return NetworkWeights()
 
     @property
     def ends_with(self) -> Literal["step", "mix"]:

@@ -43,7 +43,7 @@ from gossamer.algorithms.spaces import DualSpace, PrimalSpace, Space, move_to_du
 from gossamer.algorithms.steps import Safe, StepRule
 from gossamer.errors import InputError
 from gossamer.mirror import IdentityMap, MirrorMap, PowerMap, check_p, power_map
-from gossamer.network.weights import Metropolis, Sums, WeightRule
+from gossamer.network.weights import Metropolis, NetworkWeights, Sums, WeightRule
 
 # Weights by which no mean of models can be taken, and why, by what they sum to.
 _NO_MEAN: dict[Sums, str] = {
@@ -141,7 +141,7 @@ class Composition(Algorithm):
     anchor: bool = False
     direction: Direction = field(default_factory=PlainGradient)
     local_steps: int = 1
-    weights: WeightRule = Metropolis()  # noqa: RUF009 - frozen; a factory would hide the property
+    weights: WeightRule = NetworkWeights()  # noqa: RUF009 - frozen; a factory hides the property
     compress: Compressor | None = None
     pull: float = 1.0
     gain: Rate = 1.0
@@ -203,7 +203,7 @@ class Composition(Algorithm):
         parts = ["Composition", self.mirror.label, self.direction.label]
         if self.local_steps > 1:
             parts.append(f"{self.local_steps} local steps")
-        if not isinstance(self.weights, Metropolis):
+        if not isinstance(self.weights, NetworkWeights | Metropolis):
             parts.append(_words(type(self.weights).__name__))
         if self.compress:
             parts.append(self.compress.label)

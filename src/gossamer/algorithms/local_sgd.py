@@ -14,7 +14,7 @@ from gossamer.algorithms.composition import Composition
 from gossamer.algorithms.presets import Preset
 from gossamer.algorithms.registry import RATE, Choice, method
 from gossamer.algorithms.schedules import Rate
-from gossamer.network.weights import Metropolis, WeightRule
+from gossamer.network.weights import NetworkWeights, WeightRule
 
 
 @method(
@@ -39,7 +39,7 @@ class LocalSGD(Preset):
 
     eta: Rate = 0.01
     local_steps: int = 4
-    weights: WeightRule = Metropolis()  # noqa: RUF009 - frozen
+    weights: WeightRule = NetworkWeights()  # noqa: RUF009 - frozen
 
     def expand(self) -> Composition:
         return Composition(

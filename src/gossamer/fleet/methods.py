@@ -10,7 +10,7 @@ from torch import Tensor
 from gossamer.algorithms import Algorithm, Neighbours
 from gossamer.errors import InputError
 from gossamer.mirror import MirrorMap
-from gossamer.network.base import Links, Network
+from gossamer.network import Full, Links, Network, NetworkWeights
 
 
 def check_runs_on_devices(algorithm: Algorithm) -> None:
@@ -56,6 +56,47 @@ def exchange_shapes(algorithm: Algorithm, w0: Tensor) -> tuple[tuple[int, ...], 
         mix.shapes.append((1,))  # the proposal
     algorithm.next_state(algorithm.first_state(w0), _ZeroGradient(), mix, 0)
     return tuple(mix.shapes)
+
+
+def network_on_devices(network: Network, devices: int) -> Network:
+    """Return the network that devices know: its schedule, or all links, since any two may meet.
+
+    Args:
+        network: The network of the study.
+        devices: Number of devices of the fleet.
+
+    Example:
+        >>> from gossamer.network import OnePeerExponential, Ring
+        >>> network_on_devices(Ring(4), 4), network_on_devices(OnePeerExponential(4), 4)
+        (Full(devices=4), OnePeerExponential(devices=4, directed=False))
+    """
+    return network.schedule or Full(devices)
+
+
+def scheduled_neighbours(network: Network, device: int, t: int) -> dict[int, float] | None:
+    """Return the neighbours that a schedule has for a device, with the weights of the links.
+
+    Args:
+        network: What devices know: see `network_on_devices`.
+        device: Number of the device.
+        t: The round.
+
+    Returns:
+        Weights by neighbour; None if the network is no schedule.
+
+    Example:
+        >>> from gossamer.network import OnePeerExponential
+        >>> scheduled_neighbours(OnePeerExponential(4), device=1, t=1)
+        {3: 0.5}
+    """
+    if network.schedule is None:
+        return None
+    weights = NetworkWeights()(network.links(t))
+    found: dict[int, float] = {}
+    for own, other in ((weights.a, weights.b), (weights.b, weights.a)):
+        here = own == device
+        found.update(zip(other[here].tolist(), weights.value[here].tolist(), strict=True))
+    return found
 
 
 @dataclass(frozen=True)

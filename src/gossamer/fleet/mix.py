@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,6 +32,8 @@ class PeerMix:
         t: The round.
         seed: Seed of the run.
         deadline: Returns by when an exchange is over, by the clock of the edges.
+        scheduled: The neighbours of the device in this round and the weights that the network
+            carries on these links; None: the device exchanges with all that it has a link to.
     """
 
     edges: Edges
@@ -39,6 +41,7 @@ class PeerMix:
     t: int
     seed: int
     deadline: Callable[[ExchangeId], float]
+    scheduled: Mapping[int, float] | None = None
     _exchanges: int = 0  # so far
     _partner: frozenset[int] | None = None  # in a matching, once it is known
 
@@ -95,12 +98,21 @@ class PeerMix:
         """Return the neighbours to exchange with: in a matching the partner; None: all."""
         if self.rule.paired and self._partner is None:
             self._partner = self._find_partner()
+        if self._partner is None and self.scheduled is not None:
+            return self._neighbours()
         return self._partner
+
+    def _neighbours(self) -> frozenset[int]:
+        """Return the neighbours of the round: with a schedule, those that it has."""
+        neighbours = self.edges.neighbours(self.t)
+        if self.scheduled is None:
+            return neighbours
+        return neighbours & self.scheduled.keys()
 
     def _find_partner(self) -> frozenset[int]:
         """Propose to a neighbour; return it if it proposes to this device too."""
         exchange = self._next_exchange()
-        neighbours = self.edges.neighbours(self.t)
+        neighbours = self._neighbours()
         if not neighbours:
             return frozenset()
         named = self.rule.proposal(self.edges.device, neighbours, self.t, self.seed)
@@ -111,7 +123,7 @@ class PeerMix:
     def _exchange(self, x: Tensor, p: float) -> Exchanged:
         partners = self._partners()
         exchange = self._next_exchange()
-        weight = self.rule.link_weight()
+        weight = self.rule.peer_weight(self.scheduled)
         return self.edges.exchange(exchange, x[0], self.deadline(exchange), weight, p, partners)
 
     def _next_exchange(self) -> ExchangeId:

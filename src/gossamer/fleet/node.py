@@ -21,7 +21,7 @@ from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.engines.plan import Plan
 from gossamer.errors import Diverged
 from gossamer.fleet import files
-from gossamer.fleet.methods import check_runs_on_devices, exchange_shapes
+from gossamer.fleet.methods import check_runs_on_devices, exchange_shapes, scheduled_neighbours
 from gossamer.fleet.mix import PeerMix
 from gossamer.fleet.protocol.edges import Edges
 from gossamer.fleet.protocol.journal import Journal
@@ -127,7 +127,10 @@ class Node:
         self._report("running")
         algorithm = self.plan.algorithm
         neighbours = self.edges.neighbours(t)
-        mix = PeerMix(self.edges, algorithm.weights, t, self.plan.seed, self.schedule.deadline)
+        scheduled = scheduled_neighbours(self.plan.network, self.edges.device, t)
+        mix = PeerMix(
+            self.edges, algorithm.weights, t, self.plan.seed, self.schedule.deadline, scheduled
+        )
         state = algorithm.next_state(state, BatchGradient(self._worker, t), mix, t)
         self._check_finite(state, t)
         committed_with = self.edges.committed_with

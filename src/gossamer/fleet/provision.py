@@ -29,9 +29,8 @@ from gossamer.errors import DataError, InputError
 from gossamer.fleet import keys
 from gossamer.fleet.code import bundle_code
 from gossamer.fleet.files import SAMPLES
-from gossamer.fleet.methods import check_runs_on_devices
+from gossamer.fleet.methods import check_runs_on_devices, network_on_devices
 from gossamer.fleet.settings import STUDY, Device, Fleet, write_device
-from gossamer.network import Full
 from gossamer.study import spec
 from gossamer.study.study import Study
 from gossamer.tasks.own_devices import names_in_order
@@ -136,9 +135,8 @@ def _host(endpoint: str) -> str:
 
 
 def _write_common_files(study: Study, fleet: Fleet, folder: Path, days: float) -> None:
-    # A device does not know the links beforehand: any two devices may meet.
-    any_links = replace(study, network=Full(study.network.devices))
-    table = spec.to_table(any_links)
+    network = network_on_devices(study.network, study.network.devices)
+    table = spec.to_table(replace(study, network=network))
     bundle_code(table, folder)
     write_atomically(folder / STUDY, tomli_w.dumps(table).encode())
     if not fleet.insecure:

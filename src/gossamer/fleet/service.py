@@ -17,9 +17,9 @@ import numpy as np
 from gossamer.engines import Plan
 from gossamer.errors import DataError, InputError, MissingExtra
 from gossamer.fleet import files, node
+from gossamer.fleet.methods import network_on_devices
 from gossamer.fleet.settings import Device
 from gossamer.fleet.transport.configuration import STATUS_BYTES, LinkSettings
-from gossamer.network import Full
 from gossamer.study import spec
 from gossamer.study.study import Study
 from gossamer.tasks import Task, table_files
@@ -120,7 +120,7 @@ def plan_of(device: Device, study: Study | None = None, *, allow_code: bool = Fa
     task = Task(data, Split(np.arange(data.samples), offsets), study.model, study.batch)
     return Plan(
         task,
-        Full(devices),
+        network_on_devices(study.network, devices),
         study.algorithm,
         study.rounds,
         study.seed,

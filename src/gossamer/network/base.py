@@ -38,6 +38,8 @@ class Links:
         directed: True if links go one way, from a to b.
         active: Mask of the devices that take part in the round; None if all do. An inactive
             device has no links and keeps its state.
+        weight: Mixing weight of each link, if the network carries its own: the share that b takes
+            of a, and a of b if links are symmetric. None: the method's rule computes the weights.
 
     Example:
         >>> Links.of(3, [(2, 0), (0, 1)]).pairs.tolist()
@@ -49,6 +51,7 @@ class Links:
     b: IntArray
     directed: bool = False
     active: BoolArray | None = None
+    weight: FloatArray | None = None
 
     @classmethod
     def of(
@@ -109,6 +112,7 @@ class Links:
             and np.array_equal(self.a, other.a)
             and np.array_equal(self.b, other.b)
             and np.array_equal(self.active_mask, other.active_mask)
+            and (not len(self) or _equal(self.weight, other.weight))
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -150,7 +154,10 @@ class Links:
         """
         if self.active is not None:
             active = self.active if active is None else self.active & active
-        return Links(self.devices, self.a[mask], self.b[mask], self.directed, active)
+        weight = self.weight
+        if weight is not None:
+            weight = weight[mask]
+        return Links(self.devices, self.a[mask], self.b[mask], self.directed, active, weight)
 
     def to_networkx(self) -> networkx.Graph[int]:
         """Return the links as a networkx graph with the nodes 0 … devices-1."""
@@ -160,6 +167,13 @@ class Links:
         graph.add_nodes_from(range(self.devices))
         graph.add_edges_from(self.pairs.tolist())
         return graph
+
+
+def _equal(one: FloatArray | None, other: FloatArray | None) -> bool:
+    """True if both are missing, or both have the same values."""
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)
 
 
 class Network(ABC):
@@ -173,6 +187,7 @@ class Network(ABC):
         has_positions: True if devices have positions, which `layout` then returns.
         geographic: True if the positions are degrees of longitude and latitude.
         names: Names of the devices in the order of their numbers; None if they have no names.
+        weighted: True if links carry mixing weights, in some rounds at least.
         groups: What else is known of the devices, such as their class or ward: by name of the
             property, one value per device. Empty by default.
     """
@@ -181,6 +196,7 @@ class Network(ABC):
     directed: bool = False
     has_positions: bool = False
     geographic: bool = False
+    weighted: bool = False
     names: tuple[str, ...] | None = None
     groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
@@ -218,6 +234,14 @@ class Network(ABC):
         if self.period == 1:
             return len(self.links(0)) * rounds
         return None
+
+    @property
+    def schedule(self) -> Network | None:
+        """The network that real devices follow by themselves; None: they use the links they have.
+
+        It is the network without its simulated faults, if links carry weights in all rounds.
+        """
+        return self if self.weighted else None
 
     def layout(self, t: int) -> FloatArray:
         """Return where to draw the devices in round t.
@@ -305,6 +329,14 @@ class Faulty(Network):
     @property
     def geographic(self) -> bool:  # type: ignore[override]
         return self.network.geographic
+
+    @property
+    def weighted(self) -> bool:  # type: ignore[override]
+        return self.network.weighted
+
+    @property
+    def schedule(self) -> Network | None:
+        return self.network.schedule
 
     @property
     def names(self) -> tuple[str, ...] | None:  # type: ignore[override]

@@ -11,7 +11,7 @@ import numpy as np
 from gossamer import draws
 from gossamer._core import checks
 from gossamer.network.base import Links, Network
-from gossamer.network.weights import metropolis
+from gossamer.network.weights import NetworkWeights
 
 _MAX_DENSE = 500  # devices up to which a dense matrix is faster than a sparse one
 _MAX_ENTRIES = 20_000_000  # entries of all sparse matrices that are kept at once
@@ -35,10 +35,10 @@ class Summary:
         degree_max: Largest number of neighbours.
         isolated_share: Share of devices without a neighbour.
         connected_share: Share of rounds in which the network is connected.
-        spectral_gap: 1 - λ₂(E[WᵀW]), with the Metropolis weights W of a round and the mean over
-            rounds. Gossip alone shrinks the expected squared distance to consensus by at least
-            this share per round (Boyd et al. 2006). 0 if some devices never meet. None if links
-            are directed or the eigenvalue was not found.
+        spectral_gap: 1 - λ₂(E[WᵀW]), with the weights W of a round (those that the network carries,
+            else Metropolis weights) and the mean over rounds. Gossip alone shrinks the expected
+            squared distance to consensus by at least this share per round (Boyd et al. 2006). 0 if
+            some devices never meet. None if links are directed or the eigenvalue was not found.
     """
 
     devices: int
@@ -132,7 +132,9 @@ def connected(links: Links) -> bool:
 
 
 def spectral_gap(network: Network, rounds: int) -> float | None:
-    """Compute 1 - λ₂(E[WᵀW]) of the Metropolis weights over the first rounds of a network.
+    """Compute 1 - λ₂(E[WᵀW]) of the weights over the first rounds of a network.
+
+    Weights are those that the network carries, or Metropolis weights.
 
     Args:
         network: A network with symmetric links.
@@ -153,7 +155,7 @@ def spectral_gap(network: Network, rounds: int) -> float | None:
     if m <= _MAX_DENSE:
         square = np.zeros((m, m))
         for t in range(rounds):
-            w = metropolis(network.links(t)).dense()
+            w = NetworkWeights()(network.links(t)).dense()
             square += w @ w
         # Subtracting 11ᵀ/m moves the eigenvalue 1 of consensus to 0 and leaves all others.
         largest = float(np.linalg.eigvalsh(square / rounds - 1 / m)[-1])
@@ -174,7 +176,7 @@ def _largest_sparse(network: Network, rounds: int) -> float | None:
     matrices: list[Any] = []
     entries = 0
     for t in range(rounds):
-        indptr, indices, values = metropolis(network.links(t)).csr()
+        indptr, indices, values = NetworkWeights()(network.links(t)).csr()
         entries += len(values)
         if matrices and entries > _MAX_ENTRIES:
             break

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gossamer.errors import InputError
 from gossamer.network.base import Links, Network
-from gossamer.network.weights import Weights, metropolis
+from gossamer.network.weights import NetworkWeights, Weights
 
 SUM_TOLERANCE = 1e-6  # largest error of the sum of a row or column of float32 weights
 
@@ -137,7 +137,7 @@ def smallest_b(rounds: Iterable[Links]) -> SmallestB | None:
 def check_assumption1(
     network: Network,
     rounds: int,
-    weights: Callable[[Links, int, int], Weights] = metropolis,
+    weights: Callable[[Links, int, int], Weights] = NetworkWeights(),  # noqa: B008 - frozen
     seed: int = 0,
 ) -> Assumption1:
     """Check Assumption 1 over the first rounds of a network.
@@ -145,7 +145,8 @@ def check_assumption1(
     Args:
         network: The network.
         rounds: Number of rounds to check.
-        weights: A rule of `gossamer.network.weights`.
+        weights: A rule of `gossamer.network.weights`; by default those that the network carries, or
+            Metropolis weights.
         seed: Seed of the weights.
 
     Returns:

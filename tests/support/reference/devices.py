@@ -11,7 +11,7 @@ import torch
 
 from gossamer.algorithms import Composition, Preset
 from gossamer.engines import Plan
-from gossamer.network import Links, Metropolis
+from gossamer.network import Links, NetworkWeights
 from support.reference.optimizers import direction
 from support.reference.steps import Vector
 from support.reference.weights import Shares, shares
@@ -122,8 +122,8 @@ class Devices:
     # What devices do together
 
     def weights(self, rule: Any = None) -> Shares:
-        """Return the weights of this round, by default Metropolis weights."""
-        rule = Metropolis() if rule is None else rule
+        """Return the weights of this round, by default as the network says."""
+        rule = NetworkWeights() if rule is None else rule
         return shares(rule, self.links, self.round, self.plan.seed, self.active, self.number)
 
     def send(self, x: Vectors, a: Shares) -> Inbox:

@@ -14,9 +14,11 @@ from gossamer.network import (
     Links,
     Matching,
     Metropolis,
+    NetworkWeights,
     OnePair,
     PushSum,
     RandomPeer,
+    ReceivedMean,
 )
 
 Number = Callable[[float], Any]
@@ -37,7 +39,9 @@ def shares(rule: Any, links: Links, t: int, seed: int, active: list[int], number
     """
     one = number(1)
     match rule:
-        case Metropolis():
+        case NetworkWeights() if links.weight is not None:
+            a = _carried(links, active, number)
+        case Metropolis() | NetworkWeights():
             a = metropolis(links, active, one)
         case Laplacian() | BestConstant():
             neighbours = neighbours_of(links)
@@ -49,6 +53,9 @@ def shares(rule: Any, links: Links, t: int, seed: int, active: list[int], number
             a = _halves(matching(links, t, seed), active, one)
         case RandomPeer():
             a = _equal_shares_of_senders(links, t, seed, active, one)
+        case ReceivedMean():
+            neighbours = neighbours_of(links)
+            a = {i: dict.fromkeys(neighbours[i], one / (1 + len(neighbours[i]))) for i in active}
         case PushSum():
             return _push_sum(links, active, one)
         case _:
@@ -66,6 +73,15 @@ def metropolis(links: Links, active: list[int], one: Any) -> Shares:
         a[i] = {}
         for j in neighbours[i]:
             a[i][j] = min(one / (len(neighbours[i]) + 1), one / (len(neighbours[j]) + 1))
+    return a
+
+
+def _carried(links: Links, active: list[int], number: Number) -> Shares:
+    """Return the weights that the network carries."""
+    assert links.weight is not None
+    a: Shares = {i: {} for i in active}
+    for i, j, weight in zip(links.a, links.b, links.weight, strict=True):
+        a[int(i)][int(j)] = a[int(j)][int(i)] = number(float(weight))
     return a
 
 

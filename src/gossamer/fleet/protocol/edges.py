@@ -45,7 +45,7 @@ from gossamer.fleet.protocol.mailbox import Mailbox
 from gossamer.fleet.protocol.messages import ExchangeId, Kind, Message
 from gossamer.fleet.protocol.wire import Expected
 from gossamer.fleet.transport.base import Transport
-from gossamer.network.weights import LinkWeight
+from gossamer.network.weights import PeerWeight
 
 _SCAN_SECONDS = 0.2  # between two searches for new neighbours
 
@@ -187,7 +187,7 @@ class Edges:
         exchange: ExchangeId,
         x: Tensor,
         until: float,
-        weight: LinkWeight,
+        weight: PeerWeight,
         p: float = 1.0,
         partners: frozenset[int] | None = None,
     ) -> Exchanged:
@@ -197,7 +197,7 @@ class Edges:
             exchange: Round and part of this exchange.
             x: The vector to send.
             until: The deadline, by the clock.
-            weight: Weight of a link from the degrees of its two ends.
+            weight: Weight of a link from the neighbour's number and the degrees of both ends.
             p: Power of the mean that the vectors are for.
             partners: The neighbours to exchange with; None: all.
 
@@ -223,7 +223,10 @@ class Edges:
                         models.append(message)
                     else:
                         self.counts["unexpected"] += 1
-                transfers = [_transfer(model, m, weight(degree, m.degree), p) for m in models]
+                transfers = []
+                for m in models:
+                    share = weight(m.sender, degree, m.degree)
+                    transfers.append(_transfer(model, m, share, p))
                 self._log_and_acknowledge(exchange, transfers, models)
                 for transfer in transfers:
                     received[transfer.neighbour] = transfer

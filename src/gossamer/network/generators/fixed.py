@@ -1,14 +1,18 @@
-"""Fixed shapes: all pairs, a star, a ring."""
+"""Fixed shapes: all pairs, a star, a ring, a torus."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from gossamer._core import checks
 from gossamer._core.registry import register
+from gossamer.errors import InputError
 from gossamer.network import limits
-from gossamer.network.base import IntArray, Links, Network
+from gossamer.network.base import FloatArray, IntArray, Links, Network
 from gossamer.network.generators.pairs import links_from_numbers, pair_code, pair_count
 
 
@@ -100,3 +104,67 @@ class Ring(Static):
 
     def links(self, t: int) -> Links:
         return ring(np.arange(self.devices))
+
+
+@register("network", "torus")
+@dataclass(frozen=True)
+class Torus(Static):
+    """A grid of two dimensions whose opposite edges are joined: four neighbours per device.
+
+    Device r · columns + c is at row r and column c. With one or two rows, or columns, devices have
+    fewer neighbours.
+
+    Args:
+        devices: Number of devices.
+        rows: Number of rows, which must divide `devices`; 0 for the grid closest to a square.
+
+    Example:
+        >>> Torus(12).rows_and_columns
+        (3, 4)
+        >>> set(Torus(12).links(0).degrees.tolist())
+        {4}
+    """
+
+    devices: int
+    rows: int = 0
+
+    def __post_init__(self) -> None:
+        limits.check_devices(self.devices)
+        checks.whole("rows", self.rows, 0, self.devices)
+        if self.rows and self.devices % self.rows:
+            accepted = f"0, or a number that divides {self.devices} devices without a remainder"
+            raise InputError("rows", self.rows, accepted)
+        if self.devices > 3 and not self.rows and self.rows_and_columns[0] == 1:
+            accepted = "a number of devices that is no prime, rows times columns; or rows = 1"
+            raise InputError("devices", self.devices, accepted)
+
+    @property
+    def rows_and_columns(self) -> tuple[int, int]:
+        """The size of the grid."""
+        rows = self.rows
+        if not rows:
+            rows = math.isqrt(self.devices)
+            while self.devices % rows:
+                rows -= 1
+        return rows, self.devices // rows
+
+    def links(self, t: int) -> Links:
+        return self._links
+
+    @cached_property
+    def _links(self) -> Links:
+        rows, columns = self.rows_and_columns
+        device = np.arange(self.devices)
+        row, column = np.divmod(device, columns)
+        right = row * columns + (column + 1) % columns
+        below = (row + 1) % rows * columns + column
+        pairs = np.stack([np.tile(device, 2), np.concatenate([right, below])], axis=1)
+        return Links.of(self.devices, pairs)
+
+    def layout(self, t: int) -> FloatArray:
+        # Rows are circles around each other. A twist keeps the links between them apart.
+        rows, columns = self.rows_and_columns
+        row, column = np.divmod(np.arange(self.devices), columns)
+        radius = 1 - 0.9 * row / rows
+        angle = np.pi / 2 - 2 * np.pi * (column + 0.5 * row / rows) / columns
+        return np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)

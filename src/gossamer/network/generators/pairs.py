@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from gossamer.network.base import BoolArray, IntArray, Links
+from gossamer.network.base import BoolArray, FloatArray, IntArray, Links
 
 
 def pair_count(devices: int) -> int:
@@ -93,3 +93,36 @@ def pair_code(u: IntArray, v: IntArray, devices: int) -> IntArray:
     """
     code: IntArray = np.minimum(u, v) * devices + np.maximum(u, v)
     return code
+
+
+def is_first(values: IntArray) -> BoolArray:
+    """Return a mask of the first occurrence of each value.
+
+    Args:
+        values: Whole numbers.
+
+    Example:
+        >>> is_first(np.array([3, 1, 3])).tolist()
+        [True, True, False]
+    """
+    mask = np.zeros(len(values), dtype=bool)
+    mask[np.unique(values, return_index=True)[1]] = True
+    return mask
+
+
+def weighted_links(
+    devices: int, u: IntArray, v: IntArray, weight: FloatArray, directed: bool = False
+) -> Links:
+    """Return links that carry mixing weights, sorted.
+
+    Args:
+        devices: Number of devices.
+        u: One end of each link; the sender if directed.
+        v: The other end. No link is a loop or listed twice.
+        weight: Weight of each link.
+        directed: True if links go from u to v only.
+    """
+    code = u * devices + v if directed else pair_code(u, v, devices)
+    order = np.argsort(code)
+    code = code[order]
+    return Links(devices, code // devices, code % devices, directed, weight=weight[order])

@@ -17,10 +17,11 @@ from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.network import limits
-from gossamer.network.base import BoolArray, IntArray, Links, Network
+from gossamer.network.base import IntArray, Links, Network
 from gossamer.network.generators.fixed import ring
 from gossamer.network.generators.pairs import (
     complement,
+    is_first,
     links_from_numbers,
     number_of,
     pair_code,
@@ -55,6 +56,39 @@ class Redrawn(Network):
     @abstractmethod
     def _draw(self, draw: int) -> Links:
         """Return the graph with this number in the sequence of graphs."""
+
+
+def chosen(count: int, probability: float, seed: int, purpose: str, draw: int) -> IntArray:
+    """Choose each of the numbers below `count` independently with the same probability.
+
+    The gaps between chosen numbers are geometric, so that only those are drawn (Batagelj and
+    Brandes 2005).
+
+    Args:
+        count: How many numbers there are.
+        probability: Probability that a number is chosen.
+        seed: Seed of the draws.
+        purpose: Name of the draws.
+        draw: Number of the draw.
+
+    Returns:
+        The chosen numbers, sorted.
+    """
+    mean = count * probability
+    if mean == 0:
+        return np.arange(0)
+    if probability == 1:
+        return np.arange(count)
+    rate = -math.log1p(-probability)
+    size = int(mean + 5 * math.sqrt(mean) + 5)
+    while True:
+        u = draws.as_uniform(draws.row(seed, purpose, draw, size))
+        bounded = np.minimum(-np.log1p(-u), 2 * count * rate)  # fits in int64 after division
+        gap = (bounded / rate).astype(np.int64)
+        number = np.cumsum(gap + 1) - 1
+        if number[-1] >= count:
+            return number[: np.searchsorted(number, count)]
+        size *= 2
 
 
 @register("network", "random-ring")
@@ -178,24 +212,8 @@ class ErdosRenyi(Redrawn):
 
     def _draw(self, draw: int) -> Links:
         pairs = pair_count(self.devices)
-        if self.probability * pairs == 0:
-            return links_from_numbers(self.devices, np.arange(0))
-        if self.probability == 1:
-            return links_from_numbers(self.devices, np.arange(pairs))
-        # The gaps between links are geometric, so that only links are drawn and not all pairs
-        # (Batagelj and Brandes 2005).
-        mean = pairs * self.probability
-        rate = -math.log1p(-self.probability)
-        size = int(mean + 5 * math.sqrt(mean) + 5)
-        while True:
-            u = draws.as_uniform(draws.row(self.seed, "links/erdos-renyi", draw, size))
-            bounded = np.minimum(-np.log1p(-u), 2 * pairs * rate)  # fits in int64 after division
-            gap = (bounded / rate).astype(np.int64)
-            number = np.cumsum(gap + 1) - 1
-            if number[-1] >= pairs:
-                numbers = number[: np.searchsorted(number, pairs)]
-                return links_from_numbers(self.devices, numbers)
-            size *= 2
+        numbers = chosen(pairs, self.probability, self.seed, "links/erdos-renyi", draw)
+        return links_from_numbers(self.devices, numbers)
 
 
 @register("network", "regular")
@@ -280,8 +298,8 @@ class Regular(Redrawn):
             is_loop = new // m == new % m
             accepted = good[partner] & ~(taken | is_loop).any(axis=1)
             # Of swaps with the same partner, or that make the same link, only the first is made.
-            accepted &= _is_first(partner)
-            accepted &= _is_first(new.ravel()).reshape(-1, 2).all(axis=1)
+            accepted &= is_first(partner)
+            accepted &= is_first(new.ravel()).reshape(-1, 2).all(axis=1)
             moved = v[bad[accepted]]
             v[bad[accepted]] = d[accepted]
             v[partner[accepted]] = moved
@@ -289,10 +307,3 @@ class Regular(Redrawn):
             added = np.concatenate([added, new[accepted].ravel()])
             bad = bad[~accepted]
         return None
-
-
-def _is_first(values: IntArray) -> BoolArray:
-    """Return a mask of the first occurrence of each value."""
-    mask = np.zeros(len(values), dtype=bool)
-    mask[np.unique(values, return_index=True)[1]] = True
-    return mask

@@ -78,6 +78,19 @@ class Cycle(Network):
         return self.networks[0].directed
 
     @property
+    def weighted(self) -> bool:  # type: ignore[override]
+        return any(network.weighted for network in self.networks)
+
+    @property
+    def schedule(self) -> Network | None:
+        schedules = []
+        for network in self.networks:
+            if network.schedule is None:
+                return None
+            schedules.append(network.schedule)
+        return Cycle(tuple(schedules))
+
+    @property
     def period(self) -> int | None:
         least_common = 1
         for network in self.networks:

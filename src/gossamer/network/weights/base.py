@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -13,6 +13,7 @@ from gossamer.network.base import BoolArray, FloatArray, IntArray, Links
 
 Sums = Literal["both", "rows", "columns", "nothing"]
 LinkWeight = Callable[[int, int], float]  # from the numbers of neighbours of both ends of a link
+PeerWeight = Callable[[int, int, int], float]  # the same, after the number of the neighbour
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +133,19 @@ class WeightRule(Protocol):
         """
         accepted = "weights that are the same for both ends of a link, such as Metropolis"
         raise InputError("weights", type(self).__name__, accepted)
+
+    def peer_weight(self, carried: Mapping[int, float] | None) -> PeerWeight:
+        """Return the weight of a device's link to a neighbour.
+
+        Args:
+            carried: The weights that the network carries on the links of the device in this round,
+                by neighbour; None if it carries none.
+
+        Raises:
+            InputError: If two devices cannot compute it.
+        """
+        link_weight = self.link_weight()
+        return lambda neighbour, own, other: link_weight(own, other)
 
     def proposal(self, device: int, neighbours: Collection[int], t: int, seed: int) -> int:
         """Return the neighbour that a device proposes to exchange with, if the rule is `paired`.

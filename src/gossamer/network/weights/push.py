@@ -50,12 +50,37 @@ class RandomPeer(WeightRule):
         return _from_messages(links, sender, receiver, share[receiver], share)
 
 
+@register("weights", "received-mean")
+@dataclass(frozen=True)
+class ReceivedMean(WeightRule):
+    """Each device takes the plain mean of its own value and all that it receives.
+
+    The aggregation of Epidemic Learning (see `Epidemic`). Rows sum to 1, columns need not, so that
+    the mean over all devices changes; in expectation it is kept if all devices receive alike.
+    Directed links are used in their direction.
+
+    Example:
+        >>> ReceivedMean()(Links.of(2, [(0, 1)], directed=True)).dense().tolist()
+        [[1.0, 0.0], [0.5, 0.5]]
+    """
+
+    fixed: ClassVar[bool] = True
+    one_way: ClassVar[bool] = True
+    sums: ClassVar[Sums] = "rows"
+
+    def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
+        sender, receiver = _messages(links)
+        share = 1.0 / (1 + np.bincount(receiver, minlength=links.devices))
+        return _from_messages(links, sender, receiver, share[receiver], share)
+
+
 @dataclass(frozen=True)
 class PushSum(WeightRule):
     """Each device splits its value equally among itself and those that it can send to.
 
     For directed links. Columns sum to 1, rows need not: the mean is kept, and a method divides by
-    the mix of ones to remove the bias of the rows.
+    the mix of ones to remove the bias of the rows. If the network carries weights, those are used:
+    a device keeps what it does not send.
     """
 
     fixed: ClassVar[bool] = True
@@ -64,8 +89,15 @@ class PushSum(WeightRule):
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         sender, receiver = _messages(links)
-        share = 1.0 / (1 + np.bincount(sender, minlength=links.devices))
-        return _from_messages(links, sender, receiver, share[sender], share)
+        if links.weight is None:
+            share = 1.0 / (1 + np.bincount(sender, minlength=links.devices))
+            return _from_messages(links, sender, receiver, share[sender], share)
+        weight = links.weight
+        if not links.directed:
+            weight = np.tile(weight, 2)
+        sent = np.bincount(sender, weights=weight, minlength=links.devices)
+        kept = (1.0 - sent).astype(np.float64, copy=False)
+        return _from_messages(links, sender, receiver, weight, kept)
 
 
 @dataclass(frozen=True)

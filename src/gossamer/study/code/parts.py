@@ -166,6 +166,13 @@ class NetworkCode(Forwarding):
     def __iter__(self) -> Iterator[Links]:
         return iter(self.made)
 
+    @property
+    def schedule(self) -> Network | None:
+        """The network as this part, which can be written to a spec, if it is a schedule."""
+        if self.made.schedule is None:
+            return None
+        return cast(Network, self)
+
 
 @register("python", "algorithm")
 @dataclass(frozen=True)

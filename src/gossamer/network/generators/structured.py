@@ -1,0 +1,247 @@
+"""Random graphs with a structure: small worlds, communities, and epidemic pushes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gossamer import draws
+from gossamer._core import checks
+from gossamer._core.registry import register
+from gossamer.errors import InputError
+from gossamer.network import limits
+from gossamer.network.base import IntArray, Links
+from gossamer.network.generators.pairs import is_first, pair_code, pair_count, pair_of
+from gossamer.network.generators.random_graphs import Redrawn, chosen
+
+_REWIRE_STEPS = 100  # draws of a new end for a link before it keeps the old one
+
+
+@register("network", "small-world")
+@dataclass(frozen=True)
+class SmallWorld(Redrawn):
+    """A ring lattice in which some links are rewired to random devices (Watts and Strogatz).
+
+    Device i is linked to the degree/2 devices on either side of it. Then each link keeps its first
+    end and moves its second end with probability `rewire` to a random device. New links are never
+    loops, repeats, or links of the lattice; a link that finds no free place stays.
+
+    D. J. Watts, S. H. Strogatz. "Collective dynamics of 'small-world' networks." Nature 393, 1998.
+
+    Args:
+        devices: Number of devices.
+        degree: Mean number of neighbours, even.
+        rewire: Probability that a link is rewired.
+        seed: Seed of the graphs.
+        every: Number of rounds that a graph stays; 0 for one graph throughout.
+
+    Example:
+        >>> SmallWorld(10, degree=4, rewire=0.0).links(0).degrees.tolist()
+        [4, 4, 4, 4, 4, 4, 4, 4, 4, 4]
+    """
+
+    devices: int
+    degree: int
+    rewire: float
+    seed: int = 0
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.whole("degree", self.degree, 0, self.devices - 1)
+        if self.degree % 2:
+            accepted = "an even number: a device is linked to as many on either side"
+            raise InputError("degree", self.degree, accepted)
+        checks.probability("rewire", self.rewire)
+        limits.check_links("degree", self.degree, self.devices * self.degree / 2)
+
+    def _draw(self, draw: int) -> Links:
+        m = self.devices
+        half = self.degree // 2
+        first = np.repeat(np.arange(m), half)
+        step = np.tile(np.arange(1, half + 1), m)
+        code = pair_code(first, (first + step) % m, m)
+        u = draws.uniform(self.seed, "links/small-world", draw, first, step)
+        moving = np.flatnonzero(u < self.rewire)
+        added = np.empty(0, dtype=np.int64)
+        for attempt in range(_REWIRE_STEPS):
+            if not len(moving):
+                break
+            link = first[moving] * half + step[moving]
+            purpose = "links/small-world/end"
+            # To the new end, which is any device but the first end.
+            distance = 1 + draws.below(m - 1, self.seed, purpose, draw, attempt, link)
+            new = pair_code(first[moving], (first[moving] + distance) % m, m)
+            in_lattice = np.minimum(distance, m - distance) <= half
+            free = ~in_lattice & ~np.isin(new, added) & is_first(new)
+            code[moving[free]] = new[free]
+            added = np.concatenate([added, new[free]])
+            moving = moving[~free]
+        code = np.sort(code)
+        return Links(m, code // m, code % m)
+
+
+@register("network", "stochastic-blocks")
+@dataclass(frozen=True)
+class StochasticBlocks(Redrawn):
+    """The stochastic block model: communities with many links within and few between them.
+
+    Devices with consecutive numbers form blocks whose sizes differ by at most one. Each pair is
+    linked independently, with probability `within` in the same block and `between` otherwise. The
+    property `groups` has the block of each device.
+
+    P. W. Holland, K. B. Laskey, S. Leinhardt. "Stochastic blockmodels: first steps." Social
+    Networks 5, 1983.
+
+    Args:
+        devices: Number of devices.
+        blocks: Number of blocks.
+        within: Probability of a link in a block.
+        between: Probability of a link between two blocks.
+        seed: Seed of the links.
+        every: Number of rounds that links stay; 0 for the same links throughout.
+
+    Example:
+        >>> StochasticBlocks(4, blocks=2, within=1.0, between=0.0).links(0).pairs.tolist()
+        [[0, 1], [2, 3]]
+    """
+
+    devices: int
+    blocks: int
+    within: float
+    between: float
+    seed: int = 0
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.whole("blocks", self.blocks, 1, self.devices)
+        checks.probability("within", self.within)
+        checks.probability("between", self.between)
+        inside = self.blocks * pair_count(self._largest)
+        limits.check_links("within", self.within, self.within * inside)
+        limits.check_links("between", self.between, self.between * pair_count(self.devices))
+
+    @cached_property
+    def groups(self) -> Mapping[str, tuple[str, ...]]:  # type: ignore[override]
+        return {"block": tuple(self._block.astype(str).tolist())}
+
+    @property
+    def _largest(self) -> int:
+        """Size of the largest block."""
+        return -(-self.devices // self.blocks)
+
+    @property
+    def _starts(self) -> IntArray:
+        """First device of each block, and the number of devices."""
+        return np.arange(self.blocks + 1) * self.devices // self.blocks
+
+    @property
+    def _block(self) -> IntArray:
+        """Block of each device."""
+        return np.repeat(np.arange(self.blocks), np.diff(self._starts))
+
+    def _draw(self, draw: int) -> Links:
+        a, b = self._inside(draw)
+        c, d = self._across(draw)
+        code = np.sort(np.concatenate([a * self.devices + b, c * self.devices + d]))
+        return Links(self.devices, code // self.devices, code % self.devices)
+
+    def _inside(self, draw: int) -> tuple[IntArray, IntArray]:
+        """Draw the links in blocks, as if all were as large as the largest one."""
+        pairs = pair_count(self._largest)
+        purpose = "links/stochastic-blocks/within"
+        number = chosen(self.blocks * pairs, self.within, self.seed, purpose, draw)
+        block = number // max(pairs, 1)
+        a, b = pair_of(number % max(pairs, 1), self._largest)
+        first = self._starts[block]
+        exists = first + b < self._starts[block + 1]
+        return (first + a)[exists], (first + b)[exists]
+
+    def _across(self, draw: int) -> tuple[IntArray, IntArray]:
+        """Draw links between all devices, and keep those between blocks."""
+        pairs = pair_count(self.devices)
+        purpose = "links/stochastic-blocks/between"
+        a, b = pair_of(chosen(pairs, self.between, self.seed, purpose, draw), self.devices)
+        block = self._block
+        across = block[a] != block[b]
+        return a[across], b[across]
+
+
+@register("network", "epidemic")
+@dataclass(frozen=True)
+class Epidemic(Redrawn):
+    """Each device sends to the same number of random others, over one-way links.
+
+    The links of Epidemic Learning (EL-Local): `degree` is its s. The number of devices that a
+    device receives from is random.
+
+    M. de Vos, S. Farhadkhani, R. Guerraoui, A.-M. Kermarrec, R. Pires, R. Sharma. "Epidemic
+    learning: boosting decentralized learning with randomized communication." NeurIPS 2023.
+
+    Args:
+        devices: Number of devices.
+        degree: Number of devices that each device sends to.
+        seed: Seed of the links.
+        every: Number of rounds that links stay; 0 for the same links throughout.
+
+    Example:
+        >>> Epidemic(5, degree=2).links(0).degrees.tolist()
+        [2, 2, 2, 2, 2]
+    """
+
+    directed = True
+
+    devices: int
+    degree: int
+    seed: int = 0
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.whole("degree", self.degree, 0, self.devices - 1)
+        limits.check_links("degree", self.degree, self.devices * self.degree)
+
+    def _draw(self, draw: int) -> Links:
+        others = self.devices - 1
+        if 2 * self.degree <= others:
+            sender, place = self._targets(draw, self.degree)
+        else:  # drawing the devices that nothing is sent to is cheaper
+            sent = np.ones((self.devices, others), dtype=bool)
+            sent[self._targets(draw, others - self.degree)] = False
+            sender, place = np.nonzero(sent)
+        return Links(self.devices, sender, place + (place >= sender), directed=True)
+
+    def _targets(self, draw: int, count: int) -> tuple[IntArray, IntArray]:
+        """Return `count` different places of each device in the list of the others, sorted.
+
+        Places are drawn with repeats, and repeats are drawn again.
+        """
+        others = max(self.devices - 1, 1)
+        sender = np.repeat(np.arange(self.devices), count)
+        slot = np.tile(np.arange(count), self.devices)
+        code = np.full(len(sender), -1)
+        missing = np.arange(len(sender))
+        attempt = 0
+        while len(missing):
+            place = draws.below(
+                others, self.seed, "links/epidemic", draw, attempt, sender[missing], slot[missing]
+            )
+            code[missing] = sender[missing] * others + place
+            missing = np.flatnonzero(~_first_drawn(code, missing))
+            attempt += 1
+        code = np.sort(code)
+        return code // others, code % others
+
+
+def _first_drawn(code: IntArray, new: IntArray) -> np.ndarray:
+    """Return a mask of the first occurrence of each code, where new ones come after all others."""
+    is_new = np.zeros(len(code), dtype=bool)
+    is_new[new] = True
+    order = np.argsort(is_new, kind="stable")
+    mask = np.empty(len(code), dtype=bool)
+    mask[order] = is_first(code[order])
+    return mask
