@@ -7,6 +7,7 @@ import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -83,24 +84,81 @@ def test_models_are_loaded_when_they_are_used(copy: Path) -> None:
         _ = Run({}, {}, {}).models
 
 
-def test_a_run_with_parts_made_in_python_is_read(tmp_path: Path) -> None:
-    x = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
-    study = gs.Study(
-        gs.DPSGD(),
-        gs.Callback(5, lambda t: [(t % 5, (t + 1) % 5)]),
-        data=gs.from_arrays(x[:40], (x[:40, 0] > 0).long(), x[40:], (x[40:, 0] > 0).long()),
-        model=gs.Module(lambda: nn.Linear(4, 2)),
-        batch=4,
-        rounds=4,
-    )
-    gs.run(study, tmp_path / "run")
+RING = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0)]
+
+
+class OwnRing(gs.Network):
+    """A network of one's own, without fields."""
+
+    devices = 5
+
+    def links(self, t: int) -> gs.Links:
+        return gs.Links.of(5, np.array(RING))
+
+
+class Plain(gs.Algorithm):
+    """A method of one's own, whose description no encoding can write."""
+
+    def round(self, state, grad, mix, t):
+        return {"w": mix(state["w"]) - 0.1 * grad(state["w"])}
+
+    def halfway(self, state, grad, mix, t):
+        return mix(state["w"])
+
+    def __repr__(self) -> str:
+        return 'Plain(\x00\x1b[31m\ud800 é """ \' \\)'
+
+
+X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+IN_PYTHON = gs.Study(
+    gs.DPSGD(),
+    gs.Callback(5, lambda t: RING),
+    data=gs.from_arrays(X[:40], (X[:40, 0] > 0).long(), X[40:], (X[40:, 0] > 0).long()),
+    model=gs.Module(lambda: nn.Linear(4, 2)),
+    batch=4,
+    rounds=3,
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"network": OwnRing()},
+        {"network": gs.Callback(5, lambda t: RING) & gs.LinkFailure(0.5)},
+        {"algorithm": Plain()},
+        {"algorithm": gs.DPSGD(eta=lambda t: 0.1)},
+        {"model": gs.Module(nn.Linear(4, 2), loss=nn.functional.cross_entropy)},
+        {"split": gs.from_lists([[k, k + 5] for k in range(5)])},
+        {"measure": gs.Measure(metrics=(gs.FunctionMetric(lambda o, t: 0.5, "half", "higher"),))},
+        {"measure": gs.Measure(metrics=(gs.FunctionMetric(lambda o, t: np.inf, "far", "lower"),))},
+        {"measure": gs.Measure(merged=False)},
+    ],
+)
+def test_a_run_with_parts_made_in_python_is_read(tmp_path: Path, change: dict[str, Any]) -> None:
+    made = gs.run(replace(IN_PYTHON, **change), tmp_path / "run")
     run = Run.read(tmp_path / "run")
     assert run.finished
     assert run.devices == 5
+    assert run.spec == made.spec
+    assert (run.label, run.columns, run.targets) == (made.label, made.columns, made.targets)
     assert run.models["weight"].shape == (5, 2, 4)
-    assert run.spec["model"]["kind"] == "python"
+    assert torch.equal(run.models["weight"], made.models["weight"])
+    for name, values in made.metrics.items():
+        np.testing.assert_array_equal(run.metrics[name], values)
+    assert run.spec["data"]["kind"] == "python"
+    assert run.label in run._repr_html_()
+    assert len(gs.read(tmp_path).to_pandas()) == 2 * 5
     with pytest.raises(GossamerError, match="made in Python"):
         study_of(run)
+
+
+def test_the_label_of_a_method_made_in_python_before_the_run_has_ended(tmp_path: Path) -> None:
+    gs.run(replace(IN_PYTHON, algorithm=Plain()), tmp_path / "run")
+    (tmp_path / "run" / "summary.json").unlink()
+    assert Run.read(tmp_path / "run").label == "Plain"
+    for described in ("Mine", "Mine(eta=0.1)", "<__main__.Mine object>"):
+        assert Run({"algorithm": {"kind": "python", "is": described}}, {}, {}).label == "Mine"
 
 
 def test_a_run_that_diverged_has_its_measurements(tmp_path: Path) -> None:

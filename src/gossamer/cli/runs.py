@@ -18,10 +18,8 @@ from gossamer.errors import DataError, GossamerError
 from gossamer.results.find import find_runs, select_runs
 from gossamer.results.palette import STATUS
 from gossamer.results.run import Run
-from gossamer.results.runs import read_any
+from gossamer.results.runs import read_any, shown_status
 
-# A running process writes live.jsonl once per second, or after every round that takes longer.
-_SILENT_SECONDS = 60.0
 _WIDE = 100  # columns of a terminal from which the curves are shown
 BLOCKS = "▁▂▃▄▅▆▇█"
 LETTERS = "_.:-=+*#"
@@ -102,10 +100,7 @@ class Row:
     @property
     def state(self) -> str:
         """The status; a run that has not reported for a minute was killed."""
-        progress = self.run.progress
-        if progress is not None and progress.silent >= _SILENT_SECONDS:
-            return "stopped"
-        return self.run.status
+        return shown_status(self.run)
 
     @property
     def column(self) -> Column:

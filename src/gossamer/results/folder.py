@@ -116,7 +116,9 @@ class RunFolder:
             text = path.read_text(encoding="utf-8")
             return text, tomllib.loads(text)
         except FileNotFoundError:
-            raise DataError(f"{self.path} holds no run: it has no {name}") from None
+            raise DataError(
+                f"{self.path} holds no run: it has no {name} (gs.read reads all runs below it)"
+            ) from None
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path} is not a spec: {error}") from None
 
@@ -256,7 +258,9 @@ class RunFolder:
         try:
             return dict(load_file(path))
         except FileNotFoundError:
-            raise DataError(f"{self.path} has no models: the run is not finished") from None
+            raise DataError(
+                f"{self.path} has no models: the run is not finished, or it did not keep them"
+            ) from None
         except (SafetensorError, OSError) as error:
             raise DataError(f"{path} is not whole: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import torch
+
+# The class in the description of an object: "Mine(eta=0.1)" or "<__main__.Mine object>".
+_CLASS_NAME = re.compile(r"(\w+)(?=\(| object>|$)")
 
 Status = Literal["finished", "running", "diverged", "stopped", "broken"]
 
@@ -168,6 +172,9 @@ class Run:
         if not isinstance(algorithm, dict):
             return "unknown"
         own = str(algorithm.get("object", "")).rpartition(":")[2]  # the user's own class
+        described = _CLASS_NAME.search(str(algorithm.get("is", "")))  # an object made in Python
+        if described:
+            own = described[1]
         return own or str(algorithm.get("kind") or "unknown")
 
     @property

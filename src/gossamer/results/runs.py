@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _SHOWN_ANYWAY = ("name", "rounds", "algorithm.kind")
 _DESCRIPTION = ".is"  # the key of a part that was made in Python: its description
 _MOST_SETTINGS = 6  # columns of settings in a printed table
+# A running process writes live.jsonl once per second, or after every round that takes longer.
+_SILENT_SECONDS = 60.0
 _READ_ERRORS = (GossamerError, OSError, ValueError, TypeError, LookupError, AttributeError)
 
 
@@ -71,6 +73,17 @@ def read_any(folder: Path, per_device: bool = True) -> Run:
         return run
     except _READ_ERRORS as error:
         return Run.broken(folder, str(error))
+
+
+def shown_status(run: Run) -> str:
+    """Return the status of a run; one that has not reported for a minute was killed.
+
+    Args:
+        run: A run of any status.
+    """
+    if run.progress is not None and run.progress.silent >= _SILENT_SECONDS:
+        return "stopped"
+    return run.status
 
 
 @dataclass(frozen=True, repr=False)
@@ -157,7 +170,7 @@ class Runs(Sequence[Run]):
         merged = [_merged_text(run) for run in self]
         if any(merged):
             found.append(TableColumn(("merged",), tuple(merged), rank=1))
-        found.append(TableColumn(("status",), tuple(run.status for run in self)))
+        found.append(TableColumn(("status",), tuple(map(shown_status, self))))
         return found
 
     def _printed_settings(self) -> list[str]:

@@ -161,7 +161,9 @@ def part_to_table(section: str, part: Any, defaults: bool = True) -> Table:
     else:
         # Without addresses in memory, which differ in every process.
         description = re.sub(r" at 0x[0-9a-f]+", "", repr(part))
-        table = {"kind": OWN_CODE, "is": description[:_MOST_CHARACTERS]}
+        # Half of a surrogate pair cannot be written as UTF-8.
+        printable = description[:_MOST_CHARACTERS].encode("utf-8", "replace").decode()
+        table = {"kind": OWN_CODE, "is": printable}
         if section == "metric":  # whoever reads the run needs its name and direction
             table |= dataclasses.asdict(part.column)
     if faults:
