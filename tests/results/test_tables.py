@@ -7,8 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
+from gossamer.cli.tables import terminal_table
 from gossamer.results.run import Progress, Run
-from gossamer.results.tables import Comparison, Method, runs_of, terminal_table
+from gossamer.results.tables import Comparison, Method, runs_of
 
 
 def run(seed: int, accuracy: float | None, reached: int | None, **more: Any) -> Run:

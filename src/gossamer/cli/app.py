@@ -72,6 +72,7 @@ for command in (
     results.figure,
     study.tune,
     results.report,
+    results.export,
     results.watch,
     fleet.node,
     machine.reproduce,

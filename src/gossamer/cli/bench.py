@@ -11,7 +11,7 @@ from rich.table import Table
 from gossamer.backend import versions
 from gossamer.cli.progress import ShareBar
 from gossamer.cli.show import open_console, print_json
-from gossamer.results.tables import titled_table
+from gossamer.cli.tables import titled_table
 from gossamer.study.bench import BATCH, NEIGHBOURS, PARTS, Bench, advice, gains_from, measure
 
 # Load average per core above which the numbers are doubtful.

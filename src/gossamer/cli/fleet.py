@@ -13,6 +13,7 @@ import typer
 
 from gossamer._core.columns import columns_of
 from gossamer._core.interrupts import stop_on_signal
+from gossamer.cli.tables import terminal_table
 from gossamer.errors import DataError, InputError
 from gossamer.fleet import provision
 from gossamer.fleet.code import CODE
@@ -20,7 +21,7 @@ from gossamer.fleet.files import MODEL, SAMPLES, SAMPLES_NUMPY
 from gossamer.fleet.settings import STUDY, Device, Fleet, read_device
 from gossamer.fleet.status import spec_of
 from gossamer.results.run import Run
-from gossamer.results.tables import Method, terminal_table
+from gossamer.results.tables import Method
 from gossamer.study import Study
 
 _UNTIL_START = timedelta(minutes=10)  # from `init` to round 0, by default

@@ -14,12 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from gossamer._core.columns import ENDINGS
+from gossamer.cli.tables import terminal_table
 from gossamer.cli.traces import describe_trace
 from gossamer.errors import InputError, NetworkWarning
 from gossamer.network import Network
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval
-from gossamer.results.tables import Method, terminal_table
+from gossamer.results.tables import Method
 
 if TYPE_CHECKING:
     from gossamer.network.inspect import Summary

@@ -17,9 +17,9 @@ from gossamer._core.columns import Column, Target
 from gossamer._core.files import write_atomically
 from gossamer.cli.progress import StageBar
 from gossamer.cli.show import open_console
+from gossamer.cli.tables import titled_table
 from gossamer.cli.tune_words import marked_settings, seeds_of, start_lines, target_of, why
 from gossamer.engines import EngineSpec
-from gossamer.results.tables import titled_table
 from gossamer.study import Interrupted, Interval, Study, spec
 from gossamer.study.pools import pool_on
 from gossamer.study.tune import Cost, Lead, Score, SearchStart, Tuned, choose

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 from gossamer._core.columns import Column, Target
 from gossamer.results.statistics import Interval, Reached, interval, paired
-from gossamer.results.text import ALWAYS, TableColumn, fitting, joined_headings, text_table
+from gossamer.results.text import ALWAYS, TableColumn, joined_headings, text_table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from gossamer.results.run import Run
 
 # How soon a column is left out where a terminal is too narrow: the largest first.
@@ -30,6 +28,7 @@ _LEFT_OUT = {
     "merged target": 10,
     "other metric's devices": 11,
 }
+_IN_A_PAPER = _LEFT_OUT["other metric"]  # the largest rank that a table in LaTeX shows
 
 
 @dataclass(frozen=True)
@@ -256,6 +255,16 @@ class Comparison(list[Method]):
 
     __repr__ = __str__
 
+    def to_latex(self) -> str:
+        """Return the table for a paper, with the rules of the LaTeX package booktabs.
+
+        Columns that matter least are left out, such as the best device and the distance to the
+        mean; `columns` has them all.
+        """
+        from gossamer.results.latex import latex_table
+
+        return latex_table([column for column in self.columns() if column.rank <= _IN_A_PAPER])
+
     def _repr_html_(self) -> str:
         from gossamer.results.notebook import show_methods
 
@@ -297,50 +306,6 @@ def runs_of(methods: Sequence[Method]) -> list[Run]:
         methods: The methods.
     """
     return [run for method in methods for run in method.runs]
-
-
-def titled_table(title: str) -> Table:
-    """Return an empty table for a terminal, in the style of all tables of the commands.
-
-    Args:
-        title: The line above the table.
-    """
-    from rich import box
-    from rich.table import Table
-
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-    )
-
-
-def terminal_table(methods: Sequence[Method], title: str, width: int = 0) -> Table:
-    """Return the table of a comparison for a terminal.
-
-    Args:
-        methods: The methods, one per row.
-        title: The line above the table.
-        width: The columns of the terminal; what has no room is left out, such as the best device.
-            0: everything is shown.
-
-    Returns:
-        A table that `rich.console.Console` prints.
-    """
-    columns = Comparison(methods).columns()
-    if width:
-        columns = fitting(columns, width)
-    table = titled_table(title)
-    for k, heading in enumerate(joined_headings(columns)):
-        if k == 0:
-            table.add_column(heading, no_wrap=True)
-        else:
-            table.add_column(heading, justify="right")
-    for k in range(len(methods)):
-        table.add_row(*[column.cells[k] for column in columns])
-    return table
 
 
 def _rank(column: Column, ending: str, main: bool) -> int:

@@ -1,4 +1,4 @@
-"""Commands about runs that exist: list, draw, report, watch."""
+"""Commands about runs that exist: list, draw, report, export, watch."""
 
 from __future__ import annotations
 
@@ -73,6 +73,33 @@ def report(
     from gossamer.cli.pages import report as write_report
 
     write_report(runs, out, allow_code)
+
+
+def export(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR", help="Run folders, or folders with runs below.")
+    ],
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="FORMAT",
+            help="csv or parquet: all measurements, one row per run, round and device; latex: "
+            "the table of the comparison.",
+            autocompletion=lambda: ["csv", "parquet", "latex"],
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE", help="The file; else standard output."),
+    ] = None,
+    means: Annotated[
+        bool, typer.Option("--means", help="One row per run and round: means over the devices.")
+    ] = False,
+) -> None:
+    """Write runs for other programs: measurements as CSV or Parquet, the table in LaTeX."""
+    from gossamer.cli.export import export as write_export
+
+    write_export(folders, to, out, means)
 
 
 def watch(
