@@ -51,6 +51,7 @@ def test_all_runs_below_a_folder_are_read(folder: Path, runs: Runs) -> None:
     with pytest.raises(DataError, match="is not a folder"):
         gs.read(folder / "none")
     assert str(Runs()) == "no runs"
+    assert Runs().to_pandas().columns.tolist() == ["run", "method", "seed", "round", "device"]
     assert "no runs" in Runs()._repr_html_()
 
 
@@ -151,6 +152,7 @@ def test_broken_and_unfinished_runs_are_listed(tmp_path: Path) -> None:
     runs = gs.read(tmp_path)
     assert [run.status for run in runs] == ["broken", "stopped", "broken"]
     assert "broken" in str(runs)
+    assert runs.settings == {}
     assert "Parquet" in runs[0].problem
     with pytest.warns(DataWarning, match="a is left out"):
         frame = runs.to_pandas(devices=False)

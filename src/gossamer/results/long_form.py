@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from gossamer.results.run import Run
 
 _DEVICE_PREFIX = "device_"
-_WHOLE = ("round", "messages", "bytes")
+_WHOLE = ("round", "device", "messages", "bytes")
 _ARROW_TYPES = {bool: pa.bool_, int: pa.int64, float: pa.float64, str: pa.string}
 # Columns of a run that are no values of single devices.
 _OF_THE_RUN = ("messages", "bytes", "simulated_seconds")
@@ -49,10 +49,11 @@ def long_form(
         kind = _kind_of(values)
         columns[name] = _repeated(_converted(values, kind), counts, kind)
     for name in _measured_names(pieces, devices):
+        kind = int if name in _WHOLE else float
         parts = []
         for piece, count in zip(pieces, counts, strict=True):
-            parts.append(_values(piece.get(name), count, name))
-        columns[name] = pa.chunked_array(parts)
+            parts.append(_values(piece.get(name), count, _ARROW_TYPES[kind]()))
+        columns[name] = pa.chunked_array(parts, _ARROW_TYPES[kind]())
     return pa.table(columns)
 
 
@@ -103,11 +104,8 @@ def _measured_names(pieces: Sequence[Mapping[str, Any]], devices: bool) -> list[
     return list(names)
 
 
-def _values(values: Any, count: int, name: str) -> pa.Array:
+def _values(values: Any, count: int, kind: pa.DataType) -> pa.Array:
     """Return the values of one run; NaN and values that it has not measured are missing."""
-    kind = pa.float64()
-    if name in _WHOLE or name == "device":
-        kind = pa.int64()
     if values is None:
         return pa.nulls(count, kind)
     return pa.array(values, kind, from_pandas=True)

@@ -128,18 +128,25 @@ class Runs(Sequence[Run]):
     def settings(self) -> dict[str, list[Any]]:
         """The settings in which the runs differ, by dotted key, with one value per run.
 
-        None stands for a key that the spec of a run does not have. Seeds are no settings, as long
-        as all of them move with the study's.
+        None stands for a key that the spec of a run does not have, and for a run that cannot be
+        read. Seeds are no settings, as long as all of them move with the study's.
         """
-        return differing_settings([run.spec for run in self.runs])
+        readable = [k for k, run in enumerate(self.runs) if not run.problem]
+        settings = {}
+        for name, values in differing_settings([self.runs[k].spec for k in readable]).items():
+            of_all: list[Any] = [None] * len(self.runs)
+            for k, value in zip(readable, values, strict=True):
+                of_all[k] = value
+            settings[name] = of_all
+        return settings
 
     def names(self) -> list[str]:
         """Return a name per run: its folder below the one that all share, or its number."""
         folders = [run.folder for run in self.runs if run.folder is not None]
         if len(folders) < len(self.runs):
             return [str(number) for number in range(len(self.runs))]
-        if len(folders) == 1:
-            return [folders[0].name]
+        if len(folders) < 2:
+            return [folder.name for folder in folders]
         absolute = [str(folder.absolute()) for folder in folders]
         common = os.path.commonpath(absolute)
         return [Path(path).relative_to(common).as_posix() for path in absolute]
