@@ -253,9 +253,13 @@ def test_a_run_that_fails_at_once_leaves_no_folder(client: Any, here: Path) -> N
     assert not Path("a").exists()
 
 
-def test_mlflow_says_which_store_it_cannot_open(client: Any) -> None:
-    with pytest.raises(InputError, match="MLFLOW_TRACKING_URI = 'ftp://host'"):
+def test_mlflow_says_which_store_it_cannot_open(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match="uri = 'ftp://host' is not accepted"):
         gs.MLflow(uri="ftp://host")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "ftp://host")
+    assert_refused(gossamer("run", "--track", "mlflow"), "MLFLOW_TRACKING_URI = 'ftp://host'")
 
 
 @pytest.mark.slow

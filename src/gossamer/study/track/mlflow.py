@@ -71,7 +71,10 @@ class MLflow(Tracker):
                 raise MissingExtra("mlflow", "sqlalchemy, for the local store of MLflow,") from None
             reason = str(error).strip().split(". ")[0]
             accepted = f"the address of a store that MLflow can open ({reason})"
-            raise InputError("MLFLOW_TRACKING_URI", self._uri, accepted) from None
+            field = "MLFLOW_TRACKING_URI"
+            if uri:
+                field = "uri"
+            raise InputError(field, self._uri, accepted) from None
         self._written = ""  # name of the experiment
 
     @property
