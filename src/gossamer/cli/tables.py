@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 
 from gossamer.results.tables import Comparison, Method
-from gossamer.results.text import fitting, joined_headings
+from gossamer.results.text import fitting, joined_headings, rows_of
 
 
 def titled_table(title: str) -> Table:
@@ -47,6 +47,6 @@ def terminal_table(methods: Sequence[Method], title: str, width: int = 0) -> Tab
             table.add_column(heading, no_wrap=True)
         else:
             table.add_column(heading, justify="right")
-    for k in range(len(methods)):
-        table.add_row(*[column.cells[k] for column in columns])
+    for cells in rows_of(columns):
+        table.add_row(*cells)
     return table

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gossamer.results.text import TableColumn, joined_headings
+from gossamer.results.text import TableColumn, heading_rows, rows_of
 
 # What LaTeX does not print as it is, with what it prints instead.
-_ESCAPED = {
-    "\\": r"\textbackslash{}",
-    "{": r"\{",
-    "}": r"\}",
-    "%": r"\%",
-    "&": r"\&",
-    "#": r"\#",
-    "$": r"\$",
-    "_": r"\_",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "–": "--",
-    "±": r"$\pm$",
-    "−": "$-$",
-    "η": r"$\eta$",
-    "β": r"$\beta$",
-}
+_ESCAPED = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\{",
+        "}": r"\}",
+        "%": r"\%",
+        "&": r"\&",
+        "#": r"\#",
+        "$": r"\$",
+        "_": r"\_",
+        "^": r"\textasciicircum{}",
+        "~": r"\textasciitilde{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "–": "--",
+        "±": r"$\pm$",
+        "−": "$-$",
+        "η": r"$\eta$",
+        "β": r"$\beta$",
+    }
+)
 
 
 def escaped(text: str) -> str:
@@ -38,7 +40,7 @@ def escaped(text: str) -> str:
         >>> print(escaped("top_k 10 %: 0.5 ± 0.1"))
         top\_k 10 \%: 0.5 $\pm$ 0.1
     """
-    return "".join(_ESCAPED.get(character, character) for character in text)
+    return text.translate(_ESCAPED)
 
 
 def latex_table(columns: Sequence[TableColumn]) -> str:
@@ -58,17 +60,14 @@ def latex_table(columns: Sequence[TableColumn]) -> str:
         \bottomrule
         \end{tabular}
     """
-    headings = [heading.split("\n") for heading in joined_headings(columns)]
     lines = [
         r"% \usepackage{booktabs}",
         rf"\begin{{tabular}}{{l{'r' * (len(columns) - 1)}}}",
         r"\toprule",
     ]
-    for parts in zip(*headings, strict=True):
-        lines.append(_row(parts))
+    lines += map(_row, heading_rows(columns))
     lines.append(r"\midrule")
-    for parts in zip(*[column.cells for column in columns], strict=True):
-        lines.append(_row(parts))
+    lines += map(_row, rows_of(columns))
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
 
 

@@ -16,8 +16,6 @@ _WHOLE = ("round", "device", "messages", "bytes")
 _ARROW_TYPES = {bool: pa.bool_, int: pa.int64, float: pa.float64, str: pa.string}
 # Columns of a run that are no values of single devices.
 _OF_THE_RUN = ("messages", "bytes", "simulated_seconds")
-# Columns that a setting of the same name may not hide.
-_FIXED = ("run", "method", "seed", "round", "device")
 
 
 def long_form(
@@ -37,6 +35,7 @@ def long_form(
     """
     pieces = [_measurements(run, devices) for run in runs]
     counts = [len(piece.get("round", ())) for piece in pieces]
+    measured = _measured_names(pieces, devices)
     columns: dict[str, pa.Array] = {
         "run": _repeated(names, counts),
         "method": _repeated([run.label for run in runs], counts),
@@ -44,12 +43,14 @@ def long_form(
     }
     for key, values in settings.items():
         name = key
-        if key in _FIXED:
+        if key in ("run", "method", "device", *measured):
             name = f"study.{key}"
         kind = _kind_of(values)
         columns[name] = _repeated(_converted(values, kind), counts, kind)
-    for name in _measured_names(pieces, devices):
-        kind = int if name in _WHOLE else float
+    for name in measured:
+        kind = float
+        if name in _WHOLE:
+            kind = int
         parts = []
         for piece, count in zip(pieces, counts, strict=True):
             parts.append(_values(piece.get(name), count, _ARROW_TYPES[kind]()))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -16,7 +16,7 @@ from gossamer.results.find import find_runs
 from gossamer.results.live import RunFollower
 from gossamer.results.run import Run
 from gossamer.results.settings import differing_settings, value_text
-from gossamer.results.text import TableColumn, joined_headings, text_table
+from gossamer.results.text import ALWAYS, TableColumn, joined_headings, rows_of, text_table
 
 if TYPE_CHECKING:
     import pandas
@@ -124,7 +124,7 @@ class Runs(Sequence[Run]):
     def __iter__(self) -> Iterator[Run]:
         return iter(self.runs)
 
-    @cached_property
+    @functools.cached_property
     def settings(self) -> dict[str, list[Any]]:
         """The settings in which the runs differ, by dotted key, with one value per run.
 
@@ -154,31 +154,31 @@ class Runs(Sequence[Run]):
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the headings and one row per run, as they are printed."""
         columns = self.columns()
-        rows = []
-        for k in range(len(self)):
-            rows.append([column.cells[k] for column in columns])
-        return joined_headings(columns), rows
+        return joined_headings(columns), rows_of(columns)
 
     def columns(self) -> list[TableColumn]:
         """Return the columns of the printed table."""
         found = [
             TableColumn(("run",), tuple(self.names())),
-            TableColumn(("method",), tuple(run.label for run in self)),
-            TableColumn(("seed",), tuple(str(run.seed) for run in self)),
+            self._column("method", lambda run: run.label),
+            self._column("seed", lambda run: str(run.seed)),
         ]
         for rank, name in enumerate(self._printed_settings(), 2):
             heading = name.removeprefix("algorithm.")
-            cells = [_setting_text(value) for value in self.settings[name]]
-            found.append(TableColumn((heading,), tuple(cells), rank))
-        found.append(TableColumn(("rounds",), tuple(_rounds_text(run) for run in self)))
+            cells = tuple(map(_setting_text, self.settings[name]))
+            found.append(TableColumn((heading,), cells, rank))
+        found.append(self._column("rounds", _rounds_text))
         for column in self._metrics():
-            cells = [_last_text(run, column, column.name) for run in self]
-            found.append(TableColumn((column.heading,), tuple(cells)))
-        merged = [_merged_text(run) for run in self]
-        if any(merged):
-            found.append(TableColumn(("merged",), tuple(merged), rank=1))
-        found.append(TableColumn(("status",), tuple(map(shown_status, self))))
+            text = functools.partial(_last_text, column=column, name=column.name)
+            found.append(self._column(column.heading, text))
+        merged = self._column("merged", _merged_text, rank=1)
+        if any(merged.cells):
+            found.append(merged)
+        found.append(self._column("status", shown_status))
         return found
+
+    def _column(self, heading: str, text: Callable[[Run], str], rank: int = ALWAYS) -> TableColumn:
+        return TableColumn((heading,), tuple(map(text, self.runs)), rank)
 
     def _printed_settings(self) -> list[str]:
         """Return the settings that a printed table shows.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gossamer._core.columns import Column, Target
 from gossamer.results.statistics import Interval, Reached, interval, paired
-from gossamer.results.text import ALWAYS, TableColumn, joined_headings, text_table
+from gossamer.results.text import ALWAYS, TableColumn, joined_headings, rows_of, text_table
 
 if TYPE_CHECKING:
     from gossamer.results.run import Run
@@ -172,10 +172,7 @@ class Comparison(list[Method]):
         the loss, what each target took, consensus distance and bytes sent.
         """
         columns = self.columns()
-        rows = []
-        for k in range(len(self)):
-            rows.append([column.cells[k] for column in columns])
-        return joined_headings(columns), rows
+        return joined_headings(columns), rows_of(columns)
 
     def columns(self) -> list[TableColumn]:
         """Return the columns of the table."""

@@ -31,18 +31,37 @@ class TableColumn:
         return max(map(len, (*self.lines, *self.cells)))
 
 
+def rows_of(columns: Sequence[TableColumn]) -> list[list[str]]:
+    """Return the cells of a table row by row.
+
+    Args:
+        columns: The columns of a table.
+    """
+    cells = [column.cells for column in columns]
+    return list(map(list, zip(*cells, strict=True)))
+
+
 def joined_headings(columns: Sequence[TableColumn]) -> list[str]:
     """Return the headings of all columns with line breaks, aligned at their last lines.
 
     Args:
         columns: The columns of a table.
     """
+    return ["\n".join(lines) for lines in zip(*heading_rows(columns), strict=True)]
+
+
+def heading_rows(columns: Sequence[TableColumn]) -> list[list[str]]:
+    """Return the headings of a table line by line, aligned at their last lines.
+
+    Args:
+        columns: The columns of a table.
+    """
     height = max(len(column.lines) for column in columns)
-    headings = []
+    aligned = []
     for column in columns:
         missing = height - len(column.lines)
-        headings.append("\n" * missing + "\n".join(column.lines))
-    return headings
+        aligned.append([""] * missing + list(column.lines))
+    return list(map(list, zip(*aligned, strict=True)))
 
 
 def fitting(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
@@ -53,13 +72,17 @@ def fitting(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
         width: The characters of a line.
     """
     kept = list(columns)
-    while sum(column.width + _GAP for column in kept) + _GAP > width:
-        least = max(column.rank for column in kept)
-        if least == ALWAYS:
+    while _width(kept) > width:
+        least = max(reversed(kept), key=lambda column: column.rank)  # of equal ones, the last
+        if least.rank == ALWAYS:
             break
-        index = max(k for k, column in enumerate(kept) if column.rank == least)
-        kept.pop(index)
+        kept.remove(least)
     return kept
+
+
+def _width(columns: Sequence[TableColumn]) -> int:
+    """Return the characters of a line, with a gap before and after every column."""
+    return sum(column.width + _GAP for column in columns) + _GAP
 
 
 def text_table(columns: Sequence[TableColumn], title: str = "", left: int = 1) -> str:
@@ -85,11 +108,8 @@ def text_table(columns: Sequence[TableColumn], title: str = "", left: int = 1) -
     lines = []
     if title:
         lines += [title, ""]
-    headings = [heading.split("\n") for heading in joined_headings(columns)]
-    for parts in zip(*headings, strict=True):
-        lines.append(_line(parts, columns, left))
-    lines.append(_line(["─" * column.width for column in columns], columns, left))
-    for parts in zip(*[column.cells for column in columns], strict=True):
+    rule = ["─" * column.width for column in columns]
+    for parts in [*heading_rows(columns), rule, *rows_of(columns)]:
         lines.append(_line(parts, columns, left))
     return "\n".join(lines)
 

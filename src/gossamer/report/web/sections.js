@@ -127,8 +127,8 @@ export function resultsSection() {
     el(
       "p",
       { class: "about" },
-      "Until the mean over the devices, or the merged model, has reached it; every seed has to. " +
-        "A dash: not reached.",
+      "Until the mean over the devices, or the merged model, has reached it. “4 of 5: 131” is the " +
+        "mean of the four seeds that have reached it. A dash: not reached.",
     ),
     targets.node,
   );
@@ -139,8 +139,8 @@ export function resultsSection() {
       "p",
       { class: "about" },
       "Means over the seeds ± the half-width of their 95 % interval (Student’s t); of a single " +
-        "seed there is none. The merged model is the mean of all devices’ models. A column’s " +
-        "heading sorts by it.",
+        "seed there is none. The difference is to the first method, paired by seed. The merged " +
+        "model is the mean of all devices’ models. A column’s heading sorts by it.",
     ),
     results.node,
     targetsPart,
