@@ -127,8 +127,8 @@ export function resultsSection() {
     el(
       "p",
       { class: "about" },
-      "Until the mean over the devices, or the merged model, has reached it. “4 of 5: 131” is the " +
-        "mean of the four seeds that have reached it. A dash: not reached.",
+      "Until the mean over the devices, or the merged model, has reached it. “4 of 5: 131” is " +
+        "the mean of the four seeds that have reached it. A dash: not reached.",
     ),
     targets.node,
   );
