@@ -43,6 +43,30 @@ def test_every_device_gets_its_own_samples(names: list[str], random) -> None:
     assert other.index.tolist() == split.index.tolist()
 
 
+def test_datasets_of_devices() -> None:
+    sets = {}
+    for name, count in (("b", 2), ("a", 3)):
+        x = torch.full((count, 2), float(count))
+        sets[name] = torch.utils.data.TensorDataset(x, torch.zeros(count, dtype=torch.int64))
+    data = gs.from_dataset(sets, sets["a"])
+    assert data.device_names == ("a", "b")
+    assert data.x[:, 0].tolist() == [2, 2, 3, 3, 3]
+    assert data.owner.tolist() == [1, 1, 0, 0, 0]
+    with pytest.raises(gs.InputError, match="train = 'a dataset of 0 samples'"):
+        gs.from_dataset({}, sets["a"])
+
+
+def test_devices_of_a_contact_log_are_matched_by_name(tmp_path: Path) -> None:
+    log = tmp_path / "contacts.csv"
+    log.write_text("time,a,b\n0,nurse 7,doctor 2\n20,doctor 2,nurse 5\n40,nurse 5,nurse 7\n")
+    network = gs.ContactTrace(log, seconds_per_round=20)
+    assert network.names is not None
+    data = data_of(["nurse 7", "nurse 5", "doctor 2", "nurse 5"])
+    split = gs.Study(network=network, data=data, rounds=3).plan().task.split
+    held = {name: split.of(i).tolist() for i, name in enumerate(network.names)}
+    assert held == {"doctor 2": [2], "nurse 5": [1, 3], "nurse 7": [0]}
+
+
 def test_names_are_in_the_order_that_people_expect() -> None:
     data = data_of(["van 10", "van 9", "bus", "van 9"])
     assert data.device_names == ("bus", "van 9", "van 10")

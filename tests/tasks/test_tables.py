@@ -182,7 +182,7 @@ def test_whole_numbers_of_many_values_need_a_word() -> None:
 
 def test_warnings_of_columns_that_say_nothing_and_labels_without_training() -> None:
     frame = FRAME.assign(same=7)
-    with pytest.warns(gs.DataWarning, match=r"the same value in all training rows: 'same'"):
+    with pytest.warns(gs.DataWarning, match=r"all training rows have the same value in 'same'"):
         gs.from_table(frame, frame, target="activity", inputs=["load", "same"])
     walking = FRAME[FRAME.activity == "walk"]
     with pytest.warns(gs.DataWarning, match=r"no training sample .* label 'rest', 'run', which 5"):

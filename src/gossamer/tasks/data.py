@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -257,11 +257,16 @@ def _is_binary(y: Tensor) -> bool:
     return y.dim() > 1 and y.is_floating_point() and bool(((y == 0) | (y == 1)).all())
 
 
-def from_dataset(train: Iterable[Any], test: Iterable[Any], name: str = "dataset") -> Data:
+def from_dataset(
+    train: Iterable[Any] | Mapping[str, Iterable[Any]],
+    test: Iterable[Any],
+    name: str = "dataset",
+) -> Data:
     """Make data from torch datasets, or any sequences, of pairs (x, y). They are read once.
 
     Args:
-        train: Training samples.
+        train: Training samples; or several datasets by the name of the device that holds them. A
+            study then needs no split.
         test: Test samples.
         name: Name of the data, for tables.
 
@@ -276,9 +281,18 @@ def from_dataset(train: Iterable[Any], test: Iterable[Any], name: str = "dataset
         >>> from_dataset(pairs, pairs).samples
         2
     """
-    x, y = _stack_pairs("train", train)
     x_test, y_test = _stack_pairs("test", test)
-    return from_arrays(x, y, x_test, y_test, name=name)
+    if not isinstance(train, Mapping):
+        x, y = _stack_pairs("train", train)
+        return from_arrays(x, y, x_test, y_test, name=name)
+    pairs: list[Any] = []
+    held: list[str] = []
+    for device, dataset in train.items():
+        own = _pairs(dataset)
+        pairs += own
+        held += [device] * len(own)
+    x, y = _stack_pairs("train", pairs)
+    return from_arrays(x, y, x_test, y_test, name=name, devices=held)
 
 
 def _array(
@@ -357,13 +371,17 @@ def _to_float32(field: str, array: NDArray[Any]) -> Tensor:
     return torch.from_numpy(copy)
 
 
-def _stack_pairs(field: str, dataset: Any) -> tuple[Tensor, Tensor]:
-    pairs = iter(dataset)
+def _pairs(dataset: Any) -> list[Any]:
+    """Return the pairs of a dataset."""
     if hasattr(dataset, "__len__"):  # a map-style dataset need not raise IndexError at its end
-        pairs = (dataset[i] for i in range(len(dataset)))
+        return [dataset[i] for i in range(len(dataset))]
+    return list(dataset)
+
+
+def _stack_pairs(field: str, dataset: Any) -> tuple[Tensor, Tensor]:
     xs = []
     ys = []
-    for x, y in pairs:
+    for x, y in _pairs(dataset):
         xs.append(x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x)))
         ys.append(torch.as_tensor(y))
     try:

@@ -304,7 +304,10 @@ class _Reader:
         constant = training.max(axis=0) == training.min(axis=0)
         if constant.any():
             names = listed(repr(self._names[i]) for i in np.flatnonzero(constant))
-            warn(f"the same value in all training rows: {names}; the model learns nothing from it")
+            warn(
+                f"all training rows have the same value in {names}: the model learns nothing from "
+                "such a column"
+            )
         spread[constant] = 1
         return ((x - training.mean(axis=0)) / spread).astype(np.float32)
 
