@@ -13,8 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from gossamer.errors import InputError
+from gossamer.network import BaseGraph, Epidemic, EquiDyn
 from gossamer.network.base import Links, Network
-from gossamer.network.weights import Weights, matching, metropolis
+from gossamer.network.weights import PushSum, Weights, matching, metropolis
 from gossamer.theory import (
     Mixing,
     SmallestB,
@@ -156,6 +157,23 @@ def test_check_assumption1_against_dense_matrices(rounds, rule):
     assert found.error == pytest.approx(error, abs=1e-15)
     assert found.b == smallest_b([Links.of(P.shape[0], np.argwhere(P > 0)) for P in matrices])
     assert found.holds == (found.b is not None)
+
+
+@given(st.integers(2, 7), st.integers(1, 2), st.integers(0, 1000))
+@settings(deadline=None, max_examples=30)
+def test_assumption1_of_one_way_links(devices: int, degree: int, seed: int) -> None:
+    network = Epidemic(devices, min(degree, devices - 1), seed=seed)
+    found = check_assumption1(network, 12)
+    matrices = [PushSum()(network.links(t)).dense() for t in range(12)]
+    assert found.zeta == min(P[P > 0].min() for P in matrices)
+    assert found.error == pytest.approx(max(abs(P.sum(1) - 1).max() for P in matrices))
+    assert found.b == smallest_b(network.links(t) for t in range(12))
+
+
+def test_carried_weights_meet_assumption1() -> None:
+    assert check_assumption1(BaseGraph(11, 2), 20).holds
+    assert check_assumption1(EquiDyn(11, directed=True), 40).holds
+    assert check_assumption1(BaseGraph(3), 6).zeta == pytest.approx(1 / 3)
 
 
 def test_weights_that_are_not_doubly_stochastic_are_found():

@@ -25,7 +25,7 @@ from support.loopback import namespace, python
 import gossamer as gs
 from gossamer.cli.template import TEMPLATE
 from gossamer.fleet import keys, namespaces, provision
-from gossamer.fleet.service import plan_of
+from gossamer.fleet.service import plan_of, read_study
 from gossamer.fleet.settings import Fleet, read_device, read_fleet
 from gossamer.network import Sequence
 from gossamer.study import Run, run, spec, study_of
@@ -565,6 +565,19 @@ def test_the_template_shows_a_fleet() -> None:
     made = read_fleet(spec.parse(re.sub(r"(?m)^# ", "", block[0])))
     assert made == Fleet()
     assert set(re.findall(r"(?m)^# (\w+) =", block[0])) < set(Fleet.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    ("network", "known"),
+    [(gs.Ring(3), gs.Full(3)), (gs.BaseGraph(3) & gs.LinkFailure(0.5), gs.BaseGraph(3))],
+    ids=["links as they come", "schedule"],
+)
+def test_devices_know_the_schedule_of_the_study(network: gs.Network, known: gs.Network) -> None:
+    study = gs.Study(gs.DPSGD(), network=network)
+    path, *_ = provision.init(study, Fleet(insecure=True), Path("fleet"), datetime.now(UTC))
+    device = read_device(path)
+    assert read_study(device).network == known
+    assert plan_of(device).network == known
 
 
 def test_devices_of_these_tests_have_loopback_only() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -40,6 +41,7 @@ def write(
     path: Path,
     rows: list[tuple[int, int, int]],
     kind: pa.DataType | None = None,
+    weights: list[float] | None = None,
     **about: str | None,
 ) -> Path:
     """Write a file with valid metadata, except for what `about` replaces."""
@@ -50,9 +52,11 @@ def write(
     columns = []
     for i in range(3):
         columns.append(pa.array([row[i] for row in rows], type=kind or pa.int32()))
-    pq.write_table(
-        pa.table(columns, names=["round", "a", "b"]).replace_schema_metadata(metadata), path
-    )
+    names = ["round", "a", "b"]
+    if weights is not None:
+        columns.append(pa.array(weights))
+        names.append("weight")
+    pq.write_table(pa.table(columns, names=names).replace_schema_metadata(metadata), path)
     return path
 
 
@@ -114,9 +118,31 @@ def test_a_file_from_another_writer_is_read(tmp_path: Path) -> None:
     assert sequence.links(2).active is None
 
 
+def test_weights_are_read(tmp_path: Path) -> None:
+    rows = [(0, 0, 1), (0, 2, 2), (1, 1, 3), (2, 0, 2), (2, 2, 3)]
+    weights = [0.25, 0.0, math.nan, 0.5, 0.5]
+    sequence = Sequence(write(tmp_path / "x", rows, weights=weights))
+    assert sequence.weighted
+    assert sequence.schedule is None
+    assert sequence.links(0).weight.tolist() == [0.25]
+    assert sequence.links(0).active.tolist() == [True, True, False, True]
+    assert sequence.links(1).weight is None
+    assert sequence.links(2).weight.tolist() == [0.5, 0.5]
+    assert not Sequence(write(tmp_path / "y", rows)).weighted
+
+
+TWO = [(0, 0, 1), (0, 0, 2)]
+
+
 @pytest.mark.parametrize(
     ("reason", "make"),
     [
+        ("not a number from 0 to 1", lambda path: write(path, TWO, weights=[0.5, -0.1])),
+        ("not a number from 0 to 1", lambda path: write(path, TWO, weights=[0.5, math.inf])),
+        ("more than 1 in sum", lambda path: write(path, TWO, weights=[0.6, 0.6])),
+        ("links of round 0 have no weight", lambda path: write(path, TWO, weights=[0.5, math.nan])),
+        ("64-bit floating-point", lambda path: write(path, TWO, weights=[1, 0])),
+        ("a value is missing", lambda path: write(path, TWO, weights=[0.5, None])),
         ("format", lambda path: write(path, [], format="other")),
         ("version 1", lambda path: write(path, [], version="2")),
         ("format", lambda path: pq.write_table(pa.table({"round": [1], "a": [0], "b": [1]}), path)),

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from gossamer.network import (
+    BaseGraph,
     Churn,
+    EquiDyn,
     ErdosRenyi,
     GilbertElliott,
     LinkFailure,
@@ -17,7 +19,10 @@ from gossamer.network import (
     Random,
     RandomRing,
     Regular,
+    SmallWorld,
     Star,
+    StochasticBlocks,
+    Torus,
     connected,
     matching,
     metropolis,
@@ -36,6 +41,11 @@ M = 100_000
         (Regular(M, degree=6), 300_000),
         (RandomRing(M), M),
         (Star(M), M - 1),
+        (Torus(M), 2 * M),
+        (SmallWorld(M, degree=6, rewire=0.1), 3 * M),
+        (StochasticBlocks(M, blocks=100, within=0.005, between=1e-5), None),
+        (BaseGraph(M - 1, degree=3), None),
+        (EquiDyn(M), None),
         (Mobility(M, radius=0.004), None),
         (RandomRing(M) & LinkFailure(0.1) & GilbertElliott(0.02, 0.1) & Churn(0.05, 0.5), None),
     ],
@@ -59,7 +69,7 @@ def test_a_round_of_many_devices_fits(network: Network, links: int | None) -> No
         assert len(found) == links
     sums = np.add.reduceat(values, indptr[:-1])
     assert np.abs(sums.astype(np.float32) - 1).max() < 1e-6
-    assert len(indices) == M + 2 * len(found)
+    assert len(indices) == network.devices + 2 * len(found)
     assert np.bincount(np.concatenate([pairs.a, pairs.b])).max() == 1
     if isinstance(network, Regular):
         assert (found.degrees == 6).all()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gossamer.errors import InputError
 from gossamer.network.base import Links, Network
-from gossamer.network.weights import NetworkWeights, Weights
+from gossamer.network.weights import NetworkWeights, PushSum, Weights
 
 SUM_TOLERANCE = 1e-6  # largest error of the sum of a row or column of float32 weights
 
@@ -59,22 +59,24 @@ def smallest_weight(rounds: Iterable[Weights]) -> float:
     smallest = math.inf
     for weights in rounds:
         own = weights.own.min()
-        link = weights.value[weights.value != 0].min(initial=1.0)
-        smallest = min(smallest, float(min(own, link)))
+        smallest = min(smallest, float(own))
+        for link in (weights.value, weights.backward):
+            smallest = min(smallest, float(link[link != 0].min(initial=1.0)))
     return smallest
 
 
 def doubly_stochastic_error(weights: Weights) -> float:
-    """Return the largest difference of the sum of a row from 1.
-
-    The weights are symmetric, so that it is also that of a column.
+    """Return the largest difference of the sum of a row or column from 1.
 
     Args:
         weights: The weights of one round.
     """
-    to_a = np.bincount(weights.a, weights.value, weights.devices)
-    to_b = np.bincount(weights.b, weights.value, weights.devices)
-    return float(np.abs(weights.own + to_a + to_b - 1.0).max())
+    largest = 0.0
+    for of_a, of_b in ((weights.value, weights.backward), (weights.backward, weights.value)):
+        to_a = np.bincount(weights.a, of_a, weights.devices)
+        to_b = np.bincount(weights.b, of_b, weights.devices)
+        largest = max(largest, float(np.abs(weights.own + to_a + to_b - 1.0).max()))
+    return largest
 
 
 def smallest_b(rounds: Iterable[Links]) -> SmallestB | None:
@@ -137,7 +139,7 @@ def smallest_b(rounds: Iterable[Links]) -> SmallestB | None:
 def check_assumption1(
     network: Network,
     rounds: int,
-    weights: Callable[[Links, int, int], Weights] = NetworkWeights(),  # noqa: B008 - frozen
+    weights: Callable[[Links, int, int], Weights] | None = None,
     seed: int = 0,
 ) -> Assumption1:
     """Check Assumption 1 over the first rounds of a network.
@@ -145,8 +147,8 @@ def check_assumption1(
     Args:
         network: The network.
         rounds: Number of rounds to check.
-        weights: A rule of `gossamer.network.weights`; by default those that the network carries, or
-            Metropolis weights.
+        weights: A rule of `gossamer.network.weights`. None: those that the network carries, else
+            Metropolis weights, or those of push-sum if links go one way.
         seed: Seed of the weights.
 
     Returns:
@@ -163,19 +165,33 @@ def check_assumption1(
     if network.rounds is not None and rounds > network.rounds:
         accepted = f"at most {network.rounds}, the rounds that the network has"
         raise InputError("rounds", rounds, accepted)
+    if weights is None:
+        weights = PushSum() if network.directed else NetworkWeights()
+    rule = weights
     zeta = 1.0
     error = 0.0
 
     def used_links() -> Iterator[Links]:  # one round in memory at a time
         nonlocal zeta, error
         for t in range(rounds):
-            w = weights(network.links(t), t, seed)
+            w = rule(network.links(t), t, seed)
             zeta = min(zeta, smallest_weight([w]))
             error = max(error, doubly_stochastic_error(w))
-            yield Links(w.devices, w.a[w.value != 0], w.b[w.value != 0])
+            yield _used(w, network.directed)
 
     b = smallest_b(used_links())
     return Assumption1(zeta, b, error)
+
+
+def _used(weights: Weights, directed: bool) -> Links:
+    """Return the links whose weight is not 0."""
+    to_a = weights.value != 0
+    if not directed:
+        return Links(weights.devices, weights.a[to_a], weights.b[to_a])
+    to_b = weights.backward != 0
+    sender = np.concatenate([weights.b[to_a], weights.a[to_b]])
+    receiver = np.concatenate([weights.a[to_a], weights.b[to_b]])
+    return Links.of(weights.devices, np.stack([sender, receiver], axis=1), directed=True)
 
 
 def _components(devices: int, pairs: NDArray[Any], directed: bool) -> tuple[int, NDArray[Any]]:
