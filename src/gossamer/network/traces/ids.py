@@ -115,6 +115,8 @@ def _canonical(table: Table, column: int, word: str) -> str:
         )
     elif len(word) > SHOWN:
         reason = f"device {word[:SHOWN]!r}… has a name of more than {SHOWN} characters"
+    elif '"' in word:
+        reason = f"device {word!r} has a quote in its name; put whole names in quotes, or none"
     elif not word.isprintable():
         reason = f"device {word!r} has a name that cannot be printed"
     if not reason:

@@ -122,12 +122,19 @@ def _layout_of_values(table: Table) -> Layout:
         return _layout(_of_three(table, fitting, dated))
     if dated:
         fitting = dated
-    if len(fitting) == 1:
+    fitting = [names for names in fitting if not _names_dates(table, _layout(names))]
+    if len(fitting) == 1 and (dated or not _begins_with_numbers(table, fitting[0])):
         return _layout(fitting[0])
     shown = " ".join(table.row(0))[:SHOWN]
     raise DataError(
         f"{table.path}: the {count} columns of {shown!r} are not clear; {_advice(table)}"
     )
+
+
+def _begins_with_numbers(table: Table, names: tuple[str, ...]) -> bool:
+    """True if devices come first and have numbers, which may as well be times."""
+    first, second = table.columns[:2]
+    return names[0] == "a" and (first.mostly_numbers or second.mostly_numbers)
 
 
 def _advice(table: Table) -> str:
@@ -149,15 +156,18 @@ def _of_three(
         return time_last
     if first.numbers is None and dated != [time_last]:
         return time_first
+    if times.is_date(second) and len(dated) < 2:
+        raise _unclear_time(table)
     chosen = time_first
     if dated == [time_last]:
-        if is_unix(second.numbers):  # large numbers of devices
-            raise _unclear_time(table)
         chosen = time_last
-    elif _is_sorted(last.numbers) and not _is_sorted(first.numbers):
-        if len(table) < _CLEAR_ROWS:
+    elif not dated and not _is_sorted(first.numbers):
+        if _is_sorted(second.numbers):
             raise _unclear_time(table)
-        chosen = time_last
+        if _is_sorted(last.numbers):
+            if len(table) < _CLEAR_ROWS:
+                raise _unclear_time(table)
+            chosen = time_last
     # Nearly every device is the first one of some contacts and the second one of others.
     if len(table) >= _CLEAR_ROWS:
         common = {time_first: _common(table, 1, 2), time_last: _common(table, 0, 1)}
@@ -190,11 +200,6 @@ def _fits(table: Table, layout: Layout) -> bool:
         if not _are_whole(column.numbers):
             return False
     if not _times_fit(table, layout):
-        return False
-    # Where devices come first, numbers in their columns may as well be times.
-    are_numbers = a.mostly_numbers or b.mostly_numbers
-    is_first = roles["a"] == 0 and len(table.columns) > 3
-    if is_first and are_numbers and not _has_dates(table, layout):
         return False
     for pair in layout.groups.values():
         if any(table.columns[k].mostly_numbers for k in pair) and len(table) < _CLEAR_ROWS:
@@ -246,6 +251,11 @@ def _has_dates(table: Table, layout: Layout) -> bool:
         if name in roles:
             numbers.append(table.columns[roles[name]].numbers)
     return all(column is None or is_unix(column) for column in numbers)
+
+
+def _names_dates(table: Table, layout: Layout) -> bool:
+    """True if devices of a layout would have unix times as their names."""
+    return any(is_unix(table.columns[layout.roles[name]].numbers) for name in ("a", "b"))
 
 
 def _is_sorted(numbers: FloatArray | None) -> bool:

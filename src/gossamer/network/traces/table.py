@@ -196,10 +196,11 @@ def parse_table(path: Path, data: bytes, comment: str = "") -> Table:
     first = next(_rows(data), None)
     if first is None:
         raise DataError(f"{path} has no lines with devices; give at least one")
+    _check_quotes(path, data)
     try:
         count = len(next(csv.reader([first[1].decode()], delimiter=separator)))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} is not UTF-8 text in line {first[0]}") from error
+    except csv.Error as error:
+        raise DataError(f"{path}, line {first[0]}: this is not a line of values") from error
     if count > _MOST_COLUMNS:
         raise DataError(f"{path} has {count:,} columns; a log may have {_MOST_COLUMNS:,}")
     return Table(path, _columns(path, data, separator, count), data, comment)
@@ -229,6 +230,15 @@ def _single_spaces(data: bytes) -> bytes:
         while b"  " in data:
             data = data.replace(b"  ", b" ")
     return data.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" ")
+
+
+def _check_quotes(path: Path, data: bytes) -> None:
+    """Refuse a line in which a quote is opened and not closed: it would hide lines after it."""
+    if b'"' not in data:
+        return
+    for number, line in _rows(data):
+        if line.count(b'"') % 2:
+            raise DataError(f"{path}, line {number}: a quote is not closed")
 
 
 def _space_for_spaces(found: re.Match[bytes]) -> bytes:
@@ -312,7 +322,5 @@ def _refused(path: Path, data: bytes, wrong: list[Any], error: Exception) -> Dat
             f"{path}, line {number}: expected {row.expected_columns} values as in the first line, "
             f"not {row.actual_columns} in {shown!r}"
         )
-    if "UTF8" in str(error):
-        return DataError(f"{path} is not UTF-8 text; give a text file")
     reason = str(error).splitlines()[0][:SHOWN]
     return DataError(f"{path} is not a table of values: {reason}")

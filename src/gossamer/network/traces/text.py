@@ -46,6 +46,7 @@ def read_text(path: Path) -> bytes:
         DataError: If the file cannot be read, is too large, or is not text.
     """
     data = _decoded(path, read_bytes(path))
+    _check_utf8(path, data)
     if b"\0" in data:
         raise DataError(f"{path} is not text; give a text file, plain or compressed with gzip")
     if b"\r" in data:
@@ -134,6 +135,21 @@ def _at_most(file: IO[bytes] | gzip.GzipFile, most: int) -> bytes:
             break
         data += chunk
     return bytes(data)
+
+
+def _check_utf8(path: Path, data: bytes) -> None:
+    """Refuse bytes that are not UTF-8, without memory for a second copy."""
+    if data.isascii():
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    begin = 0
+    try:
+        for begin in range(0, len(data), _CHUNK):
+            decoder.decode(data[begin : begin + _CHUNK])
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, begin + error.start) + 1
+        raise DataError(f"{path}, line {line}: this is not UTF-8 text; save it as UTF-8") from error
 
 
 def _decoded(path: Path, data: bytes) -> bytes:
