@@ -403,10 +403,21 @@ def test_invalid_settings(setting: str, part: str) -> None:
         ("data={kind='arrays',path='none.npz'}", "there is no file"),
         ("data={kind='arrays',path='a.npz'}", "a.npz"),
         ("data={kind='arrays',path='a.toml'}", "data.path = "),
+        ("data={kind='arrays',path='a.pt'}", "a file of torch.save can run code"),
+        ("data={kind='table',path='none.csv',target='y'}", "there is no file or folder"),
+        ("data={kind='table',path='a.csv'}", "data.target is missing"),
+        ("data={kind='table',path='a.csv',target='z'}", "data.target = 'z' is not accepted"),
+        ("data={kind='table',path='a.csv',target='y'}", "the column 'x' holds text, such as 'red'"),
+        ("data={kind='table',path='empty',target='y',pooled=true}", "empty holds no table"),
+        ("data={kind='table',path='a.csv',target='y',test='b.csv'}", "data.test = 'b.csv'"),
+        ("data={kind='hf',path='none'}", "there is no file or folder"),
+        ("data={kind='hf',path='empty'}", "a folder that save_to_disk of datasets wrote"),
     ],
 )
 def test_missing_and_invalid_files(setting: str, part: str) -> None:
     Path("a.npz").write_bytes(b"PK\x03\x04 and no more")
+    Path("a.csv").write_text("x,y\nred,1\nblue,0\n")
+    Path("empty").mkdir()
     refused_set(setting, parts=(part,))
 
 
