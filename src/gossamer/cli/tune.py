@@ -28,6 +28,9 @@ from gossamer.study.tune import tune as search
 # Columns of the paragraph: in winner.toml behind "# ", and on the terminal.
 _FILE_COLUMNS = 118
 _MOST_COLUMNS = 120
+# Characters that the whole table takes at least, and those of its settings.
+_WIDE = 120
+_SETTINGS_WIDTH = 16
 # The columns of the metric, with their headings of its name and unit.
 _ENDINGS = {
     "": "{0}\n{1}",
@@ -100,7 +103,7 @@ def tune(
         typer.echo(text)
         return
     console = open_console()
-    console.print(ranking(tuned))
+    console.print(ranking(tuned, console.width))
     width = min(console.width, _MOST_COLUMNS)
     console.print(textwrap.fill(result["why"], width), highlight=False, soft_wrap=True)
     option = ""
@@ -118,12 +121,14 @@ def _announce(start: SearchStart, quiet: bool) -> None:
         console.print(line, highlight=False)
 
 
-def ranking(tuned: Tuned) -> Table:
+def ranking(tuned: Tuned, width: int) -> Table:
     """Return the table of the confirmed candidates, the best first.
 
     Args:
         tuned: The result of a search.
+        width: Characters per line; a narrow table has only what decides.
     """
+    is_narrow = width < _WIDE
     study = tuned.study
     seeds = tuned.plan.final.seeds
     table = titled_table(
@@ -132,14 +137,19 @@ def ranking(tuned: Tuned) -> Table:
     )
     table.add_column("\n", justify="right")
     table.add_column("\nmethod", no_wrap=True)
-    table.add_column("\nsettings")
+    table.add_column("\nsettings", overflow="fold", min_width=_SETTINGS_WIDTH)
     units = []
     if tuned.target is not None:
         units = [unit for unit in _UNITS if unit[0] in _measured_goals(tuned)]
+    if is_narrow:
+        units = [unit for unit in units if unit[0] == tuned.goal.unit]
     for _, unit, _, _ in units:
         table.add_column(f"{unit}\nto {target_of(tuned)}", justify="right")
     metric = tuned.goal.metric
     endings = [ending for ending in _ENDINGS if _all_measured(tuned, metric.name + ending)]
+    if is_narrow:
+        shown = ("", tuned.goal.ending or "_worst")
+        endings = [ending for ending in endings if ending in shown]
     for ending in endings:
         table.add_column(_ENDINGS[ending].format(metric.name, metric.printed_unit), justify="right")
     for place, score in enumerate(tuned.confirmed, 1):

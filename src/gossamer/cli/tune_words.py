@@ -12,25 +12,30 @@ from gossamer.tasks import Validation
 
 
 def why(tuned: Tuned) -> str:
-    """Explain a result in one paragraph: what was tried and confirmed, and how sure the lead is.
+    """Explain a result in one paragraph: how sure the lead is, what was tried and confirmed.
 
     Args:
         tuned: The result of a search.
     """
     winner = tuned.winner
     other = tuned.best_other
-    sentences = [_search(tuned), _confirmation(tuned), _result(tuned)]
+    sentences = [_result(tuned)]
     if winner is tuned.baseline and tuned.others[0]:
         sentences.append(_nothing_better(tuned))
+    elif winner.candidate != tuned.chosen:
+        sentences.append(
+            f"{tuned.chosen.label} led on the tuning seeds; the fresh ones contradict, so that "
+            "part of the lead may be luck."
+        )
     if winner is not tuned.confirmed[0]:
         sentences.append(
-            "Another one was ahead on the fresh seeds. They only confirm: if they chose as well, "
-            "the figures of the winner would be those of a lucky one."
+            f"{other.candidate.label} was ahead on the fresh seeds, but not surely; it is no "
+            "winner, since the figures of the luckiest of several would flatter it."
         )
     sentences.append(_comparison("the best other one,", tuned.lead_over(other), tuned))
     if tuned.baseline is not winner and tuned.baseline is not other:
         sentences.append(_comparison("tuned", tuned.lead_over(tuned.baseline), tuned))
-    sentences += _at_edges(tuned)
+    sentences += [*_at_edges(tuned), _search(tuned), _confirmation(tuned)]
     if tuned.study.with_seed(tuned.study.seed + 1).network == tuned.study.network:
         sentences.append(
             "The links are the same in every run: "
@@ -206,16 +211,22 @@ def _result(tuned: Tuned) -> str:
     """Say what the winner achieved."""
     label = tuned.winner.candidate.label
     if tuned.winner.diverged:
-        return f"Even the best, {label}, diverged on some of them."
+        return f"Even the best, {label}, diverged on some of the seeds."
     goal = tuned.goal
     at_end = f"{goal.words} of {_value(tuned.winner.mean_last(goal.column), goal)} at the end"
     if goal.cost is None:
-        return f"{label} has the best {at_end}."
-    taken = tuned.winner.mean_to_target(goal.cost, tuned.target)
-    if taken is None or tuned.target is None:
-        target = target_of(tuned) or "any target"
-        return f"None reached {target} on every seed; {label} came closest, with {at_end}."
-    return f"{label} reached {target_of(tuned)} after {_amount(taken, goal.cost)}."
+        return f"{label} wins with {at_end}."
+    if tuned.target is None:
+        return f"None of the targets was reached; {label} wins with {at_end}."
+    mean = tuned.winner.mean_to_target(goal.cost, tuned.target)
+    if mean is not None:
+        return f"{label} reached {target_of(tuned)} after {_amount(mean, goal.cost)}."
+    taken = tuned.winner.to_target(goal.cost, tuned.target)
+    reached = len(taken) - taken.count(None)
+    return (
+        f"{label} wins with {at_end}; it reached {target_of(tuned)} on {reached} of {len(taken)} "
+        "seeds."
+    )
 
 
 def _comparison(which: str, lead: Lead, tuned: Tuned) -> str:
@@ -246,7 +257,7 @@ def _comparison(which: str, lead: Lead, tuned: Tuned) -> str:
             f"{target_of(tuned)} at all"
         )
     verdict = "not sure: the two may well be equal"
-    if lead.sure:
+    if lead.sure or (ahead.half is not None and ahead.mean > ahead.half):
         verdict = "sure at 95 %"
     return f"Against {other}, seed by seed: {text}; {verdict}."
 

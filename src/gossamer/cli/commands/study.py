@@ -133,7 +133,10 @@ def tune(
     ] = "rounds",
     methods: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Only these methods, as in wpm,swarm-sgd."),
+        typer.Option(
+            metavar="NAMES",
+            help="Only these beside the baseline, as in wpm,nids; else all that fit the links.",
+        ),
     ] = None,
     set_: Set = None,
     seed: Seed = None,

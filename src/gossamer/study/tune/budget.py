@@ -14,8 +14,10 @@ from gossamer.errors import InputError
 from gossamer.study.space import Candidate, candidate
 from gossamer.study.study import Study
 
-# One in so many settings goes on to the next rung, which has so many times the rounds.
+# One in so many settings goes on to the next rung, which has so many times the rounds. With a small
+# budget and many methods fewer go on, so that every method can be tried.
 KEEP = 3
+_FEWEST = 9
 RUNGS = 3
 # The least number of learning rates that the baseline is tried with, and of settings of any other
 # method.
@@ -105,24 +107,31 @@ def plan_search(study: Study, budget: int, others: Sequence[Method]) -> SearchPl
     """
     checks.whole("rounds", study.rounds, 1)
     low = LEAST_SETTINGS * len(others) or RATES
-    least = math.ceil(_plan(study, 0, others, low).cost)
+    least = math.ceil(_plan(study, 0, others, low, _FEWEST).cost)
     if not least <= budget <= _MOST_BUDGET:
         raise InputError("budget", budget, _accepted(least, len(others)))
-    share = budget
-    if _plan(study, budget, others, low).cost > budget:
-        share = 0  # only the least of everything fits
+    share, keep = _widest(study, budget, others, low)
     # The largest number of settings that fits, by doubling and bisection.
     high = low + 1
-    while _plan(study, share, others, high).cost <= budget:
+    while _plan(study, share, others, high, keep).cost <= budget:
         low = high
         high *= 2
     while high - low > 1:
         middle = (low + high) // 2
-        if _plan(study, share, others, middle).cost <= budget:
+        if _plan(study, share, others, middle, keep).cost <= budget:
             low = middle
         else:
             high = middle
-    return _plan(study, share, others, low)
+    return _plan(study, share, others, low, keep)
+
+
+def _widest(study: Study, budget: int, others: Sequence[Method], low: int) -> tuple[int, int]:
+    """Return the share for the baseline and how few settings go on, so that `low` settings fit."""
+    for share in (budget, 0):  # 0: the least of everything
+        for keep in range(KEEP, _FEWEST + 1):
+            if _plan(study, share, others, low, keep).cost <= budget:
+                return share, keep
+    raise AssertionError("the least fits")
 
 
 def _accepted(least: int, others: int) -> str:
@@ -135,8 +144,8 @@ def _accepted(least: int, others: int) -> str:
     )
 
 
-def _plan(study: Study, budget: int, others: Sequence[Method], count: int) -> SearchPlan:
-    """Return the search with `count` settings of other methods.
+def _plan(study: Study, budget: int, others: Sequence[Method], count: int, keep: int) -> SearchPlan:
+    """Return the search with `count` settings of other methods, of which one in `keep` goes on.
 
     If there are no others, `count` is the number of learning rates of the baseline. The larger the
     budget, the more rates it has and the more are confirmed.
@@ -148,10 +157,10 @@ def _plan(study: Study, budget: int, others: Sequence[Method], count: int) -> Se
         rates = max(RATES, budget // 10, math.ceil(count / len(others)))
     rungs = []
     for depth in range(RUNGS):
-        baseline = max(_LEAST_RATES, _survivors(rates, depth))
+        baseline = max(_LEAST_RATES, _survivors(rates, depth, KEEP))
         settings = 0
         if others:
-            settings = _survivors(count, depth)
+            settings = _survivors(count, depth, keep)
         if depth:
             settings = min(settings, baseline * len(others))  # no method has more than the baseline
         rounds = math.ceil(full / KEEP ** (RUNGS - 1 - depth))
@@ -185,9 +194,9 @@ def new_settings(count: int) -> int:
     return count // KEEP
 
 
-def _survivors(count: int, depth: int) -> int:
+def _survivors(count: int, depth: int, keep: int) -> int:
     """Return how many of `count` settings are left at a rung."""
-    return max(2, math.ceil(count / float(KEEP**depth)))
+    return max(2, math.ceil(count / float(keep**depth)))
 
 
 def candidates(

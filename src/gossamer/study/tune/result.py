@@ -43,13 +43,18 @@ class Tuned:
 
     @property
     def winner(self) -> Score:
-        """What was chosen on the tuning seeds, if the fresh ones do not put the baseline before it.
+        """What was chosen on the tuning seeds, unless the fresh seeds contradict.
 
-        The fresh seeds have no other part in the choice, so that the winner's figures on them are
-        not those of a lucky one.
+        They do if they put another one before it with 95 % confidence, or the baseline at all. They
+        have no other part in the choice, so that the winner's figures on them are not those of a
+        lucky one.
         """
-        chosen = [score for score in self.confirmed if score.candidate == self.chosen]
-        return ranked([*chosen, self.baseline], self.goal, self.target)[0]
+        winner = next(score for score in self.confirmed if score.candidate == self.chosen)
+        for score in self.confirmed[: self.confirmed.index(winner)]:
+            if lead(score, winner, self.goal, self.target).sure:
+                winner = score
+                break
+        return ranked([winner, self.baseline], self.goal, self.target)[0]
 
     @property
     def baseline(self) -> Score:

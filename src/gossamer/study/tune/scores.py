@@ -156,7 +156,8 @@ def ranked(scores: Sequence[Score], goal: Goal, target: Target | None) -> list[S
     Those that diverge on fewer seeds come first, then those that reach the target on all seeds, by
     what they take to reach it. Those that do not are sorted by the metric at the end: a setting
     that touches the target on some seeds and falls back is no better for that. Without a cost to
-    save, only the metric counts.
+    save, only the metric counts. Of those that diverge on all seeds the one with the smallest
+    learning rate is first: it is the closest to one that does not.
 
     Args:
         scores: The scores.
@@ -166,8 +167,9 @@ def ranked(scores: Sequence[Score], goal: Goal, target: Target | None) -> list[S
 
     def key(score: Score) -> tuple[float, ...]:
         last = score.mean_last(goal.column)
-        value = 0.0
-        if last is not None:
+        if last is None:
+            value = dict(score.candidate.settings).get("eta", 0.0)
+        else:
             value = -last.mean if goal.metric.rising else last.mean
         if goal.cost is None:
             return score.diverged, value

@@ -15,7 +15,7 @@ from gossamer.study.sweep import sweep
 from gossamer.study.tune.budget import FRESH_SEEDS, Rung, SearchPlan, candidates, plan_search
 from gossamer.study.tune.fit import Fit, fit_methods
 from gossamer.study.tune.goals import parse_goal, targets_of
-from gossamer.study.tune.promote import best_of_each_method_first, promote
+from gossamer.study.tune.promote import Slots, best_of_each_method_first, promote
 from gossamer.study.tune.result import Tuned
 from gossamer.study.tune.scores import Score, curve_of, ranked, reachable
 from gossamer.study.warn import warn_of_few_links
@@ -112,9 +112,11 @@ def tune(
             baselines.append(ranked(rate_scores, wanted, reachable(rate_scores, targets)))
             others.append(ranked(setting_scores, wanted, reachable(setting_scores, targets)))
             following = plan.rungs[number]
-            most = following.baseline
-            rates = promote(rate_scores, wanted, targets, tried, most, most)
-            settings = promote(setting_scores, wanted, targets, tried, following.others, most)
+            most = following.baseline  # of any method
+            slots = Slots(most, most, price_of_new=len(following.seeds))
+            rates = promote(rate_scores, wanted, targets, tried, slots)
+            slots = Slots(following.others, most)
+            settings = promote(setting_scores, wanted, targets, tried, slots)
             tried += [*rates, *settings]
     # All have been run to full length on the same seeds: one criterion for all of them.
     baselines.append(ranked(rate_scores, wanted, reached))
