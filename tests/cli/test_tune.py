@@ -111,7 +111,7 @@ def test_what_the_command_prints(planted: list[gs.Study]) -> None:
     assert "confirming" in done.err
     text = " ".join(done.out.split())
     for part in (
-        "1 Gain control",
+        "1* Gain control",
         "rounds",
         "worst",
         "fresh seeds 0 to 4",

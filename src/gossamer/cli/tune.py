@@ -153,7 +153,14 @@ def ranking(tuned: Tuned, width: int) -> Table:
     for ending in endings:
         table.add_column(_ENDINGS[ending].format(metric.name, metric.printed_unit), justify="right")
     for place, score in enumerate(tuned.confirmed, 1):
-        cells = [str(place), score.candidate.method.label, marked_settings(score.candidate, tuned)]
+        mark = ""
+        if score is tuned.winner:
+            mark = "*"
+        cells = [
+            f"{place}{mark}",
+            score.candidate.method.label,
+            marked_settings(score.candidate, tuned),
+        ]
         for goal, _, digits, scale in units:
             cells.append(_cell(score, cast(Cost, goal), tuned.target, digits, scale))
         for ending in endings:
@@ -165,7 +172,9 @@ def ranking(tuned: Tuned, width: int) -> Table:
     cadence = "at the end only"
     if study.measure.every:
         cadence = f"every {study.measure.every} rounds"
-    table.caption = f"mean ± 95 % interval over {seeds_of(tuned.plan.final)}; measured {cadence}"
+    table.caption = (
+        f"* winner; mean ± 95 % interval over {seeds_of(tuned.plan.final)}; measured {cadence}"
+    )
     table.caption_justify = "left"
     return table
 

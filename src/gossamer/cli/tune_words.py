@@ -29,8 +29,8 @@ def why(tuned: Tuned) -> str:
         )
     if winner is not tuned.confirmed[0]:
         sentences.append(
-            f"{other.candidate.label} was ahead on the fresh seeds, but not surely; it is no "
-            "winner, since the figures of the luckiest of several would flatter it."
+            f"{other.candidate.label} was ahead on the fresh seeds, but not surely; the winner is "
+            "chosen on the tuning seeds."
         )
     sentences.append(_comparison("the best other one,", tuned.lead_over(other), tuned))
     if tuned.baseline is not winner and tuned.baseline is not other:
