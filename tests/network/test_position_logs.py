@@ -157,3 +157,17 @@ def test_start_and_fixes_before_it(tmp_path: Path) -> None:
     trace = PositionTrace(path, radius=1.0, start=10)
     assert trace.rounds == 11
     np.testing.assert_allclose(trace.positions(0), [[5, 0]])
+
+
+def test_absent_devices_and_long_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "fixes.csv"
+    path.write_text("0 a 0 0\n2 a 0 0\n9 a 0 0\n0 b 0 0\n10 b 0 0\n")
+    trace = PositionTrace(path, radius=1.0, max_gap=7.5)
+    seen = np.array([trace.links(t).active_mask for t in range(11)])
+    assert np.flatnonzero(seen[:, 0]).tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert np.flatnonzero(seen[:, 1]).tolist() == [0, 10]
+    alone = PositionTrace(path, radius=1.0, max_gap=5, absent="alone")
+    assert alone.links(5).active is None
+    assert [len(alone.links(t)) for t in range(11)] == [1] + [0] * 10
+    with pytest.raises(InputError, match="max_gap"):
+        PositionTrace(path, radius=1.0, max_gap=-1)

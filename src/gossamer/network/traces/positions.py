@@ -30,8 +30,8 @@ class PositionTrace(Trace):
 
     See `read_positions` for the accepted formats. Two devices are linked if they are at most
     `radius` apart. Between two fixes a device moves in a straight line at constant speed; before
-    its first and after its last fix it is away. Round k has the positions at the time
-    start + k · seconds per round.
+    its first and after its last fix it is absent, and so it is between two fixes that are more than
+    `max_gap` apart. Round k has the positions at the time start + k · seconds per round.
 
     Args:
         path: The log: text, a GPX file with a track per device, or a folder with a GPX file per
@@ -48,6 +48,9 @@ class PositionTrace(Trace):
         beyond: What follows the last round: "error", "repeat" or "empty".
         columns: What the columns of the log are, if that is not clear: a name per column such as
             `["time", "device", "x", "y"]`, or by role the name in the header.
+        absent: What a device does that the log does not see: "away", it takes no part in the
+            round and keeps its model, or "alone", it trains without links.
+        max_gap: Longest time between two fixes in which a device moves, in seconds; None for any.
 
     Raises:
         DataError: If the log cannot be read, has a wrong line, or is not clear.
@@ -67,6 +70,8 @@ class PositionTrace(Trace):
     start: float | str | datetime | None = None
     beyond: str = "error"
     columns: tuple[str, ...] | dict[str, str] = field(default=(), hash=False)
+    absent: str = "away"
+    max_gap: float | None = None
     names: tuple[str, ...] = field(init=False, repr=False, compare=False)
     recorded: int = field(init=False, compare=False)
     round_seconds: float = field(init=False, repr=False, compare=False)
@@ -85,6 +90,9 @@ class PositionTrace(Trace):
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.not_negative("radius", self.radius)
+        checks.one_of("absent", self.absent, ("away", "alone"))
+        if self.max_gap is not None:
+            checks.not_negative("max_gap", self.max_gap, "a number of seconds")
         columns: Any = self.columns
         if isinstance(columns, list):
             self._set(columns=tuple(columns))
@@ -135,10 +143,14 @@ class PositionTrace(Trace):
         first = np.concatenate([[0], self._ends[:-1]])
         has_next = latest < self._ends - 1
         is_now = self._key[latest] >= device * size + first_now
+        following = np.minimum(latest + 1, self._ends - 1)
+        if self.max_gap is not None:
+            gap = (self._time[following] - self._time[latest]) * self.round_seconds
+            has_next &= gap <= self.max_gap
         present = (latest >= first) & (has_next | is_now)
 
         latest = latest[present]
-        following = np.minimum(latest + 1, self._ends[present] - 1)
+        following = following[present]
         step = self._position[following] - self._position[latest]
         if self.geographic:
             step[:, 1] = (step[:, 1] + 180) % 360 - 180  # the shorter way around the Earth
@@ -172,7 +184,10 @@ class PositionTrace(Trace):
             points = _on_sphere(points)
             radius = 2 * math.sin(min(radius / EARTH_RADIUS, math.pi) / 2)
         a, b = within(points, radius)
-        return Links(self.devices, device[a], device[b], active=present)
+        active = None
+        if self.absent == "away":
+            active = present
+        return Links(self.devices, device[a], device[b], active=active)
 
 
 def _on_sphere(degrees: FloatArray) -> FloatArray:

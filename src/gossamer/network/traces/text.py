@@ -64,7 +64,9 @@ def without_comments(data: bytes) -> bytes:
         data = _COMMENT_LINE.sub(b"", data)
     if b"#" in data and b'"' not in data:
         data = _COMMENT.sub(b"", data)
-    return _BLANK_LINE.sub(b"", data)
+    if b"\n " in data or b"\n\t" in data or data[:1] in (b" ", b"\t"):
+        data = _BLANK_LINE.sub(b"", data)
+    return data
 
 
 def last_comment(data: bytes) -> str:
