@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gossamer as gs
-from gossamer.tasks import table_files
+from gossamer.tasks import table_columns, table_files
 
 FRAME = pandas.DataFrame(
     {
@@ -162,6 +162,14 @@ def test_labels_that_are_no_numbers_from_0_are_numbered_with_a_warning() -> None
         gs.from_table(negative, negative, target="y")
 
 
+def test_large_labels_are_told_apart() -> None:
+    large = 2**60
+    frame = pandas.DataFrame({"a": range(4), "y": [large, large + 1] * 2})
+    with pytest.warns(gs.DataWarning, match="become the classes 0, 1"):
+        data = gs.from_table(frame, frame, target="y")
+    assert data.labels == (str(large), str(large + 1))
+
+
 def test_floats_are_values_unless_the_user_says_labels() -> None:
     frame = pandas.DataFrame({"a": range(60), "y": [0.0, 1.0, 2.0] * 20})
     with pytest.warns(gs.DataWarning, match=r"taken for values .*targets = \"labels\""):
@@ -173,11 +181,18 @@ def test_floats_are_values_unless_the_user_says_labels() -> None:
         gs.from_table(halves, halves, target="y", targets="labels")
 
 
-def test_whole_numbers_of_many_values_need_a_word() -> None:
+def test_many_different_values_need_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = pandas.DataFrame({"a": range(300), "age": range(300)})
     with pytest.raises(gs.InputError, match=r"300 different whole numbers in 600 rows"):
         gs.from_table(frame, frame, target="age")
     assert gs.from_table(frame, frame, target="age", targets="values").classes is None
+    words = frame.assign(age=[f"word {i}" for i in range(300)])
+    with pytest.raises(gs.InputError, match=r"300 different words in 600 rows"):
+        gs.from_table(words, words, target="age")
+    assert gs.from_table(words, words, target="age", targets="labels").classes == 300
+    monkeypatch.setattr(table_columns, "MAX_CLASSES", 200)
+    with pytest.raises(gs.InputError, match=r"'age' with 300 different labels.*at most 200"):
+        gs.from_table(words, words, target="age", targets="labels")
 
 
 def test_warnings_of_columns_that_say_nothing_and_labels_without_training() -> None:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from gossamer.errors import DataError, InputError, nearest
+from gossamer.tasks.data import MAX_CLASSES
 from gossamer.tasks.label_checks import listed, looks_like_labels, warn
 
 if TYPE_CHECKING:
@@ -72,6 +74,25 @@ class Part:
         values = self._array(name).astype(np.float64)
         self.refuse_rows(name, ~np.isfinite(values), "is not a finite number")
         return values
+
+    def labels(self, name: str) -> NDArray[Any]:
+        """Return a column of labels: whole numbers, or text.
+
+        Args:
+            name: Name of the column.
+
+        Raises:
+            DataError: If a label is neither a whole number nor text.
+        """
+        kind = self.kind("target", name)
+        if kind in ("text", "bool"):
+            return self.words("target", name)
+        if kind == "whole":  # exactly, however large
+            return self._array(name)
+        values = self.numbers("target", name)
+        whole = np.rint(values).astype(np.int64)
+        self.refuse_rows(name, whole != values, "is no whole number, so no label,")
+        return whole
 
     def kind(self, field: str, name: str) -> str:
         """Return what a column holds: "whole", "number", "bool", "text", or a type in words.
@@ -198,16 +219,13 @@ def has_labels(parts: Sequence[Part], name: str, targets: str | None) -> bool:
         return targets == "labels"
     kinds = {part.kind("target", name) for part in parts}
     if "number" not in kinds:
-        if kinds == {"whole"}:
-            _refuse_many(parts, name)
+        _refuse_many(labels_of(parts, name), name)
         return True
     _warn_of_floats(parts, name)
     return False
 
 
 def _warn_of_floats(parts: Sequence[Part], name: str) -> None:
-    import torch
-
     values = torch.from_numpy(values_of(parts, [name]))
     if looks_like_labels(values):
         warn(
@@ -217,15 +235,17 @@ def _warn_of_floats(parts: Sequence[Part], name: str) -> None:
         )
 
 
-def _refuse_many(parts: Sequence[Part], name: str) -> None:
-    values = np.concatenate([part.numbers("target", name) for part in parts])
-    different = len(np.unique(values))
-    if different > max(_MANY_LABELS, len(values) // 10):
-        accepted = (
-            f'"values" for a regression, or "labels": the column {name!r} holds {different:,} '
-            f"different whole numbers in {len(values):,} rows"
-        )
-        raise InputError("targets", None, accepted)
+def _refuse_many(labels: NDArray[Any], name: str) -> None:
+    different = len(np.unique(labels))
+    if different <= max(_MANY_LABELS, len(labels) // 10):
+        return
+    noun = "whole numbers"
+    accepted = '"values" for a regression, or "labels"'
+    if labels.dtype.kind == "U":
+        noun = "words"
+        accepted = '"labels" if these are labels'
+    found = f"the column {name!r} holds {different:,} different {noun} in {len(labels):,} rows"
+    raise InputError("targets", None, f"{accepted}: {found}")
 
 
 def labels_of(parts: Sequence[Part], name: str) -> NDArray[Any]:
@@ -238,17 +258,8 @@ def labels_of(parts: Sequence[Part], name: str) -> NDArray[Any]:
     Raises:
         DataError: If a label is neither a whole number nor text.
     """
-    blocks: list[NDArray[Any]] = []
-    for part in parts:
-        if part.kind("target", name) in ("text", "bool"):
-            blocks.append(part.words("target", name))
-            continue
-        values = part.numbers("target", name)
-        whole = np.rint(values).astype(np.int64)
-        part.refuse_rows(name, whole != values, "is no whole number, so no label,")
-        blocks.append(whole)
-    kinds = {block.dtype.kind for block in blocks}
-    if len(kinds) > 1:
+    blocks = [part.labels(name) for part in parts]
+    if len({block.dtype.kind == "U" for block in blocks}) > 1:
         raise DataError(f"the column {name!r} holds text in some files and numbers in others")
     return np.concatenate(blocks)
 
@@ -263,11 +274,17 @@ def number_labels(labels: NDArray[Any], name: str) -> tuple[NDArray[np.int64], t
     Returns:
         The numbers, and the name of each.
 
+    Raises:
+        InputError: If there are too many.
+
     Warns:
         DataWarning: If the labels are whole numbers, but not 0, 1, …
     """
     found, numbers = np.unique(labels, return_inverse=True)
-    if found.dtype.kind == "i" and (found != np.arange(len(found))).any():
+    if len(found) > MAX_CLASSES:
+        value = f"{name!r} with {len(found):,} different labels"
+        raise InputError("target", value, f"at most {MAX_CLASSES:,} labels")
+    if found.dtype.kind in "iu" and (found != np.arange(len(found))).any():
         warn(
             f"the labels of the column {name!r} do not count from 0 without gaps: "
             f"{listed(found.tolist())} become the classes {listed(range(len(found)))}"
