@@ -57,10 +57,15 @@ METHODS: dict[str, Algorithm] = {
 }
 
 
-def equal_trial(method: Algorithm) -> Trial:
+NETWORKS = {"quasi-global": gs.BaseGraph(M)}  # a schedule; the others: TRACE
+
+
+def equal_trial(name: str) -> Trial:
+    method = METHODS[name]
+    network = NETWORKS.get(name, TRACE)
     every = 1 if isinstance(method, gs.WPM) and method.p == 15 else 0
     measure = gs.Measure(every, "after_step" if method.ends_with == "step" else "after_mix")
-    study = gs.Study(method, TRACE, gs.Digits(), gs.Labels(3), rounds=ROUNDS, measure=measure)
+    study = gs.Study(method, network, gs.Digits(), gs.Labels(3), rounds=ROUNDS, measure=measure)
     return Trial(study, SHORT_SLOTS)
 
 
@@ -94,7 +99,7 @@ def few(
     return Trial(study, fleet, events, partial(write_initial_models, absent=absent), absent=absent)
 
 
-TRIALS = {name: equal_trial(method) for name, method in METHODS.items()} | {
+TRIALS = {name: equal_trial(name) for name in METHODS} | {
     "late, neighbour": few(gs.Full(FEW), SHORT_SLOTS, coming, absent=(3,)),
     "late, own": few(gs.Full(FEW), replace(SHORT_SLOTS, join="own"), coming, absent=(3,)),
     "leaves": few(LINE, SHORT_SLOTS, going),
@@ -153,6 +158,9 @@ def test_devices_equal_the_simulator(name: str, fleets: dict[str, Outcome]) -> N
     models = torch.stack([outcome.model(i) for i in range(M)])
     expected = simulator.models()
     torch.testing.assert_close(models, expected, rtol=1e-5, atol=1e-5 * float(expected.abs().max()))
+    if outcome.trial.study.network.weighted:
+        collected = Sequence(outcome.folder / "run" / LINKS)
+        assert list(collected) == [NETWORKS[name].links(t) for t in range(ROUNDS)]
     assert outcome.accuracy() == pytest.approx(
         simulator.record().metrics["accuracy"].mean(), abs=1e-3
     )

@@ -165,8 +165,15 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.parametrize("network", SCHEDULES)
-@pytest.mark.parametrize("name", ["d-psgd", "wpm p=3 robust", "swarm-sgd", "laplacian"])
+@pytest.mark.parametrize(
+    ("name", "network"),
+    [
+        ("d-psgd", "base graph"),
+        ("wpm p=3 robust", "two in turn"),
+        ("swarm-sgd", "equi-static"),
+        ("laplacian", "equi-dyn"),
+    ],
+)
 def test_devices_follow_a_schedule(name: str, network: str, tmp_path: Path) -> None:
     plan = replace(plan_of(METHODS[name], rounds=20), network=SCHEDULES[network])
     simulator = Simulator(plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def collect(
     merged = _MergedModel.of(present[0], study)
     records = _records([logs[device.device] for device in present], present, study, merged)
     out.mkdir(parents=True, exist_ok=True)
-    save(_links(len(devices), logs), out / LINKS, study.rounds)
+    save(_links(len(devices), logs, study.network.schedule), out / LINKS, study.rounds)
     study = _as_it_ran(study, out / LINKS)
     metrics = _metrics(list(logs.values()), study)
     table = columns(records, metrics)
@@ -125,23 +125,33 @@ def _stacked_models(paths: list[Path]) -> dict[str, torch.Tensor]:
 
 @dataclass(frozen=True)
 class _Committed(Network):
-    """The links over which devices have exchanged."""
+    """The links over which devices have exchanged, with the weights of their schedule if any."""
 
     devices: int
-    pairs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    pairs: dict[int, list[tuple[int, int]]]
+    followed: Network | None
+
+    @property
+    def weighted(self) -> bool:  # type: ignore[override]
+        return self.followed is not None
 
     def links(self, t: int) -> Links:
-        return Links.of(self.devices, self.pairs.get(t, []))
+        links = Links.of(self.devices, self.pairs.get(t, []))
+        if self.followed is None:
+            return links
+        scheduled = self.followed.links(t)
+        used = np.isin(scheduled.a * self.devices + scheduled.b, links.a * self.devices + links.b)
+        return scheduled.keep(used)
 
 
-def _links(devices: int, logs: dict[int, list[Line]]) -> _Committed:
+def _links(devices: int, logs: dict[int, list[Line]], followed: Network | None) -> _Committed:
     """Return the links that either end has logged: the other end may be missing."""
     pairs: dict[int, set[tuple[int, int]]] = {}
     for i, log in logs.items():
         for line in log:
             for j in line["met"]:
                 pairs.setdefault(line["round"] - 1, set()).add((min(i, j), max(i, j)))
-    return _Committed(devices, {t: sorted(found) for t, found in pairs.items()})
+    return _Committed(devices, {t: sorted(found) for t, found in pairs.items()}, followed)
 
 
 @dataclass(frozen=True)
