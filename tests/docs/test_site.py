@@ -323,6 +323,9 @@ QUICK = {  # a shorter way to the same, so that the tests do not take as long as
     "rounds=200": "rounds=60",
     '0.8").format(0)': '0.8")',
     "gossamer compare\n": "gossamer compare --set rounds=20\n",
+    "gossamer compare hospital.toml --seeds 3": "gossamer compare hospital.toml --set rounds=20",
+    "gossamer tune hospital.toml --budget 60": "gossamer tune hospital.toml --budget 6 "
+    "--methods d-psgd,tracking --set rounds=20",
     "gossamer compare mine.toml --seeds 5": "gossamer compare mine.toml --seeds 2 --set rounds=10",
 }
 
@@ -414,6 +417,16 @@ def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 )
 def test_what_a_page_shows_runs(name: str) -> None:
     run_page(f"docs/{name}.md")
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.usefixtures("_reader")
+def test_the_commands_on_a_contact_log_run(outside: Path) -> None:
+    Path("Contacts_Hospital.csv").symlink_to(outside / "traces" / "Contacts_Hospital.csv")
+    run_page("docs/contact-log.md")
+    assert Path("network.png").is_file()
+    assert Path("runs/tune-hospital/winner.toml").is_file()
 
 
 @pytest.mark.usefixtures("_reader")

@@ -14,7 +14,10 @@ from gossamer.cli.specs import read_studies, single_study
 def run(
     spec: Annotated[
         Path | None,
-        typer.Argument(metavar="SPEC", help="A spec; without one, the study of the demo."),
+        typer.Argument(
+            metavar="SPEC",
+            help="A spec or a contact log; without one, the demo's study.",
+        ),
     ] = None,
     set_: Set = None,
     seed: Seed = None,
@@ -53,7 +56,10 @@ def run(
 def compare(
     specs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="SPEC", help="Specs; without one, the study of the demo."),
+        typer.Argument(
+            metavar="SPEC",
+            help="Specs or a contact log; without one, the demo's.",
+        ),
     ] = None,
     set_: Set = None,
     seed: Seed = None,
@@ -108,7 +114,8 @@ def tune(
     spec: Annotated[
         Path,
         typer.Argument(
-            metavar="SPEC", help="A spec: its task, split, network and rounds are kept."
+            metavar="SPEC",
+            help="A spec or a contact log: its task, split, network and rounds are kept.",
         ),
     ],
     budget: Annotated[
