@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from safetensors.numpy import load_file
 from support.command import Result, assert_refused, gossamer
 
 import gossamer as gs
@@ -69,11 +70,17 @@ def test_a_run_and_a_comparison_in_one_command() -> None:
     words = ("--set", "network.seconds_per_round=60", "--set", "split=by-class", "-q")
     done = gossamer("run", "ward.csv", *words)
     assert done.code == 0, done.err
+    assert done.err == ""
     (run,) = [gs.Run.read(path.parent) for path in Path("runs").glob("*/summary.json")]
     assert run.name == "ward"
     assert run.summary["rounds"] == 10
     compared = gossamer("compare", "ward.csv", *words, "--json")
     assert len(json.loads(compared.out)["methods"]) == 4
+
+
+def test_a_run_says_what_was_understood() -> None:
+    done = gossamer("run", "ward.csv", "--set", "rounds=2")
+    assert tuple(done.err.splitlines()[:2]) == gs.ContactTrace("ward.csv").describe()
 
 
 def test_a_class_is_a_part_of_the_labels() -> None:
@@ -83,6 +90,18 @@ def test_a_class_is_a_part_of_the_labels() -> None:
     for device in range(6):
         labels.append(set(plan.task.data.y[plan.task.split.of(device)].tolist()))
     assert labels == [{0, 2, 4, 6, 8}, {1, 3, 5, 7, 9}] * 3
+
+
+def test_devices_of_a_fleet_get_the_samples_of_their_class() -> None:
+    Path("ward.toml").write_text(
+        'rounds = 2\nsplit = "by-class"\nalgorithm = { kind = "d-psgd" }\n'
+        'network = { kind = "contacts", path = "ward.csv" }\nfleet = { insecure = true }\n'
+    )
+    done = gossamer("fleet", "init", "ward.toml")
+    assert done.code == 0, done.err
+    for device in range(6):
+        y = load_file(f"fleet/n{device}/data.safetensors")["y"]
+        assert set(y.tolist()) == set(range(device % 2, 10, 2))
 
 
 def test_by_class_without_classes_is_refused() -> None:

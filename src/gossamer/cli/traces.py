@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 if TYPE_CHECKING:
     from gossamer.network import Network
     from gossamer.study import Study
@@ -152,6 +154,20 @@ def describe_trace(net: Network) -> list[str]:
             shown.append(f"… ({len(counts)} classes)")
         lines.append(f'column "{column}": {", ".join(shown)}')
     return lines
+
+
+def say_understood(path: Path | None, study: Study, quiet: bool) -> None:
+    """Print on standard error what was understood of a log that is given in the place of a spec.
+
+    Args:
+        path: What the command was given.
+        study: The study on it.
+        quiet: Whether to print nothing.
+    """
+    if path is None or not is_trace(path) or quiet:
+        return
+    for line in study.network.describe():
+        typer.echo(line, err=True)
 
 
 def with_rounds_of_trace(studies: list[Study]) -> list[Study]:

@@ -9,6 +9,7 @@ import typer
 
 from gossamer.cli.commands.options import AllowCode, EngineName, Json, Quiet, Seed, Set, Track
 from gossamer.cli.specs import read_studies, single_study
+from gossamer.cli.traces import say_understood
 
 
 def run(
@@ -43,6 +44,7 @@ def run(
 
     studies, on_engine = read_studies(spec, set_, seed, engine, methods=1, allow_code=allow_code)
     study = single_study(studies)
+    say_understood(spec, study, quiet)
     label = study.algorithm.label
     folder = out or Path("runs") / f"{study.name}-{slug(label)}-seed{study.seed}"
     with RunBars([label], quiet=quiet) as bars:
@@ -96,6 +98,7 @@ def compare(
         found, on_engine = read_studies(path, set_, seed, engine, allow_code=allow_code)
         studies += found
         engines.append(on_engine)
+    say_understood(paths[0], studies[0], quiet)
     folder = out or Path("runs") / studies[0].name
     tracking = trackers(track, folder.name)
     if engines[0].cluster() is not None:
@@ -166,6 +169,7 @@ def tune(
 
     studies, on_engine = read_studies(spec, set_, seed, engine, allow_code=allow_code)
     study = studies[0]
+    say_understood(spec, study, quiet)
     folder = out or Path("runs") / f"tune-{study.name}"
     tune_study(study, budget, target, goal, methods, folder, on_engine, workers, json, quiet)
 
