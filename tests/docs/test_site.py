@@ -325,7 +325,8 @@ QUICK = {  # a shorter way to the same, so that the tests do not take as long as
     "gossamer compare\n": "gossamer compare --set rounds=20\n",
     "gossamer compare hospital.toml --seeds 3": "gossamer compare hospital.toml --set rounds=20",
     "gossamer tune hospital.toml --budget 80": "gossamer tune hospital.toml --budget 36 "
-    "--methods d-psgd,tracking --set rounds=20",
+    "--methods d-psgd --set rounds=20 --workers 1",
+    "run Contacts_Hospital.csv\nC": "run Contacts_Hospital.csv --set rounds=20\nC",
     "gossamer compare mine.toml --seeds 5": "gossamer compare mine.toml --seeds 2 --set rounds=10",
 }
 
