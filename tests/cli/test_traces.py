@@ -106,9 +106,9 @@ def test_devices_of_a_fleet_get_the_samples_of_their_class() -> None:
 
 def test_by_class_without_classes_is_refused() -> None:
     Path("plain.csv").write_text("0,ann,ben\n1,ben,cas\n2,ann,cas\n")
-    refused: Result = gossamer("run", "plain.csv", "--set", "split=by-class")
+    refused: Result = gossamer("run", "plain.csv", "-q", "--set", "split=by-class")
     assert_refused(refused, "split.kind = 'by-class' is not accepted")
-    refused = gossamer("run", "ward.csv", "--set", 'split={kind="by-class",column="ward"}')
+    refused = gossamer("run", "ward.csv", "-q", "--set", 'split={kind="by-class",column="ward"}')
     assert_refused(refused, "split.column = 'ward' is not accepted: give one of 'class'")
 
 
