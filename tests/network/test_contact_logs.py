@@ -218,6 +218,9 @@ def test_columns_by_the_names_of_the_header(tmp_path: Path) -> None:
         (",time,a,b\n0,5,x,y\n", [(5, 5, "x", "y")]),  # the index of a data frame
         ("0 dev#1 dev#2  # a comment\n", [(0, 0, "dev#1", "dev#2")]),
         ("2010-12-06 01:02:20 +0100 a b\n", [(UNIX - 3600, UNIX - 3600, "a", "b")]),
+        ("Date,Time,Tag 1,Tag 2\n2010-12-06,01:02:20,a,b\n", [(UNIX, UNIX, "a", "b")]),
+        ("contact_start,contact_end,a,b\n1,2,x,y\n", [(1, 2, "x", "y")]),
+        ("0,x,y,\n1,x,y,\n", [(0, 0, "x", "y"), (1, 1, "x", "y")]),  # a comma at the end
         ("2010/12/06 01:02:20;a;b\n", [(UNIX, UNIX, "a", "b")]),
         ("from,to,a,b\n08:00:00,25:10:00,bus 1,stop\n", [(28800, 90600, "bus 1", "stop")]),
         ("t_ms,u,v\n1500,x,y\n", [(1.5, 1.5, "x", "y")]),
@@ -258,6 +261,9 @@ def test_utf_16_as_windows_writes_it(tmp_path: Path) -> None:
         "1 2 3 4 5\n",
         "0 a b X Y\n5 b a X X\n",  # b is of X and of Y
         "foo,bar,baz\n1,2,3\n",
+        "time,timestamp,a,b\n1,2,x,y\n",
+        "1 2 1 1082008561\n",  # a b weight time
+        "1 8 121 121 1 0\n",  # a b begin end number gap
         "0 a b c d e f\n",
     ],
 )

@@ -116,6 +116,11 @@ def test_gpx_has_no_columns_and_a_folder_needs_gpx(tmp_path: Path) -> None:
             True,
         ),
         ("ann,2010-12-06 01:02:20,48.2,16.3\nben,2010-12-06 01:03:20,48.3,16.4\n", False),
+        (
+            "Date,Time,Name,X,Y\n2010-12-06,01:02:20,ann,48.2,16.3\n"
+            "2010-12-06,01:03:20,ben,48.3,16.4\n",
+            False,
+        ),
         ("#time device x y\n1291597340 ann 48.2 16.3\n1291597400 ben 48.3 16.4\n", False),
         ("2010-12-06 01:02:20 ann 48.2 16.3\n2010-12-06 01:03:20 ben 48.3 16.4\n", False),
     ],
@@ -141,6 +146,9 @@ def test_positions_that_are_not_clear(tmp_path: Path) -> None:
     assert read_positions(path, ["time", "device", "x", "y", "-"]).position.tolist() == [[1, 2]]
     with pytest.raises(InputError, match="columns = "):
         read_positions(path, ["time", "device", "x", "z", "-"])
+    path.write_text("time,timestamp,id,x,y\n0,0,ann,1,2\n")
+    with pytest.raises(DataError, match="not clear"):
+        read_positions(path)
     path.write_text("when,who,how,much\n0,ann,1,2\n")
     with pytest.raises(DataError, match="'when, who, how, much' are not clear"):
         read_positions(path)

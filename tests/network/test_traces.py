@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from gossamer.errors import DataError, InputError
 from gossamer.network import ContactTrace, PositionTrace
 from gossamer.network.recorded import Recorded
-from gossamer.network.traces import positions, text
+from gossamer.network.traces import positions
+from gossamer.network.traces import text as log_text
 
 with_files = settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -364,6 +365,10 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path.write_text("# nothing\n")
     with pytest.raises(DataError, match="has no lines with devices"):
         ContactTrace(path)
+    for text in (",,\n,,\n", "time,a,b\n", "\n"):
+        path.write_text(text)
+        with pytest.raises(DataError, match="has no lines with devices"):
+            ContactTrace(path)
     path.write_bytes(b"0 0 1\n0 0 \xff\n")
     with pytest.raises(DataError, match="not UTF-8"):
         ContactTrace(path)
@@ -377,7 +382,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with pytest.raises(DataError, match="cannot be read"):
         ContactTrace(path)
     path.write_bytes(gzip.compress(b"0 0 1\n"))
-    monkeypatch.setattr(text, "MAX_BYTES", 5)
+    monkeypatch.setattr(log_text, "MAX_BYTES", 5)
     with pytest.raises(DataError, match="a trace may have 5"):
         ContactTrace(path)
 

@@ -6,11 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from gossamer.errors import InputError
+from gossamer.errors import DataError, InputError
 from gossamer.network.traces.table import Table
 
 LEFT_OUT = "-"  # the name of a column that is not used
 _DIGIT = re.compile(r"[+-]?(\.?\d|(nan|inf)$)", re.ASCII | re.IGNORECASE)
+_DATE = r"^\d{4}[-/]\d\d[-/]\d\d$"
+_TIME_OF_DAY = r"^\d\d:\d\d(:\d\d([.,]\d{1,9})?)?$"
 _UNIT = re.compile(r"_(s|sec|secs|seconds|ms|msec|millis|milliseconds|utc|unix)$")
 _MILLISECONDS = re.compile(r"_?(ms|msec|millis|milliseconds)$")
 
@@ -40,6 +42,12 @@ _ENDS = words(
 _DURATIONS = words("duration dur length contact_duration duration_time")
 _EVENTS = words("event state status action updown up_down conn")
 ROLES = {"time": _TIMES, "begin": _BEGINS, "end": _ENDS, "duration": _DURATIONS, "event": _EVENTS}
+
+_ROLE_ENDINGS = {
+    "begin": ("_begin", "_start", "_begin_time", "_start_time"),
+    "end": ("_end", "_stop", "_end_time", "_stop_time"),
+    "duration": ("_duration",),
+}
 
 # Names of the two devices of a contact. Others are recognised by their endings, such as id1, id2.
 _PAIRS = (
@@ -91,6 +99,46 @@ def has_header(table: Table) -> bool:
         table: The log. Every other row has a time, so that a row without one has names.
     """
     return not any(_DIGIT.match(word) for word in table.row(0))
+
+
+def split_header(table: Table, named: bool) -> tuple[Table, list[str]]:
+    """Return a log without its header, and the header.
+
+    Args:
+        table: The log.
+        named: True if the user says what the columns are. Otherwise columns without any value are
+            dropped, and a column of dates and one of times of day become one.
+
+    Returns:
+        The log, and a name per column; empty if it has no header.
+
+    Raises:
+        DataError: If nothing but the header is left.
+    """
+    names: list[str] = []
+    if not named:
+        table = table.only([k for k, column in enumerate(table.columns) if not column.is_empty])
+    if table.columns and has_header(table):
+        names = table.row(0)
+        table = table.without_header()
+    if not table.columns or not len(table):
+        raise DataError(f"{table.path} has no lines with devices; give at least one")
+    if names and not named:
+        table, names = _joined_date(table, names)
+    return table, names
+
+
+def _joined_date(table: Table, names: list[str]) -> tuple[Table, list[str]]:
+    """Join a column `date` and a column `time` with the time of day."""
+    plain = [plain_name(name) for name in names]
+    if plain.count("date") != 1 or plain.count("time") != 1:
+        return table, names
+    date = plain.index("date")
+    time = plain.index("time")
+    if not table.columns[date].matches(_DATE) or not table.columns[time].matches(_TIME_OF_DAY):
+        return table, names
+    kept = [k for k in range(len(names)) if k not in (date, time)]
+    return table.joined(date, time, kept), ["date_time"] + [names[k] for k in kept]
 
 
 def plain_name(name: str) -> str:
@@ -162,7 +210,9 @@ def layout_of_names(names: Sequence[str]) -> Layout:
     roles: dict[str, int] = {}
     for k, name in enumerate(plain):
         role = _role(name)
-        if role and role not in roles:
+        if role in roles:
+            return Layout({})  # two columns of one role: which one counts is not clear
+        if role:
             roles[role] = k
     free = [k for k in range(len(names)) if plain[k] and k not in roles.values()]
     pairs = _pairs(plain, free)
@@ -186,6 +236,9 @@ def _role(name: str) -> str | None:
     """Return the role of a column with this name; None if there is none."""
     for role, known in ROLES.items():
         if name in known or _UNIT.sub("", name) in known:
+            return role
+    for role, endings in _ROLE_ENDINGS.items():
+        if name.endswith(endings):
             return role
     return None
 

@@ -107,7 +107,10 @@ def _canonical(table: Table, column: int, word: str) -> str:
     if word in _MISSING:
         reason = f"device {word!r} is a missing value; remove the line, or give the device a name"
     elif word.startswith("-") and word[1:].isdecimal():
-        reason = f"device {word} is negative; give it a name or a whole number from 0"
+        reason = (
+            f"device {word} is negative, which often stands for none; remove such lines, "
+            "or give it another name"
+        )
     elif _FRACTION.fullmatch(word):
         reason = (
             f"device {word} is a fraction; say which columns have the devices, "

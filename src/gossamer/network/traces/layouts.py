@@ -57,12 +57,7 @@ def contact_layout(
         DataError: If that is not clear.
         InputError: If `columns` do not fit the log.
     """
-    names: list[str] = []
-    if header.has_header(table):
-        names = table.row(0)
-        table = table.without_header()
-    if not len(table):
-        raise DataError(f"{table.path} has no lines with devices; give at least one")
+    table, names = header.split_header(table, bool(columns))
     if columns:
         return table, _given_layout(table, names, columns)
     if names:

@@ -21,7 +21,7 @@ _NAMES = {
     "device": header.words(
         """device id name node vehicle taxi user tag track car robot bus phone person animal
         mac imei uid device_id node_id vehicle_id taxi_id user_id track_id tag_id bus_id individual
-        driver trip"""
+        driver trip individual_local_identifier tag_local_identifier"""
     ),
     "x": header.words("x east easting pos_x x_m position_x"),
     "y": header.words("y north northing pos_y y_m position_y"),
@@ -46,12 +46,7 @@ def positions_of(
             raise InputError("columns", columns, f"none: {path} is GPX")
         return _of_tracks(gpx.read_tracks(path))
     table = read_table(path)
-    names: list[str] = []
-    if header.has_header(table):
-        names = table.row(0)
-        table = table.without_header()
-    if not len(table):
-        raise DataError(f"{path} has no lines with devices; give at least one")
+    table, names = header.split_header(table, bool(columns))
     roles, left_out = _roles(table, names, columns)
     return _of_table(table, roles, left_out, geographic)
 
@@ -104,13 +99,16 @@ def _roles_of_names(names: Sequence[str]) -> tuple[dict[str, int], list[str]]:
     roles: dict[str, int] = {}
     left_out = []
     for k, name in enumerate(names):
-        for role, known in _NAMES.items():
-            if header.plain_name(name) in known and role not in roles:
-                roles[role] = k
-                break
-        else:
-            if header.plain_name(name):
-                left_out.append(name)
+        role = None
+        for one, known in _NAMES.items():
+            if header.plain_name(name) in known:
+                role = one
+        if role in roles:
+            return {}, []  # two columns of one role
+        if role is not None:
+            roles[role] = k
+        elif header.plain_name(name):
+            left_out.append(name)
     return roles, left_out
 
 

@@ -67,6 +67,11 @@ class Column:
         index = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return encoded.dictionary.to_pylist(), index
 
+    @property
+    def is_empty(self) -> bool:
+        """True if no row has a value."""
+        return bool(pc.max(pc.binary_length(self.cells)).as_py() == 0)
+
     def matches(self, pattern: str) -> bool:
         """True if all values match a regular expression.
 
@@ -146,6 +151,19 @@ class Table:
         """
         kept = tuple(self.columns[k] for k in columns)
         return Table(self.path, kept, self.data, self.comment, self.skipped)
+
+    def joined(self, first: int, second: int, columns: list[int]) -> Table:
+        """Return the table with two columns as one, separated by T, before some others.
+
+        Args:
+            first: Number of the first column.
+            second: Number of the second column.
+            columns: Numbers of the columns that follow.
+        """
+        cells = [self.columns[first].cells, self.columns[second].cells]
+        one = Column(pc.binary_join_element_wise(*cells, "T"))
+        rest = self.only(columns).columns
+        return Table(self.path, (one, *rest), self.data, self.comment, self.skipped)
 
     def error(self, row: int, reason: str) -> DataError:
         """Return an error about a row.
