@@ -198,13 +198,13 @@ def test_what_is_no_run_is_refused(copy: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_of_version_0_1_is_read(tmp_path: Path) -> None:
-    """Its columns are accuracy and loss, and its targets are apart."""
+    """Its columns are accuracy and loss without method and seed, and its targets are apart."""
     folder = RunFolder(tmp_path)
     folder.create(
         'name = "old"\nrounds = 20\n[measure]\naccuracy_targets = [0.8]\nloss_targets = [1.0]\n'
         '[network]\nkind = "ring"\ndevices = 3\n[algorithm]\nkind = "d-psgd"\n'
     )
-    folder.write_metrics(
+    table = pa.table(
         {
             "round": [0, 10, 20],
             "accuracy": [0.1, 0.7, 0.9],
@@ -216,10 +216,9 @@ def test_a_run_of_version_0_1_is_read(tmp_path: Path) -> None:
             "distance": [0.0, 0.2, 0.1],
             "messages": [0, 60, 120],
             "bytes": [0, 600, 1200],
-        },
-        "D-PSGD",
-        seed=0,
+        }
     )
+    pq.write_table(table, tmp_path / "metrics.parquet")
     folder.write_summary(
         {
             "name": "old",
@@ -246,6 +245,7 @@ def test_a_run_of_version_0_1_is_read(tmp_path: Path) -> None:
     assert "rounds\nto 80 %" in headings
     content, _ = report_content([old])
     assert content["metrics"][0]["targets"] == [0.8]
+    assert gs.read(tmp_path).to_pandas().method.tolist() == ["D-PSGD"] * 3
     unfinished = replace(old, summary={})
     assert [target.text for target in unfinished.targets] == ["accuracy >= 0.8", "loss <= 1"]
 
