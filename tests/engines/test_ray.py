@@ -449,6 +449,27 @@ result = max(float((on_ray.models[name] - x).abs().max()) for name, x in here.mo
     assert python(code, tmp_path) < 1e-11
 
 
+def test_transformers_and_adapters(tmp_path: Path) -> None:
+    """A model of transformers, and adapters of one on disk with dropout, on two shards."""
+    pytest.importorskip("peft", reason="the extra gossamer[hf] is not installed")
+    code = """
+from pathlib import Path
+
+import gossamer as gs
+from support.hugging_face import adapter_study
+
+result = []
+for adapters in (False, True):
+    study = adapter_study(Path("base").absolute(), adapters)
+    on_ray = gs.run(study, engine=gs.Ray(shards=2))
+    here = gs.run(study)
+    assert on_ray.summary["accuracy_merged"] == here.summary["accuracy_merged"]
+    for name, x in here.models.items():
+        result.append(float((on_ray.models[name] - x).abs().max()))
+"""
+    assert max(python(code, tmp_path)) < 1e-11
+
+
 def test_the_host_process_is_left_as_it_was(tmp_path: Path) -> None:
     """Two runs, one after the other: each starts a cluster and stops it."""
     code = """

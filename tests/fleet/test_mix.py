@@ -64,6 +64,7 @@ def on_devices(
     """Return the final model of each device; each has its own thread and its own samples only."""
     network = Memory(faults)
     method = plan.algorithm
+    devices = plan.task.devices
     dtype = getattr(torch, plan.dtype)
     trace = plan.network
     if trace.schedule:
@@ -73,22 +74,28 @@ def on_devices(
         network.schedule(t, lambda t=t: network.link(map(tuple, trace.links(t).pairs.tolist())))
     models: dict[int, Tensor] = {}
     committed: dict[int, int] = {}
+    workers = []
+    starts = []
+    for i in range(devices):  # not in threads: modules are made with torch's only generator
+        own = np.array([i])
+        worker = plan.task.only(own).worker(own, plan.seed, dtype, torch.device("cpu"))
+        workers.append(worker)
+        starts.append(worker.start())
 
     def device(i: int) -> Callable[[Endpoint], None]:
         def run(endpoint: Endpoint) -> None:
-            numbers = np.array([i])
-            worker = plan.task.only(numbers).worker(numbers, plan.seed, dtype, torch.device("cpu"))
+            worker = workers[i]
             expected = Expected(
-                RUN, frozenset(Kind), exchange_shapes(method, worker.start()), wire or dtype, 1e6
+                RUN, frozenset(Kind), exchange_shapes(method, starts[i]), wire or dtype, 1e6
             )
             edges = Edges(endpoint, Journal(folder / str(i), sync=False), expected, network.now)
             with torch.no_grad():
                 state = edges.start(
-                    lambda: method.first_state(worker.start()), initial.round if initial else 0
+                    lambda: method.first_state(starts[i]), initial.round if initial else 0
                 )
                 if initial:
                     state = {
-                        name: x[i : i + 1] if len(x) == M else x
+                        name: x[i : i + 1] if len(x) == devices else x
                         for name, x in initial.tensors.items()
                     }
                 for t in range(edges.round, plan.rounds):
@@ -103,9 +110,9 @@ def on_devices(
 
         return run
 
-    run_in_threads(network, {i: device(i) for i in range(M)})
+    run_in_threads(network, {i: device(i) for i in range(devices)})
     assert sum(committed.values()) > plan.rounds - (initial.round if initial else 0)
-    return torch.stack([models[i] for i in range(M)])
+    return torch.stack([models[i] for i in range(devices)])
 
 
 METHODS: dict[str, Algorithm] = {
@@ -191,6 +198,20 @@ def test_devices_know_schedules_only() -> None:
     for other in (gs.Ring(M), gs.Cycle((base, gs.Ring(M))), TRACE):
         assert network_on_devices(other, M) == gs.Full(M)
         assert scheduled_neighbours(gs.Full(M), 0, 0) is None
+
+
+@pytest.mark.parametrize("model", ["whole", "adapters"])
+def test_transformers_on_devices_equal_the_simulator(model: str, tmp_path: Path) -> None:
+    pytest.importorskip("peft", reason="the extra gossamer[hf] is not installed")
+    from support.hugging_face import adapter_study
+
+    plan = adapter_study(tmp_path / "base", adapters=model == "adapters").plan()
+    simulator = Simulator(plan)
+    simulator.advance(plan.rounds)
+    expected = simulator.models()
+    torch.testing.assert_close(
+        on_devices(plan, tmp_path / "devices"), expected, rtol=1e-11, atol=1e-11
+    )
 
 
 def test_p_15_equals_the_simulator_round_by_round(tmp_path: Path) -> None:

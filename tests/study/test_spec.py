@@ -66,7 +66,7 @@ local_steps = {
 }
 directions = st.one_of(
     st.just(algorithms.PlainGradient()),
-    st.builds(algorithms.QuasiGlobalMoments, betas, betas, number),
+    st.builds(algorithms.QuasiGlobalMoments, betas, betas, number, number),
     st.builds(algorithms.QuasiGlobalMomentum, betas),
 )
 weight_rules = st.one_of(
@@ -109,7 +109,7 @@ methods = st.one_of(
     st.builds(algorithms.WPM, powers, **local_steps),
     st.builds(algorithms.Momentum, etas, st.floats(0.01, 0.99), st.booleans()),
     st.builds(algorithms.DAdam, etas, betas, betas, number, weight_decay=share),
-    st.builds(algorithms.QuasiGlobalAdam, etas, betas, betas, number),
+    st.builds(algorithms.QuasiGlobalAdam, etas, betas, betas, number, number),
     st.builds(algorithms.DiLoCo, etas, count, number, betas, **local_steps),
     st.builds(algorithms.NoLoCo, etas, count, number, betas, number, **local_steps),
     st.builds(algorithms.KGT, etas, count, number, weight_decay=share),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import datasets
 import numpy as np
 import tokenizers
 import transformers
+
+import gossamer as gs
 
 WORDS = ("alpha", "beta", "gamma", "delta")
 FILLERS = ("v", "w", "x", "y", "z")
@@ -77,3 +80,33 @@ def topics(samples: int, seed: int = 0) -> Any:
         {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=list(WORDS))}
     )
     return datasets.Dataset.from_dict({"text": texts, "label": labels}, features=features)
+
+
+def adapter_study(base: Path, adapters: bool = True, **fields: Any) -> gs.Study:
+    """Return a short study of two devices with a topic each, of which all engines agree.
+
+    Args:
+        base: Folder for the base model. It is written.
+        adapters: Train LoRA adapters with dropout; False: the whole model, by its config.
+        fields: Fields of the study.
+    """
+    config = _LLAMA | {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1}
+    model = gs.Transformers(config=config)
+    if adapters:
+        transformers.set_seed(0)
+        table = {name: value for name, value in config.items() if name != "model_type"}
+        head = transformers.LlamaForSequenceClassification(transformers.LlamaConfig(**table))
+        head.save_pretrained(base)
+        model = gs.Transformers(folder=str(base), lora={"r": 2, "dropout": 0.2})
+    text = gs.from_hf(topics(40), topics(20, seed=1), tokenizer=tokenizer(), max_length=8)
+    given: dict[str, Any] = {
+        "algorithm": gs.DPSGD(0.1, optimizer=gs.Adam()),
+        "network": gs.Full(2),
+        "data": text,
+        "split": gs.Labels(2),
+        "model": model,
+        "batch": 4,
+        "rounds": 6,
+        "dtype": "float64",
+    }
+    return gs.Study(**(given | fields))

@@ -16,6 +16,7 @@ from torch import Tensor
 from gossamer._core.registry import register
 from gossamer.algorithms.base import Mix, State
 from gossamer.algorithms.optimizers import Adam, check_coefficients
+from gossamer.algorithms.schedules import check_positive
 
 # Added to the length of a path, as in its authors' code: a round that moves nothing is not divided
 # by 0.
@@ -117,25 +118,31 @@ class QuasiGlobalMoments(PlainGradient):
         beta1: The coefficient of the first moment.
         beta2: The coefficient of the second moment.
         eps: ε.
+        gradient_weight: The weight c of the gradient in the first moment.
     """
 
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
+    gradient_weight: float = 1.0
     label: ClassVar[str] = "quasi-global Adam"
     looks_back: ClassVar[bool] = True
     needs_gradients: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         Adam(self.beta1, self.beta2, self.eps)  # refuses what Adam refuses
+        check_positive(gradient_weight=self.gradient_weight)
 
     def init(self, w0: Tensor) -> State:
         return Adam().init(w0)
 
     def along(self, g: Tensor, memory: State, mix: Mix) -> tuple[Tensor, State]:
-        adam = Adam(self.beta1, self.beta2, self.eps)
-        moments = {name: memory[name].clone() for name in ("mean", "square", "steps")}
-        return adam.direction(g, g, moments), memory
+        m = self.beta1 * memory["mean"] + self.gradient_weight * g
+        v = self.beta2 * memory["square"] + (1 - self.beta2) * g**2
+        k = memory["steps"].double() + 1
+        m = m / (1 - self.beta1**k).to(g)
+        v = v / (1 - self.beta2**k).to(g)
+        return m / (v.sqrt() + self.eps), memory
 
     def remember(self, memory: State, w: Tensor, w_next: Tensor, eta: float | Tensor) -> State:
         path = w - w_next

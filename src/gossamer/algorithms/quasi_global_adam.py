@@ -3,7 +3,7 @@
 QG-DAdam of T. Lin, S. P. Karimireddy, S. U. Stich, M. Jaggi. "Quasi-global momentum: accelerating
 decentralized deep learning on heterogeneous data." ICML 2021.
 
-    m_i  = β₁·m̂_i + (1 − β₁)·g_i             v_i = β₂·v̂_i + (1 − β₂)·g_i²
+    m_i  = β₁·m̂_i + c·g_i                    v_i = β₂·v̂_i + (1 − β₂)·g_i²
     w_i⁺ = Σ_j a_ij·(w_j − η·(m_j/(1 − β₁ᵏ))/(√(v_j/(1 − β₂ᵏ)) + ε))
     u_i  = (w_i − w_i⁺)/‖w_i − w_i⁺‖
     m̂_i⁺ = β₁·m̂_i + (1 − β₁)·u_i            v̂_i⁺ = β₂·v̂_i + (1 − β₂)·u_i²
@@ -34,14 +34,16 @@ from gossamer.algorithms.schedules import Rate
 class QuasiGlobalAdam(Preset):
     """QG-DAdam, adapt-then-combine, with the path normalised over the whole model.
 
-    The correction of the moments' start at 0 is that of the authors' code, which also adds 1e-8 to
-    the length of the path.
+    As in the authors' code, the weight c of the gradient is 1, the moments are corrected for their
+    start at 0, and 1e-8 is added to the length of the path. The paper prints c = 1 − β₁, with which
+    the method learns far more slowly.
 
     Args:
         eta: The learning rate: a number or a schedule.
         beta1: The coefficient of the first moment.
         beta2: The coefficient of the second moment.
         eps: ε.
+        gradient_weight: The weight c of the gradient in the first moment.
 
     Example:
         >>> QuasiGlobalAdam(eta=0.002).label
@@ -52,7 +54,8 @@ class QuasiGlobalAdam(Preset):
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
+    gradient_weight: float = 1.0
 
     def expand(self) -> Composition:
-        direction = QuasiGlobalMoments(self.beta1, self.beta2, self.eps)
+        direction = QuasiGlobalMoments(self.beta1, self.beta2, self.eps, self.gradient_weight)
         return Composition(eta=self.eta, direction=direction, order="adapt-then-combine")

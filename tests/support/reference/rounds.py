@@ -431,7 +431,7 @@ class Reference(Devices):
     def _quasi_global_adam(self, direction: QuasiGlobalMoments, i: int, g: Vector) -> Vector:
         """Return Adam's direction with the moments of the shared path in place of Adam's own."""
         k = self.kept("count", np.zeros(1))[i] + 1
-        m = direction.beta1 * self.kept("first")[i] + (1 - direction.beta1) * g
+        m = direction.beta1 * self.kept("first")[i] + direction.gradient_weight * g
         v = direction.beta2 * self.kept("second")[i] + (1 - direction.beta2) * g**2
         m_corrected = m / (1 - direction.beta1**k)
         v_corrected = v / (1 - direction.beta2**k)
