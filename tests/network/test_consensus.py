@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,3 +94,12 @@ def test_the_spectral_gap_is_that_of_the_carried_weights() -> None:
         w[[a, b], [b, a]] += share
     wanted = 1 - np.linalg.eigvalsh(w @ w)[-2]
     assert spectral_gap(Weighted(4, ()), 1) == pytest.approx(wanted)
+
+
+def test_the_table_of_the_documentation_is_that_of_its_script() -> None:
+    """Some rows, which take no time; `python benchmarks/consensus.py` writes all."""
+    folder = Path(__file__).parents[2] / "benchmarks"
+    names = runpy.run_path(str(folder / "consensus.py"))
+    table = (folder / "results" / "consensus.md").read_text().splitlines()
+    for name in ("`base-graph`, degree 2", "`one-peer-exponential`, directed", "`random-ring`"):
+        assert names["row"](name, names["NETWORKS"][name]) in table
