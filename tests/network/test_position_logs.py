@@ -112,7 +112,8 @@ def test_gpx_has_no_columns_and_a_folder_needs_gpx(tmp_path: Path) -> None:
             True,
         ),
         (
-            "Latitude;Longitude;Time;Device\n48.2;16.3;1291597340000;ann\n48.3;16.4;1291597400000;ben\n",
+            "Latitude;Longitude;Time;Device\n"
+            "48.2;16.3;1291597340000;ann\n48.3;16.4;1291597400000;ben\n",
             True,
         ),
         ("ann,2010-12-06 01:02:20,48.2,16.3\nben,2010-12-06 01:03:20,48.3,16.4\n", False),
