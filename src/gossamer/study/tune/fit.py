@@ -17,7 +17,7 @@ from gossamer.study.tune.budget import SearchPlan
 from gossamer.tasks import Data
 
 # Processor time to write the folder of a run, and to start two processes that load torch, as every
-# stage of a search does; measured on a Xeon at 2.1 GHz.
+# stage of a search does; measured on an AMD EPYC.
 _FOLDER_SECONDS = 0.05
 _STAGE_SECONDS = 5.0
 
