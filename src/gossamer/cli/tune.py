@@ -128,7 +128,6 @@ def ranking(tuned: Tuned, width: int) -> Table:
         tuned: The result of a search.
         width: Characters per line; a narrow table has only what decides.
     """
-    is_narrow = width < _WIDE
     study = tuned.study
     seeds = tuned.plan.final.seeds
     table = titled_table(
@@ -138,24 +137,19 @@ def ranking(tuned: Tuned, width: int) -> Table:
     table.add_column("\n", justify="right")
     table.add_column("\nmethod", no_wrap=True)
     table.add_column("\nsettings", overflow="fold", min_width=_SETTINGS_WIDTH)
-    units = []
-    if tuned.target is not None:
-        units = [unit for unit in _UNITS if unit[0] in _measured_goals(tuned)]
-    if is_narrow:
-        units = [unit for unit in units if unit[0] == tuned.goal.unit]
+    units = _shown_units(tuned, width)
     for _, unit, _, _ in units:
         table.add_column(f"{unit}\nto {target_of(tuned)}", justify="right")
     metric = tuned.goal.metric
-    endings = [ending for ending in _ENDINGS if _all_measured(tuned, metric.name + ending)]
-    if is_narrow:
-        shown = ("", tuned.goal.ending or "_worst")
-        endings = [ending for ending in endings if ending in shown]
+    endings = _shown_endings(tuned, width)
     for ending in endings:
         table.add_column(_ENDINGS[ending].format(metric.name, metric.printed_unit), justify="right")
     for place, score in enumerate(tuned.confirmed, 1):
         mark = ""
+        style = None
         if score is tuned.winner:
             mark = "*"
+            style = "bold"
         cells = [
             f"{place}{mark}",
             score.candidate.method.label,
@@ -165,9 +159,6 @@ def ranking(tuned: Tuned, width: int) -> Table:
             cells.append(_cell(score, cast(Cost, goal), tuned.target, digits, scale))
         for ending in endings:
             cells.append(_value_cell(score, metric, score.mean_last(metric.name + ending)))
-        style = None
-        if score is tuned.winner:
-            style = "bold"
         table.add_row(*cells, style=style)
     cadence = "at the end only"
     if study.measure.every:
@@ -177,6 +168,25 @@ def ranking(tuned: Tuned, width: int) -> Table:
     )
     table.caption_justify = "left"
     return table
+
+
+def _shown_units(tuned: Tuned, width: int) -> list[tuple[str, str, int, float]]:
+    """Return the units of the way to the target that a table of this width has."""
+    if tuned.target is None:
+        return []
+    shown = _measured_goals(tuned)
+    if width < _WIDE:
+        shown = [tuned.goal.unit]
+    return [unit for unit in _UNITS if unit[0] in shown]
+
+
+def _shown_endings(tuned: Tuned, width: int) -> list[str]:
+    """Return which columns of the metric a table of this width has."""
+    shown = list(_ENDINGS)
+    if width < _WIDE:
+        shown = ["", tuned.goal.ending or "_worst"]
+    name = tuned.goal.metric.name
+    return [ending for ending in shown if _all_measured(tuned, name + ending)]
 
 
 def _cell(score: Score, cost: Cost, target: Target | None, digits: int, scale: float) -> str:

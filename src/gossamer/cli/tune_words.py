@@ -42,7 +42,8 @@ def why(tuned: Tuned) -> str:
             "only split, batches and start differ between seeds."
         )
     if tuned.fit.left_out:
-        sentences.append(f"Left out: {_left_out(tuned.fit.left_out)}.")
+        left_out = count_of(len(tuned.fit.left_out), "method")
+        sentences.append(f"{left_out} left out as not fitting: result.json says why.")
     return " ".join(sentences)
 
 
@@ -53,7 +54,7 @@ def start_lines(start: SearchStart) -> list[str]:
         start: What is known before the first run.
     """
     fit = start.fit
-    lines = [f"{len(fit.methods)} methods: {', '.join(fit.methods)}"]
+    lines = [f"{count_of(len(fit.methods), 'method')}: {', '.join(fit.methods)}"]
     if fit.left_out:
         lines.append(f"left out: {_left_out(fit.left_out)}")
     first = start.plan.rungs[0]
@@ -134,6 +135,22 @@ def percent(share: float) -> str:
     return f"{share * 100:g} %"
 
 
+def count_of(count: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Args:
+        count: The number.
+        noun: The noun in the singular.
+
+    Example:
+        >>> count_of(1, "method"), count_of(2, "method")
+        ('1 method', '2 methods')
+    """
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count} {noun}s"
+
+
 def target_of(tuned: Tuned) -> str:
     """Return the target of a search in words, such as "90 %" or "mae 40"; empty without one.
 
@@ -176,9 +193,9 @@ def _search(tuned: Tuned) -> str:
         first, second, third = tuned.plan.rungs
         methods = len({score.candidate.method.name for score in tuned.others[0]})
         text = (
-            f"{counts[0]} settings of {methods} methods were tried for {first.rounds} rounds "
-            f"on {seeds_of(first)}, then {counts[1]} of the best or beside them for "
-            f"{second.rounds} rounds on {seeds_of(second)}, and {counts[2]} for the full "
+            f"{counts[0]} settings of {count_of(methods, 'method')} were tried for "
+            f"{first.rounds} rounds on {seeds_of(first)}, then {counts[1]} of the best or beside "
+            f"them for {second.rounds} rounds on {seeds_of(second)}, and {counts[2]} for the full "
             f"{third.rounds} on {seeds_of(third)}. {text}"
         )
     if tuned.tuning is tuned.study:
