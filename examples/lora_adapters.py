@@ -15,6 +15,7 @@ import argparse
 import os
 import sysconfig
 import tempfile
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,7 +183,9 @@ def run_entry(entry: Entry, data: gs.Data, folder: str, rounds: int) -> gs.Run:
         rounds=rounds,
         measure=gs.Measure(every=rounds, test=TEST),
     )
-    return gs.run(study)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gs.NetworkWarning)  # one of them has no links on purpose
+        return gs.run(study)
 
 
 def main() -> None:

@@ -823,6 +823,7 @@ def test_a_run_that_diverges() -> None:
     assert_refused(compared, "D-PSGD, seed 0: the run diverged", code=3)
 
 
+@pytest.mark.filterwarnings("ignore::gossamer.NetworkWarning")
 def test_a_diverging_run_names_the_device() -> None:
     """Only device 7 has values that are too large: it is the first that is not finite."""
     rng = np.random.default_rng(0)

@@ -122,6 +122,19 @@ def test_positions_and_links_in_the_place_of_a_spec() -> None:
     assert json.loads(shown("plane.csv", "--radius", "4", "--json"))["links_mean"] == 0.8
 
 
+def test_tracks_of_gps_receivers(folder: Path) -> None:
+    walk = Path(__file__).parents[2] / "examples" / "walk.gpx"
+    document = json.loads(shown(walk, "--radius", "50", "--seconds", "30", "--json"))
+    assert document["names"] == ["Ada", "Bo", "Cem", "Dana", "Eli", "Fay"]
+    assert document["rounds"] == 81
+    Path("walks").mkdir()
+    for name in ("ann", "ben"):
+        Path("walks", f"{name}.gpx").write_bytes(walk.read_bytes())
+    (study, *_), _ = read_studies(Path("walks"), ["network.seconds_per_round=60"], None)
+    assert (study.name, study.network.names) == ("walks", ("ann", "ben"))
+    assert study.rounds == 41
+
+
 def test_a_log_that_is_missing_is_refused() -> None:
     assert_refused(gossamer("run", "none.csv"), "none.csv")
     assert_refused(gossamer("network", "show", "none.toml"), "there is no spec none.toml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,10 @@ def test_run_warns_and_the_summary_has_it() -> None:
     assert caught[0].filename == __file__
     assert done.summary["warnings"] == [str(caught[0].message)]
     assert "warnings" not in gs.run(gs.Study(gs.DPSGD(), rounds=2)).summary
+
+
+def test_a_method_without_links_gives_no_warning() -> None:
+    assert "warnings" not in gs.run(replace(SPARSE, algorithm=gs.AllReduce())).summary
 
 
 def test_compare_and_tune_warn(tmp_path: Path) -> None:

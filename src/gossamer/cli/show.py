@@ -232,21 +232,21 @@ def show_network(
         console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
-def check_rounds(net: Network, rounds: int) -> None:
+def check_rounds(rounds: int, most: int | None) -> None:
     """Refuse a number of rounds that a network does not have.
 
     Args:
-        net: The network.
         rounds: How many of its rounds to look at.
+        most: Number of rounds that it has; None if there is no last one.
 
     Raises:
         InputError: If it is below 1, or more than the network has.
     """
-    if rounds < 1 or (net.rounds is not None and rounds > net.rounds):
-        most = ""
-        if net.rounds is not None:
-            most = f" and at most {net.rounds}, which is what the network has"
-        raise InputError("rounds", rounds, f"a whole number of at least 1{most}")
+    if rounds < 1 or (most is not None and rounds > most):
+        limit = ""
+        if most is not None:
+            limit = f" and at most {most}, which is what the network has"
+        raise InputError("rounds", rounds, f"a whole number of at least 1{limit}")
 
 
 def _warn_of_few_links(facts: Summary) -> None:

@@ -34,13 +34,13 @@ _SHOWN_CLASSES = 8
 
 
 def is_trace(path: Path) -> bool:
-    """True if a file is a trace or a file of links, by its suffix. Folders have GPX files.
+    """True if a file is a trace or a file of links, by its suffix, or a folder has GPX files.
 
     Args:
         path: A file or folder that a command was given in the place of a spec.
     """
     if path.is_dir():
-        return True
+        return any(_suffix(file) in _POSITIONS for file in path.iterdir())
     return _suffix(path) in (*_LOGS, *_POSITIONS, *_LINKS)
 
 

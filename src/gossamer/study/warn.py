@@ -12,7 +12,7 @@ from gossamer.study.study import Study
 def warn_of_few_links(study: Study) -> list[str]:
     """Warn if the devices of a study have fewer than one link each in the whole run.
 
-    The warning is attributed to the caller of the function that calls this one.
+    Methods that use no links, such as all-reduce and those with a server, give no warning. The warning is attributed to the caller of the function that calls this one.
 
     Args:
         study: The study.
@@ -20,6 +20,8 @@ def warn_of_few_links(study: Study) -> list[str]:
     Returns:
         The warnings as sentences, for the summary of the run; usually none.
     """
+    if study.algorithm.weights.sums == "nothing":
+        return []
     text = few_links(study.network, study.rounds)
     if text is None:
         return []

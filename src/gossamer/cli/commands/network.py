@@ -88,7 +88,10 @@ def network_show(
     studies, _ = read_studies(spec, settings, seed, allow_code=allow_code)
     study = studies[0]
     count = study.rounds if rounds is None else rounds
-    check_rounds(study.network, count)
+    most = study.network.rounds
+    if spec is not None and is_trace(spec):  # whose rounds are repeated
+        most = study.network.period
+    check_rounds(count, most)
     if save is not None:
         save_links(study.network, save, count)
     if animate is not None:
