@@ -12,7 +12,8 @@ from gossamer.study.study import Study
 def warn_of_few_links(study: Study) -> list[str]:
     """Warn if the devices of a study have fewer than one link each in the whole run.
 
-    Methods that use no links, such as all-reduce and those with a server, give no warning. The warning is attributed to the caller of the function that calls this one.
+    Methods that use no links, such as all-reduce and those with a server, give no warning. It is
+    attributed to the caller of the function that calls this one.
 
     Args:
         study: The study.
