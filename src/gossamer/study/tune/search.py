@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from gossamer._core.columns import Target
 from gossamer.algorithms import Method
 from gossamer.study.pools import Pool
 from gossamer.study.space import Candidate, fixed_settings
@@ -17,7 +18,7 @@ from gossamer.study.tune.fit import Fit, fit_methods
 from gossamer.study.tune.goals import parse_goal, targets_of
 from gossamer.study.tune.promote import Slots, best_of_each_method_first, promote
 from gossamer.study.tune.result import Tuned
-from gossamer.study.tune.scores import Score, curve_of, ranked, reachable
+from gossamer.study.tune.scores import Goal, Score, curve_of, ranked, reachable
 from gossamer.study.warn import warn_of_few_links
 from gossamer.tasks import Lists, Split, Validation
 from gossamer.tasks.data import Source
@@ -97,6 +98,51 @@ def tune(
     fixed = fixed_settings(study.algorithm)
     rates = candidates([fit.baseline], plan.rungs[0].baseline, fixed)
     settings = candidates(fit.others, plan.rungs[0].others, fixed)
+    found = _halve(stages, plan, tuning, wanted, targets, rates, settings)
+    rates, settings = found.finalists(plan.final)
+    stage = f"confirming {len(rates) + len(settings)} on {FRESH_SEEDS} fresh seeds"
+    rate_scores, setting_scores = stages.run(study, plan.final, rates, settings, stage)
+    final_target = wanted_target or found.target
+    return Tuned(
+        study=study,
+        tuning=tuning,
+        fit=fit,
+        plan=plan,
+        goal=wanted,
+        target=final_target,
+        baselines=tuple(map(tuple, found.baselines)),
+        others=tuple(map(tuple, found.others)),
+        chosen=found.chosen,
+        confirmed=tuple(ranked([*rate_scores, *setting_scores], wanted, final_target)),
+    )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a search found on the tuning seeds: rankings per rung, the target, and the best."""
+
+    baselines: list[list[Score]]
+    others: list[list[Score]]
+    target: Target | None
+    chosen: Candidate
+
+    def finalists(self, final: Rung) -> tuple[list[Candidate], list[Candidate]]:
+        """Return the rates of the baseline and the settings of others to confirm."""
+        rates = [score.candidate for score in self.baselines[-1]]
+        settings = best_of_each_method_first([score.candidate for score in self.others[-1]])
+        return rates[: final.baseline], settings[: final.others]
+
+
+def _halve(
+    stages: _Stages,
+    plan: SearchPlan,
+    tuning: Study,
+    goal: Goal,
+    targets: Sequence[Target],
+    rates: Sequence[Candidate],
+    settings: Sequence[Candidate],
+) -> _Found:
+    """Run rung by rung, the best for longer, from the first rates and settings."""
     tried = [*rates, *settings]
     baselines = []
     others = []
@@ -105,41 +151,23 @@ def tune(
         if settings:
             stage += f": {len(settings)} settings for {rung.rounds} rounds"
         rate_scores, setting_scores = stages.run(tuning, rung, rates, settings, stage)
-        scores = [*rate_scores, *setting_scores]
-        reached = reachable(scores, targets)
         if number < len(plan.rungs):
             # The baseline's runs are longer than the others', so each group has its own target.
-            baselines.append(ranked(rate_scores, wanted, reachable(rate_scores, targets)))
-            others.append(ranked(setting_scores, wanted, reachable(setting_scores, targets)))
+            baselines.append(ranked(rate_scores, goal, reachable(rate_scores, targets)))
+            others.append(ranked(setting_scores, goal, reachable(setting_scores, targets)))
             following = plan.rungs[number]
             most = following.baseline  # of any method
             slots = Slots(most, most, price_of_new=len(following.seeds))
-            rates = promote(rate_scores, wanted, targets, tried, slots)
+            rates = promote(rate_scores, goal, targets, tried, slots)
             slots = Slots(following.others, most)
-            settings = promote(setting_scores, wanted, targets, tried, slots)
+            settings = promote(setting_scores, goal, targets, tried, slots)
             tried += [*rates, *settings]
     # All have been run to full length on the same seeds: one criterion for all of them.
-    baselines.append(ranked(rate_scores, wanted, reached))
-    others.append(ranked(setting_scores, wanted, reached))
-    chosen = ranked(scores, wanted, reached)[0].candidate
-    rates = [score.candidate for score in baselines[-1]][: plan.final.baseline]
-    settings = best_of_each_method_first([score.candidate for score in others[-1]])
-    settings = settings[: plan.final.others]
-    stage = f"confirming {len(rates) + len(settings)} on {FRESH_SEEDS} fresh seeds"
-    rate_scores, setting_scores = stages.run(study, plan.final, rates, settings, stage)
-    final_target = wanted_target or reached
-    return Tuned(
-        study=study,
-        tuning=tuning,
-        fit=fit,
-        plan=plan,
-        goal=wanted,
-        target=final_target,
-        baselines=tuple(map(tuple, baselines)),
-        others=tuple(map(tuple, others)),
-        chosen=chosen,
-        confirmed=tuple(ranked([*rate_scores, *setting_scores], wanted, final_target)),
-    )
+    scores = [*rate_scores, *setting_scores]
+    reached = reachable(scores, targets)
+    baselines.append(ranked(rate_scores, goal, reached))
+    others.append(ranked(setting_scores, goal, reached))
+    return _Found(baselines, others, reached, ranked(scores, goal, reached)[0].candidate)
 
 
 class _Stages:
