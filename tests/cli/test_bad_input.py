@@ -559,7 +559,13 @@ def test_data_get(
         (["a.toml", "--picture", "none/net.png"], "cannot write none/net.png: No such file"),
         (["a.toml", "--picture", "net.xyz"], "cannot write net.xyz: Format 'xyz' is not supported"),
         (
-            ["short.parquet", "--rounds", "9"],
+            [
+                "a.toml",
+                "--set",
+                "network={kind='file',path='short.parquet'}",
+                "--rounds",
+                "9",
+            ],
             "rounds = 9 is not accepted: give a whole number of at least 1 and at most 5",
         ),
     ],
@@ -720,7 +726,7 @@ DAMAGE = [
     ),
     (
         "metrics.parquet",
-        lambda path: damaged(path, 40),
+        lambda path: damaged(path, path.stat().st_size // 3),
         "metrics.parquet is not a whole Parquet file",
     ),
     ("metrics.parquet", lambda path: None, "metrics.parquet is missing"),

@@ -78,6 +78,7 @@ def test_compare_as_json_has_the_values_of_the_table() -> None:
             )
 
 
+@pytest.mark.filterwarnings("ignore::gossamer.errors.NetworkWarning")  # density 0
 def test_network_show_as_json() -> None:
     facts = document(
         gossamer(

@@ -71,6 +71,10 @@ kind = "softmax"              # softmax | svm | mlp (hidden = [64])
 kind = "random"               # random | erdos-renyi (probability) | regular (degree) | ring
                               # | random-ring | full | star | mobility (radius) | contacts (path)
                               # | positions (path, radius) | file (path) | cycle (networks)
+                              # | torus (rows) | small-world (degree, rewire)
+                              # | stochastic-blocks (blocks, within, between) | epidemic (degree)
+                              # | exponential | one-peer-exponential | hyper-hypercube (degree)
+                              # | base-graph (degree) | equi-static (basis) | equi-dyn (basis)
 devices = 10
 density = 0.2                 # the share of possible links that are there in a round
 
