@@ -2,13 +2,16 @@
 
     python benchmarks/lora_memory.py
 
-The peak of the process, less what it has before the run, is compared with
+The peak of the process, less what it has before the run, is compared with base + 16 states. The
+state of a device is what a training loop of its own holds: weights, gradient and two moments of
+AdamW, four tensors. A round of all devices holds a fifth one, the weights that are mixed, since a
+device's new weights depend on the old ones of others. Both ratios are printed:
 
-    base + 16 × the state of an adapter: weights, gradient, two moments of AdamW, and the weights
-    that are mixed
+    training_ratio    (peak − base) / (16 × four tensors)
+    states_ratio      (peak − base) / (16 × five tensors), which is to be at most 1.2
 
-The run fits if the peak is at most base + 1.2 × 16 states. Batches are small (1 sample of 8
-tokens), so that what a forward pass keeps is small beside them. Needs the extra gossamer[hf].
+The rest is the optimiser's temporaries, some copies of one adapter, and what a pass keeps. Batches
+are small (1 sample of 8 tokens), so that this is little. Needs the extra gossamer[hf].
 """
 
 from __future__ import annotations
@@ -33,7 +36,8 @@ import gossamer as gs
 MIB = 1 << 20
 DEVICES = 16
 LENGTH = 8
-TENSORS_PER_STATE = 5  # weights, gradient, two moments, mixed weights
+TENSORS_OF_TRAINING = 4  # weights, gradient, two moments
+TENSORS_PER_STATE = TENSORS_OF_TRAINING + 1  # and the weights that are mixed
 ALLOWED = 1.2
 INTERVAL = 0.002  # seconds between two samples of the memory
 CONFIG = {
@@ -139,6 +143,7 @@ def main() -> None:
         "base_mib": base_bytes / MIB,
         "states_mib": states / MIB,
         "peak_mib": peak / MIB,
+        "training_ratio": (peak - base_bytes) / states * TENSORS_PER_STATE / TENSORS_OF_TRAINING,
         "states_ratio": (peak - base_bytes) / states,
         "allowed": ALLOWED,
     }

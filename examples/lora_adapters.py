@@ -12,11 +12,12 @@ Nothing is downloaded: the standard library is part of every Python. Needs the e
 """
 
 import argparse
+import contextlib
 import os
 import sysconfig
 import tempfile
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ LENGTH = 64  # tokens of a sample
 VOCABULARY = 2048
 OTHER_MODULES = 40  # single-file modules that the base model is trained on
 BATCH = 4  # samples per step and device
-TEST = 200  # pieces of unseen text that every model is scored on
 LORA = {"r": 8, "alpha": 16, "target_modules": ["Wqkv", "Wo", "Wi"]}
 
 
@@ -142,29 +142,53 @@ def inputs(tokens: torch.Tensor) -> dict[str, torch.Tensor]:
 
 @dataclass(frozen=True)
 class Entry:
-    """One row of the table."""
+    """One row of the table, with the learning rate at which its search begins."""
 
     label: str
     algorithm: gs.Algorithm
     network: gs.Network
+    rate: float
     lora: bool = True
 
 
 def entries() -> list[Entry]:
-    """Return what is compared. The learning rates were chosen by hand, from one or two values."""
+    """Return what is compared."""
     ring = gs.RandomRing(DEVICES)
+    alone = gs.DPSGD(optimizer=gs.AdamW())
     return [
-        Entry("one model, all topics", gs.DPSGD(eta=0.01, optimizer=gs.AdamW()), gs.Full(1)),
-        Entry("no links", gs.DPSGD(eta=0.1), gs.Random(DEVICES, density=0.0)),
-        Entry("D-PSGD", gs.DPSGD(eta=0.1), ring),
-        Entry("quasi-global momentum", gs.QuasiGlobal(eta=0.03), ring),
-        Entry("quasi-global Adam", gs.QuasiGlobalAdam(eta=0.002), ring),
-        Entry("D-PSGD, all weights", gs.DPSGD(eta=0.1), ring, lora=False),
+        Entry("one model, all topics", alone, gs.Full(1), 0.01),
+        Entry("no links", gs.DPSGD(), gs.Random(DEVICES, density=0.0), 0.1),
+        Entry("D-PSGD", gs.DPSGD(), ring, 0.1),
+        Entry("quasi-global momentum", gs.QuasiGlobal(), ring, 0.03),
+        Entry("quasi-global Adam", gs.QuasiGlobalAdam(), ring, 0.003),
+        Entry("D-PSGD, all weights", gs.DPSGD(), ring, 0.1, lora=False),
     ]
 
 
-def run_entry(entry: Entry, data: gs.Data, folder: str, rounds: int) -> gs.Run:
-    """Train as an entry says."""
+def best_rate(entry: Entry, data: gs.Data, folder: str, rounds: int) -> float:
+    """Return the learning rate whose merged model is the most accurate on the tuning pieces.
+
+    The rates are a factor of three apart. The search goes on until the best is not at an edge.
+    """
+    found: dict[float, float] = {}
+    candidates = [entry.rate / 3, entry.rate, entry.rate * 3]
+    while candidates:
+        for rate in candidates:
+            found[rate] = 0.0
+            with contextlib.suppress(gs.Diverged):
+                run = run_entry(entry, rate, data, folder, rounds)
+                found[rate] = run.summary["accuracy_merged"]
+        best = max(found, key=found.__getitem__)
+        candidates = []
+        if best == min(found):
+            candidates.append(best / 3)
+        if best == max(found):
+            candidates.append(best * 3)
+    return best
+
+
+def run_entry(entry: Entry, rate: float, data: gs.Data, folder: str, rounds: int) -> gs.Run:
+    """Train as an entry says, at a learning rate."""
     lora = None
     if entry.lora:
         lora = LORA
@@ -174,14 +198,14 @@ def run_entry(entry: Entry, data: gs.Data, folder: str, rounds: int) -> gs.Run:
         split = gs.Iid()
         batch = BATCH * DEVICES
     study = gs.Study(
-        entry.algorithm,
+        replace(entry.algorithm, eta=rate),
         entry.network,
         data,
         split,
         gs.Transformers(folder=folder, lora=lora),
         batch=batch,
         rounds=rounds,
-        measure=gs.Measure(every=rounds, test=TEST),
+        measure=gs.Measure(every=rounds, at="after_mix"),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", gs.NetworkWarning)  # one of them has no links on purpose
@@ -195,7 +219,8 @@ def main() -> None:
     rounds = 100
     width = 64
     most = MOST_PIECES
-    if parser.parse_args().quick:
+    quick = parser.parse_args().quick
+    if quick:
         steps = 3
         rounds = 2
         width = 16
@@ -204,20 +229,26 @@ def main() -> None:
     tokenizer = train_tokenizer(modules[0]["text"])
     topics = pieces([STDLIB / name for name in TOPICS], most)
     data = gs.from_hf(*topics, tokenizer=tokenizer, max_length=LENGTH, name="stdlib")
+    # Half of the unseen pieces are for choosing learning rates, the other half for the results.
+    tuning = replace(data, x_test=data.x_test[::2], y_test=data.y_test[::2])
+    data = replace(data, x_test=data.x_test[1::2], y_test=data.y_test[1::2])
     others = gs.from_hf(*modules, tokenizer=tokenizer, max_length=LENGTH)
     with tempfile.TemporaryDirectory() as folder:
         accuracy = train_base(others, steps, width, folder)
         print(f"base: {accuracy:.0%} of unseen pieces of {OTHER_MODULES} other modules")
-        print(f"{'':24}{'parameters':>12}{'MB sent':>10}{'accuracy':>10}{'merged':>9}")
+        print(f"{'':24}{'rate':>8}{'parameters':>12}{'MB sent':>10}{'accuracy':>10}{'merged':>9}")
         for entry in entries():
-            run = run_entry(entry, data, folder, rounds)
+            rate = entry.rate
+            if not quick:
+                rate = best_rate(entry, tuning, folder, rounds)
+            run = run_entry(entry, rate, data, folder, rounds)
             parameters = 0
             for values in run.models.values():
                 parameters += values[0].numel()
             sent = run.summary["bytes"] / 1e6
             merged = run.metrics["accuracy_merged"][-1]
             print(
-                f"{entry.label:24}{parameters:>12,}{sent:>10.1f}"
+                f"{entry.label:24}{rate:8.2g}{parameters:>12,}{sent:>10.1f}"
                 f"{run.summary['accuracy']:>10.1%}{merged:>9.1%}",
                 flush=True,
             )

@@ -164,7 +164,9 @@ class Adam:
         # In float64: in float32, 1 − β₂ᵗ of a first step has four digits only.
         root = (1 - self.beta2**steps).sqrt().to(g)
         share = (1 - self.beta1**steps).to(g)
-        return (m / share) / (v.sqrt() / root).add_(self.eps)
+        # In place: of large models the temporaries count.
+        scale = v.sqrt().div_(root).add_(self.eps)
+        return (m / share).div_(scale)
 
 
 @register("optimizer", "adamw")
