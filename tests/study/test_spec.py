@@ -23,6 +23,7 @@ from gossamer.errors import GossamerError
 from gossamer.network import Ring, save
 from gossamer.study import Study, spec
 from gossamer.tasks import split_files, split_rules, synthetic
+from gossamer.tasks.hf import HuggingFace
 
 # -- every kind of every section, with varied fields ---------------------------------------------
 
@@ -208,14 +209,28 @@ networks = st.recursive(
     ),
     max_leaves=4,
 )
+# Links of one network go one way or both, so these are not in a cycle with the others.
+networks |= faulty(st.builds(network.Epidemic, st.just(DEVICES), st.integers(1, 3), seed, every))
 paths = st.sampled_from(["/data/fleet.npz", "/data/with a space/ü.npz", "/data/it's.npz"]).map(Path)
 folders = st.none() | paths
+column = st.sampled_from(["label", "a b", "größe"])
 real_data = st.one_of(
     st.builds(tasks.Digits, st.integers(1, 1796), seed),
     st.builds(tasks.Mnist, folders),
     st.builds(tasks.FashionMnist, folders),
     st.builds(tasks.Cifar10, folders),
     st.builds(tasks.Arrays, paths),
+    st.builds(
+        tasks.Table,
+        paths,
+        column | st.lists(column, min_size=2, max_size=3, unique=True).map(tuple),
+        test=st.floats(0.01, 0.99),
+        test_path=folders,
+        scale=st.booleans(),
+        pooled=st.booleans(),
+        seed=seed,
+    ),
+    st.builds(HuggingFace, paths, column, max_length=count, pooled=st.booleans(), seed=seed),
 )
 data = st.one_of(
     real_data,
@@ -230,7 +245,7 @@ rules = st.one_of(
     st.builds(split_rules.Dirichlet, number),
     st.builds(split_rules.Uneven, number),
     st.builds(split_rules.Drawn, count),
-    st.builds(split_rules.ByClass, st.text()),
+    st.builds(split_rules.ByClass, column),
     st.builds(split_files.Lists, paths),
 )
 models = st.one_of(
