@@ -43,6 +43,9 @@ class Learner(ABC):
     concurrent: bool = False
     """True if several threads may train at once."""
 
+    elements_per_thread: int = 300_000
+    """Elements of batches per thread from which several threads pay, if several may train."""
+
     integers: bool = False
     """True if samples of whole numbers reach the model as int64, as an embedding needs them."""
 

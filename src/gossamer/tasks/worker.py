@@ -24,7 +24,6 @@ from gossamer.tasks.metric import Metric
 from gossamer.tasks.splits import Split
 
 _SAMPLES_DRAWN_AT_ONCE = 1 << 15  # sample numbers of one draw: several rounds of few devices
-_ELEMENTS_PER_THREAD = 300_000  # elements of batches from which a further thread pays
 _COPIES = 2  # of the models, at least: the models and their gradients
 
 
@@ -197,7 +196,7 @@ class Worker:
         elements = index.numel() * self._sample_elements()
         count = max(1, math.ceil(elements / self.learner.at_once))
         threads = available_threads()
-        if self.learner.concurrent and elements >= _ELEMENTS_PER_THREAD * threads:
+        if self.learner.concurrent and elements >= self.learner.elements_per_thread * threads:
             count = threads * math.ceil(count / threads)  # as many for each thread
         length = math.ceil(len(devices) / count)
         chunks = []
