@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import threading
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 _COMPILED = "_orig_mod"  # where torch.compile keeps the module that it was given
@@ -26,6 +28,45 @@ def frozen(module: nn.Module) -> dict[str, Tensor]:
         module: The module.
     """
     return {name: p.detach() for name, p in _parameters(module).items() if not p.requires_grad}
+
+
+class Constants:
+    """The frozen parameters of a module, one copy for all threads.
+
+    Args:
+        parameters: The parameters by name.
+    """
+
+    def __init__(self, parameters: dict[str, Tensor]) -> None:
+        self._parameters = parameters
+        self._lock = threading.Lock()
+        self._mode: tuple[torch.device, torch.dtype] | None = None
+        self._cast: dict[str, Tensor] = {}
+
+    def cast(self, device: torch.device, dtype: torch.dtype) -> dict[str, Tensor]:
+        """Return them on a torch device in a dtype: the last copy, or the original if it fits.
+
+        Args:
+            device: The torch device.
+            dtype: The type of floating-point numbers.
+        """
+        with self._lock:
+            if self._mode != (device, dtype):
+                self._cast = {
+                    name: cast(p, dtype).to(device) for name, p in self._parameters.items()
+                }
+                self._mode = (device, dtype)
+            return self._cast
+
+
+def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return floating-point numbers in another type, and other tensors as they are.
+
+    Args:
+        x: The tensor.
+        dtype: The type.
+    """
+    return x.to(dtype) if x.is_floating_point() else x
 
 
 def copied(module: nn.Module, constants: dict[str, Tensor]) -> nn.Module:

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -26,11 +25,11 @@ from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.losses import Loss, LossFunction, Terms, loss_of
 from gossamer.tasks.metric import Metric
 from gossamer.tasks.metrics import Meters
+from gossamer.tasks.module_trial import output_sizes, output_tensor, refusing
 from gossamer.tasks.perceptron import Perceptron
 from gossamer.tasks.random_ops import RandomOps
 from gossamer.tasks.stacking import run_one_by_one, run_stacked, silence_layout_warning
 
-_Mode = tuple[torch.device, torch.dtype]
 _EVALUATION_ELEMENTS = 1 << 24  # elements that one evaluation pass may put through a module
 _WIDE = 1 << 15  # elements of a layer's output per sample from which attention runs one by one
 # Elements of a layer's output from which a thread pays: at 65,000 two are as fast as one, at
@@ -82,11 +81,10 @@ class ModuleLearner(Learner):
                 self._name,
                 "a module whose lazy layers have run once, so that their shapes are known",
             )
-        self._constants = module_copies.frozen(module)
-        self._cast_constants: tuple[_Mode, dict[str, Tensor]] | None = None
+        frozen = module_copies.frozen(module)
+        self._constants = module_copies.Constants(frozen)
         self._constant_buffers: frozenset[str] = frozenset()
-        self._lock = threading.Lock()
-        self.module = module_copies.copied(module, self._constants)
+        self.module = module_copies.copied(module, frozen)
         self.integers = not data.x.is_floating_point()
         self._classes = data.classes
         self._make = make
@@ -172,22 +170,11 @@ class ModuleLearner(Learner):
 
     def _layers(self, data: Data) -> list[int]:
         """Return the elements of the outputs of all layers for one sample."""
-        sizes = []
-
-        def note(layer: nn.Module, inputs: Any, output: Any) -> None:
-            outputs = output if isinstance(output, tuple) else (output,)
-            for x in outputs:
-                if isinstance(x, Tensor):
-                    sizes.append(x[:1].numel())
-
         w = self._first_row()
         self._prepare_module(w, training=False)
-        hooks = [layer.register_forward_hook(note) for layer in self._own.module.modules()]
-        own = {name: _cast(b, w.dtype) for name, b in self.buffers().items()}
-        with torch.no_grad():
-            self._forward(self.unstack(w[0]), own, _cast(data.x[:1], w.dtype), None)
-        for hook in hooks:
-            hook.remove()
+        own = {name: module_copies.cast(b, w.dtype) for name, b in self.buffers().items()}
+        with torch.no_grad(), output_sizes(self._own.module) as sizes:
+            self._forward(self.unstack(w[0]), own, module_copies.cast(data.x[:1], w.dtype), None)
         return sizes
 
     def _limit_tokens(self, data: Data) -> None:
@@ -211,11 +198,11 @@ class ModuleLearner(Learner):
         self._has_drawn = False
         w = self._first_row()
         two = [0, -1]  # samples, since BatchNorm takes no single one
-        x = _cast(data.x[two], w.dtype)
+        x = module_copies.cast(data.x[two], w.dtype)
         y = data.y[two]
         if y.dtype != torch.int64:
             y = y.to(w.dtype)
-        buffers = {name: _cast(b, w.dtype)[None] for name, b in self.buffers().items()}
+        buffers = {name: module_copies.cast(b, w.dtype)[None] for name, b in self.buffers().items()}
         keys = torch.zeros(1, dtype=torch.int64)
         before = {name: b.clone() for name, b in buffers.items()}
         with torch.random.fork_rng(devices=[]):
@@ -243,19 +230,8 @@ class ModuleLearner(Learner):
         self._loss.check_targets("y", data.y, outputs.shape)
         self._loss.check_targets("y_test", data.y_test, outputs.shape)
 
-    @contextmanager
-    def _refusing(self, shape: torch.Size) -> Iterator[None]:
-        """Turn whatever fails inside the module into one sentence."""
-        try:
-            yield
-        except Exception as error:
-            # torch reports a lack of memory as a RuntimeError with this word.
-            if isinstance(error, InputError | MemoryError) or "allocate" in str(error):
-                raise
-            reason = next(iter(str(error).splitlines()), type(error).__name__)
-            batch = "a batch of whole numbers (int64)" if self.integers else "a batch"
-            accepted = f"one that runs on {batch} of shape {list(shape)}; torch says: {reason}"
-            raise InputError("module", self._name, accepted) from error
+    def _refusing(self, shape: torch.Size) -> AbstractContextManager[None]:
+        return refusing(self._name, shape, self.integers)
 
     def init(self, seed: int) -> Tensor:
         start = self._start
@@ -285,7 +261,7 @@ class ModuleLearner(Learner):
             x = torch.empty_like(x, memory_format=torch.channels_last).copy_(x)
         with ForwardPass(key, self._stacked, self._stacked_attention):
             outputs = functional_call(self._own.module, state, (x,), tie_weights=False)
-        return self._tensor_of(outputs), {name: state[name].detach() for name in buffers}
+        return output_tensor(outputs, self._name), {name: state[name].detach() for name in buffers}
 
     @contextmanager
     def _random_ops(self, keys: Tensor | None) -> Iterator[str]:
@@ -305,35 +281,13 @@ class ModuleLearner(Learner):
         own = self._own
         mode = (w.device, w.dtype)
         if getattr(own, "mode", None) != mode:
-            own.module = module_copies.copied(self.module, self._constants_in(mode)).to(*mode)
+            own.module = module_copies.copied(self.module, self._constants.cast(*mode)).to(*mode)
             own.mode = mode
             own.parameters = [p for p in own.module.parameters() if p.requires_grad]
             own.training = None
         if own.training != training:
             own.module.train(training)
             own.training = training
-
-    def _constants_in(self, mode: _Mode) -> dict[str, Tensor]:
-        """Return the frozen parameters in a mode: one copy for all threads, or the original."""
-        with self._lock:
-            if self._cast_constants is None or self._cast_constants[0] != mode:
-                cast = {}
-                for name, p in self._constants.items():
-                    cast[name] = _cast(p, mode[1]).to(mode[0])
-                self._cast_constants = (mode, cast)
-            return self._cast_constants[1]
-
-    def _tensor_of(self, outputs: Any) -> Tensor:
-        """Return the tensor that the loss is computed from: the logits, or the first of several."""
-        while isinstance(outputs, tuple | list) and outputs:
-            outputs = outputs[0]
-        if isinstance(outputs, Mapping):
-            outputs = outputs.get("logits")
-        outputs = getattr(outputs, "logits", outputs)
-        if not isinstance(outputs, Tensor):
-            accepted = "a module that returns a tensor, a tuple that begins with one, or `logits`"
-            raise InputError("module", f"{self._name} with outputs {type(outputs)}", accepted)
-        return outputs
 
     def _check_outputs(self, outputs: Tensor, y: Tensor) -> None:
         """Refuse outputs of one device that do not fit the targets."""
@@ -453,11 +407,6 @@ class ModuleLearner(Learner):
             return total, count, outputs
 
         return score
-
-
-def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return floating-point tensors in a dtype, others as they are."""
-    return x.to(dtype) if x.is_floating_point() else x
 
 
 def _mean(terms: Terms) -> Tensor:
