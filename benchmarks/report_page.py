@@ -75,7 +75,7 @@ def made_up(
                 size = 31_400 * sent
                 records.append(Record(t, loss, values, distance, distance, sent, size))
             table = columns(records, Measure(metrics=("accuracy",)).columns)
-            run.write_metrics(table)
+            run.write_metrics(table, study.algorithm.label, seed)
             facts = {
                 "name": "made up",
                 "method": study.algorithm.label,

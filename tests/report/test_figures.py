@@ -51,7 +51,7 @@ def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def drawn(monkeypatch: pytest.MonkeyPatch, *words: object) -> Any:
     """Return the figure that `gossamer figure` draws, before it is written."""
     kept = []
-    monkeypatch.setattr(figures, "_save", lambda figure, path, dpi=0: kept.append(figure))
+    monkeypatch.setattr(figures, "save_figure", lambda figure, path, dpi=0: kept.append(figure))
     result = gossamer("figure", *words)
     assert result.code == 0, result.err
     plt.close(kept[0])
@@ -182,7 +182,7 @@ def test_the_legend_hides_nothing(folder: Path) -> None:
             figure = given
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(figures, "_save", keep)
+            patch.setattr(figures, "save_figure", keep)
             columns = [column_of("accuracy")]
             figures.paper({name: [run] for name in names}, Path("x.pdf"), columns)
         assert figure is not None
