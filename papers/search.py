@@ -110,10 +110,12 @@ class Found:
     Attributes:
         best: The best point so far.
         missing: The points whose scores are needed to go on; empty if the search has ended.
+        ranked: All points that were tried, the best first; empty until the search has ended.
     """
 
     best: Point
     missing: tuple[Point, ...] = ()
+    ranked: tuple[Point, ...] = ()
 
 
 def search(family: Family, score: Callable[[Point], Score | None]) -> Found:
@@ -132,16 +134,19 @@ def search(family: Family, score: Callable[[Point], Score | None]) -> Found:
         >>> family.values(search(family, distance).best)
         {'eta': 0.32}
     """
-    tried = family.first_points()
-    best = tried[0]
-    while True:
-        scores = {point: score(point) for point in tried}
-        missing = [point for point, value in scores.items() if value is None]
+    scores: dict[Point, Score] = {}
+    wanted = family.first_points()
+    best = wanted[0]
+    while wanted:
+        missing = []
+        for point in wanted:
+            value = score(point)
+            if value is None:
+                missing.append(point)
+            else:
+                scores[point] = value
         if missing:
             return Found(best, tuple(missing))
-        found = min(tried, key=lambda point: scores[point] or ())
-        around = [found, *family.neighbours(found)]
-        if found == best and tried == around:
-            return Found(best)
-        best = found
-        tried = around
+        best = min(scores, key=lambda point: scores[point])
+        wanted = [point for point in family.neighbours(best) if point not in scores]
+    return Found(best, ranked=tuple(sorted(scores, key=lambda point: scores[point])))

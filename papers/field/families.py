@@ -21,15 +21,17 @@ _ADAM_RATES = rates(0.004)
 
 _DURATIONS = (10, 20, 40, 80, 160)
 _GAIN = (
-    Axis("gain", (1.01, 1.02, 1.03, 1.05, 1.1, 1.2), 3),
+    Axis("gain", (1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.4), 4),
     Axis("rounds", _DURATIONS, 2),
 )
 # The last number of rounds stands for all of them.
 _ALWAYS = 10**6
 _POWER = (
-    Axis("p", (2, 3, 5, 9, 15, 31), 2),
+    Axis("p", (1.5, 2, 3, 5, 9, 15, 31, 101), 3),
     Axis("rounds", (*_DURATIONS, _ALWAYS), 2),
 )
+_BETA = Axis("beta", (0.3, 0.5, 0.8, 0.9, 0.95, 0.98), 3)
+_LOCAL_STEPS = Axis("local_steps", (2, 3, 4, 6, 8, 12), 2)
 _EXTRA_AXES: dict[str, tuple[Axis, ...]] = {
     "gain-control": _GAIN,
     "gain-quasi-global": _GAIN,
@@ -37,11 +39,11 @@ _EXTRA_AXES: dict[str, tuple[Axis, ...]] = {
     "wpm": _POWER,
     "wpm-quasi-global": _POWER,
     "wpm-tracking": _POWER,
-    "momentum": (Axis("beta", (0.5, 0.8, 0.9, 0.95), 2),),
-    "quasi-global": (Axis("beta", (0.5, 0.8, 0.9, 0.95), 2),),
-    "local-sgd": (Axis("local_steps", (2, 4, 8), 1),),
-    "wpm-local-steps": (Axis("local_steps", (2, 4, 8), 1),),
-    "k-gt": (Axis("local_steps", (2, 4, 8), 1),),
+    "momentum": (_BETA,),
+    "quasi-global": (_BETA,),
+    "local-sgd": (_LOCAL_STEPS,),
+    "wpm-local-steps": (_LOCAL_STEPS,),
+    "k-gt": (_LOCAL_STEPS,),
     "swarm-sgd": (Axis("pairs", ("matching",), 0),),
 }
 
@@ -49,6 +51,8 @@ _EXTRA_AXES: dict[str, tuple[Axis, ...]] = {
 AGGREGATE = "d-psgd at the mean"
 # Methods that need a server or the mean of all devices: references, not candidates.
 CENTRAL = ("all-reduce", "fedavg", "diloco")
+# Methods that need links that never change.
+STATIC = ("d2", "extra", "nids")
 # The methods that are run on every cell; all others on some.
 CANDIDATES = (
     "d-psgd",
@@ -72,7 +76,7 @@ def family(name: str) -> Family:
         name: Its name.
 
     Example:
-        >>> family("gain-control").at((8, 3, 2)).gain
+        >>> family("gain-control").at((8, 4, 2)).gain
         1.05
     """
     if name == AGGREGATE:

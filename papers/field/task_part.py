@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from papers.field.cells import Cell, Task, cells, methods
 from papers.field.families import CENTRAL, family
 from papers.field.paper import Results, Scale
 from papers.field.score import final, rounds_to, score
-from papers.search import Family, Found, Point, Score, search
+from papers.search import Family, Point, Score, search
 from papers.wpm.paper import write_csv
 
 _TINY_METHODS = ("d-psgd", "gain-control")
+# The best points of a search are compared on a second tuning seed too: one seed can mislead.
+_FINALISTS = 3
 
 
 class TaskPart:
@@ -40,23 +43,24 @@ class TaskPart:
         """Return the runs that are needed next: for the searches, then those reported."""
         needed = []
         for cell, method in self._pairs(scale):
-            found = self._search(scale, results, cell, method)
-            for point in found.missing:
-                needed += _tuning_studies(scale, cell, method, point)
-            if not found.missing:
-                needed += _reported_studies(scale, cell, method, found.best)
+            missing, best = _tune(scale, results, cell, method)
+            if best is None:
+                needed += missing
+            else:
+                needed += _reported_studies(scale, cell, method, best)
         return needed
 
     def make(self, scale: Scale, results: Results, out: Path) -> list[Path]:
         """Write one row per cell, method and seed."""
         rows = []
         for cell, method in self._pairs(scale):
-            found = self._search(scale, results, cell, method)
-            for study in _reported_studies(scale, cell, method, found.best):
+            _, best = _tune(scale, results, cell, method)
+            assert best is not None  # `then` has asked for all runs that tuning needs
+            for study in _reported_studies(scale, cell, method, best):
                 run = results.by_study[study]
                 row = cell.columns | {"method": method.name, "central": method.name in CENTRAL}
-                row |= {"seed": study.seed, "setting": _text(method, found.best)}
-                row |= {"at_edge": " ".join(method.at_edge(found.best))}
+                row |= {"seed": study.seed, "setting": _text(method, best)}
+                row |= {"at_edge": " ".join(method.at_edge(best))}
                 rows.append(row | _measured(run, cell.task))
         path = out / f"{self.__name__}.csv"
         write_csv(path, rows)
@@ -73,28 +77,44 @@ class TaskPart:
             for name in methods(cell):
                 yield cell, family(name)
 
-    def _search(self, scale: Scale, results: Results, cell: Cell, method: Family) -> Found:
-        """Return how far the search of a method's settings has come."""
 
-        def known(point: Point) -> Score | None:
-            studies = _tuning_studies(scale, cell, method, point)
-            if any(study not in results.by_study for study in studies):
-                return None
-            runs = [results.by_study[study] for study in studies]
-            return score(runs, cell.task.targets[-1])
+def _tune(
+    scale: Scale, results: Results, cell: Cell, method: Family
+) -> tuple[list[Study], Point | None]:
+    """Return the runs that tuning needs next, and the best settings once there are none.
 
-        return search(method, known)
+    The search uses one tuning seed. The best of its points are then compared on two.
+    """
+    first, second = scale.tuning_seeds[0], scale.tuning_seeds[-1]
+
+    def on(seeds: set[int], point: Point) -> list[Study]:
+        return [cell.study(method.at(point), seed, held_out=True) for seed in sorted(seeds)]
+
+    def known(seeds: set[int], point: Point) -> Score | None:
+        runs = [results.by_study.get(study) for study in on(seeds, point)]
+        found = [run for run in runs if run is not None]
+        if len(found) < len(runs):
+            return None
+        return score(found, cell.task.targets[-1])
+
+    state = search(method, lambda point: known({first}, point))
+    if state.missing:
+        return _all_of(on({first}, point) for point in state.missing), None
+    finalists = state.ranked[:_FINALISTS]
+    scores = {point: known({first, second}, point) for point in finalists}
+    missing = [point for point, value in scores.items() if value is None]
+    if missing:
+        return _all_of(on({second}, point) for point in missing), None
+    return [], min(finalists, key=lambda point: scores[point] or ())
+
+
+def _all_of(lists: Iterable[list[Study]]) -> list[Study]:
+    return list(itertools.chain.from_iterable(lists))
 
 
 def _tiny(task: Task) -> Task:
     """Return a task that takes a second, to try the code."""
     return replace(task, data=gs.Digits(), model=gs.Softmax(), rounds=10, every=5, test=0, batch=8)
-
-
-def _tuning_studies(scale: Scale, cell: Cell, method: Family, point: Point) -> list[Study]:
-    """Return the runs that give a point its score, on held-out samples and tuning seeds."""
-    algorithm = method.at(point)
-    return [cell.study(algorithm, seed, held_out=True) for seed in scale.tuning_seeds[:1]]
 
 
 def _reported_studies(scale: Scale, cell: Cell, method: Family, point: Point) -> list[Study]:

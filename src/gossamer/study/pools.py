@@ -252,9 +252,9 @@ def _run(study: Study, path: Path, data: Data, keep_models: bool) -> str | None:
     return None
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _loaded(data: Hashable) -> Data:
-    """Load data once per worker: most of its runs share one source."""
+    """Load data once per worker: most sweeps have one source, or one and its validation part."""
     return load(cast(Source, data))
 
 
