@@ -160,9 +160,10 @@ def cells(task: Task) -> list[Cell]:
     """Return the cells of a task.
 
     All splits and networks with 20 devices; IID data and one label with 10 and 100 devices on the
-    random ring; both on a ring that never changes, which some methods need; all splits on the hospital's contacts, if they are at hand. The CNN takes about
-    thirty times as long per device and round as softmax regression on MNIST, so it has all splits
-    on one network with 10 devices only.
+    random ring; both on a ring that never changes, which some methods need; all splits on the
+    hospital's contacts, if they are at hand. The CNN takes about thirty times as long per device
+    and round as softmax regression on MNIST, so it has all splits on one network with 10 devices
+    only.
     """
     if task == CIFAR:
         return [Cell(task, split, "random ring", 10) for split in SPLITS]
