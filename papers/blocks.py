@@ -9,16 +9,17 @@ A table begins with a line like
 
 and ends with `<!-- end -->`. Between them stand the rows of that file (relative to the Markdown
 file) for which the conditions hold, with the columns named. `<!-- include results/methods.md -->`
-stands for a whole file.
+stands for a whole file. Numbers in sentences are filled too, see `papers.values`.
 """
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+
+from papers.values import selected, short, with_values
 
 _INCLUDE = re.compile(
     r"(?P<head><!-- include (?P<path>[^\s;]+\.md) -->\n).*?<!-- end -->", re.DOTALL
@@ -30,7 +31,7 @@ _TABLE = re.compile(
 
 
 def filled(path: Path) -> str:
-    """Return the text of a Markdown file with every table filled again.
+    """Return the text of a Markdown file with every table and every number filled again.
 
     Args:
         path: The Markdown file.
@@ -43,19 +44,18 @@ def filled(path: Path) -> str:
     def fill(block: re.Match[str]) -> str:
         return _table(block, path.parent)
 
-    return _TABLE.sub(fill, _INCLUDE.sub(include, path.read_text()))
+    text = _TABLE.sub(fill, _INCLUDE.sub(include, path.read_text()))
+    return with_values(text, path.parent)
 
 
 def _table(block: re.Match[str], folder: Path) -> str:
     """Return a block of Markdown with its table filled."""
-    conditions = _conditions(block["where"])
     expressions = []
     titles = []
     for column in block["columns"].split(","):
         expressions.append(column.partition(" as ")[0].strip())
         titles.append(column.rpartition(" as ")[2].strip())
-    with (folder / block["path"]).open() as file:
-        rows = [row for row in csv.DictReader(file) if conditions.items() <= row.items()]
+    rows = selected(folder / block["path"], block["where"])
     if not rows:
         raise SystemExit(f"{block['path']} has no row with {block['where'].strip()}")
     first_line = block[0].partition("\n")[0]
@@ -66,28 +66,12 @@ def _table(block: re.Match[str], folder: Path) -> str:
     return "\n".join(lines)
 
 
-def _conditions(text: str) -> dict[str, str]:
-    """Return conditions such as `split=noniid method=A\\ B`; a backslash keeps a space."""
-    conditions = {}
-    for condition in text.replace("\\ ", "\0").split():
-        name, _, value = condition.partition("=")
-        conditions[name] = value.replace("\0", " ")
-    return conditions
-
-
 def _cell(row: dict[str, str], expression: str) -> str:
     """Return a column, or two of them as "mean ± half"; a dash if there is no value."""
     mean, _, half = (part.strip() for part in expression.partition("±"))
     if not half or not row[half]:
-        return _short(row[mean]) or "–"
-    return f"{_short(row[mean])} ± {_short(row[half])}"
-
-
-def _short(number: str) -> str:
-    """Return 181.0 as 181."""
-    if re.fullmatch(r"-?\d+\.0", number):
-        return number[:-2]
-    return number
+        return short(row[mean]) or "–"
+    return f"{short(row[mean])} ± {short(row[half])}"
 
 
 def _line(cells: Iterable[str]) -> str:
