@@ -79,6 +79,10 @@ class Family:
         """Return the method with the settings of a point."""
         return self.make(**self.values(point))
 
+    def text(self, point: Point) -> str:
+        """Return the settings of a point as one word per setting."""
+        return " ".join(f"{name}={value}" for name, value in self.values(point).items())
+
     def first_points(self) -> list[Point]:
         """Return the points that a search tries first: several rates, all else at its start."""
         rest = tuple(axis.start for axis in self.axes[1:])

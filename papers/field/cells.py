@@ -12,7 +12,7 @@ from typing import Any
 import gossamer as gs
 from gossamer.engines import Simulator
 from gossamer.study import Study
-from papers.field import families
+from papers import families
 
 SPLITS = {
     "iid": gs.Iid(),

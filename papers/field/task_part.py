@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import gossamer as gs
 from gossamer.study import Study
+from papers.families import CENTRAL, family
 from papers.field.cells import Cell, Task, cells, methods
-from papers.field.families import CENTRAL, family
 from papers.field.paper import Results, Scale
-from papers.field.score import final, rounds_to, score
-from papers.search import Family, Point, Score, search
+from papers.score import final, rounds_to
+from papers.search import Family, Point
+from papers.tuning import Tuned, tune
 from papers.wpm.paper import write_csv
 
 _TINY_METHODS = ("d-psgd", "gain-control")
-# The best points of a search are compared on a second tuning seed too: one seed can mislead.
-_FINALISTS = 3
 
 
 class TaskPart:
@@ -43,23 +42,23 @@ class TaskPart:
         """Return the runs that are needed next: for the searches, then those reported."""
         needed = []
         for cell, method in self._pairs(scale):
-            missing, best = _tune(scale, results, cell, method)
-            if best is None:
-                needed += missing
+            tuned = _tuned(scale, results, cell, method)
+            if tuned.best is None:
+                needed += tuned.missing
             else:
-                needed += _reported_studies(scale, cell, method, best)
+                needed += _reported_studies(scale, cell, method, tuned.best)
         return needed
 
     def make(self, scale: Scale, results: Results, out: Path) -> list[Path]:
         """Write one row per cell, method and seed."""
         rows = []
         for cell, method in self._pairs(scale):
-            _, best = _tune(scale, results, cell, method)
+            best = _tuned(scale, results, cell, method).best
             assert best is not None  # `then` has asked for all runs that tuning needs
             for study in _reported_studies(scale, cell, method, best):
                 run = results.by_study[study]
                 row = cell.columns | {"method": method.name, "central": method.name in CENTRAL}
-                row |= {"seed": study.seed, "setting": _text(method, best)}
+                row |= {"seed": study.seed, "setting": method.text(best)}
                 row |= {"at_edge": " ".join(method.at_edge(best))}
                 rows.append(row | _measured(run, cell.task))
         path = out / f"{self.__name__}.csv"
@@ -78,38 +77,10 @@ class TaskPart:
                 yield cell, family(name)
 
 
-def _tune(
-    scale: Scale, results: Results, cell: Cell, method: Family
-) -> tuple[list[Study], Point | None]:
-    """Return the runs that tuning needs next, and the best settings once there are none.
-
-    The search uses one tuning seed. The best of its points are then compared on two.
-    """
-    first, second = scale.tuning_seeds[0], scale.tuning_seeds[-1]
-
-    def on(seeds: set[int], point: Point) -> list[Study]:
-        return [cell.study(method.at(point), seed, held_out=True) for seed in sorted(seeds)]
-
-    def known(seeds: set[int], point: Point) -> Score | None:
-        runs = [results.by_study.get(study) for study in on(seeds, point)]
-        found = [run for run in runs if run is not None]
-        if len(found) < len(runs):
-            return None
-        return score(found, cell.task.targets[-1])
-
-    state = search(method, lambda point: known({first}, point))
-    if state.missing:
-        return _all_of(on({first}, point) for point in state.missing), None
-    finalists = state.ranked[:_FINALISTS]
-    scores = {point: known({first, second}, point) for point in finalists}
-    missing = [point for point, value in scores.items() if value is None]
-    if missing:
-        return _all_of(on({second}, point) for point in missing), None
-    return [], min(finalists, key=lambda point: scores[point] or ())
-
-
-def _all_of(lists: Iterable[list[Study]]) -> list[Study]:
-    return list(itertools.chain.from_iterable(lists))
+def _tuned(scale: Scale, results: Results, cell: Cell, method: Family) -> Tuned:
+    """Return the settings of a method on a cell, or the runs that tuning needs next."""
+    trial = partial(cell.study, held_out=True)
+    return tune(method, trial, results.by_study, cell.task.targets[-1], scale.tuning_seeds)
 
 
 def _tiny(task: Task) -> Task:
@@ -140,8 +111,3 @@ def _measured(run: gs.Run, task: Task) -> dict[str, object]:
     for name in ("accuracy", "accuracy_worst", "accuracy_merged"):
         row[name] = f"{final(run, name):.4f}"
     return row
-
-
-def _text(method: Family, point: Point) -> str:
-    """Return the settings of a point as one word per setting."""
-    return " ".join(f"{name}={value}" for name, value in method.values(point).items())

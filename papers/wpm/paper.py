@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 import gossamer as gs
-from gossamer.study import Interval, Study, interval, rounds_to
+from gossamer.study import Interval, Study, interval
+from papers.score import rounds_to
 
 HERE = Path(__file__).parent
 
@@ -207,7 +208,7 @@ class Results:
         """
         values = []
         for run in self.cells(key):
-            value = None if run.diverged else number(run)
+            value = _unless_diverged(run, number)
             if value is None:
                 return None
             values.append(value)
@@ -226,16 +227,23 @@ class Results:
             number: A function that gives the value of a run, or None.
 
         Returns:
-            The mean share; None if one run has no value.
+            The mean share; None if one run has no value or diverged.
         """
         shares = []
         for base_run, other_run in zip(self.cells(base), self.cells(other), strict=True):
-            before = number(base_run)
-            after = number(other_run)
+            before = _unless_diverged(base_run, number)
+            after = _unless_diverged(other_run, number)
             if before is None or after is None:
                 return None
             shares.append(1 - after / before)
         return interval(shares)
+
+
+def _unless_diverged(run: gs.Run, number: Callable[[gs.Run], float | None]) -> float | None:
+    """Return a value of a run; None if the run diverged, at whatever round."""
+    if run.diverged:
+        return None
+    return number(run)
 
 
 def rounds_to_target(scale: Scale, target: float | None = None) -> Callable[[gs.Run], int | None]:
@@ -244,10 +252,13 @@ def rounds_to_target(scale: Scale, target: float | None = None) -> Callable[[gs.
     Args:
         scale: The setting.
         target: The accuracy to reach; the target of the scale by default.
+
+    Returns:
+        A function of a run; None if the run does not reach the target, or diverges later.
     """
 
     def count(run: gs.Run) -> int | None:
-        t = rounds_to(run.metrics["round"], run.metrics["accuracy"], target or scale.target)
+        t = rounds_to(run, target or scale.target)
         if math.isinf(t):
             return None
         return int(t)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import gossamer as gs
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from papers.field import families
-from papers.field.score import final, rounds_to, score
+from papers import families
+from papers.score import final, rounds_to, score
 from papers.search import Axis, Family, Point, Score, rates, search
 
 GAINS = Axis("gain", (1.02, 1.05, 1.1, 1.2), 1)

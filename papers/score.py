@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import gossamer as gs
+from gossamer.study import rounds_to as first_round
 from papers.search import Score
 
 
@@ -22,10 +23,7 @@ def rounds_to(run: gs.Run, target: float, column: str = "accuracy") -> float:
     """
     if run.diverged:
         return math.inf
-    for t, value in zip(run.metrics["round"], run.metrics[column], strict=True):
-        if value >= target:
-            return float(t)
-    return math.inf
+    return float(first_round(run.metrics["round"], run.metrics[column], target))
 
 
 def final(run: gs.Run, column: str) -> float:
