@@ -23,7 +23,7 @@ from gossamer.tasks.split_rules import (
     SplitRule,
     Uneven,
 )
-from gossamer.tasks.splits import Split, batch, from_lists
+from gossamer.tasks.splits import Split, batch, from_lists, whole
 
 SEEDS = st.integers(0, 2**31)
 
@@ -390,3 +390,16 @@ def test_by_class_leaves_no_device_without_samples():
         ByClass().make_for(y, 4, 0, {"ward": ("a", "b", "b", "b")})
     with pytest.raises(InputError, match="a target is not one label"):
         ByClass().make_for(np.linspace(0, 1, 9), 2, 0, {"ward": ("a", "b")})
+
+
+@given(st.integers(1, 6), st.integers(1, 4), st.data())
+def test_whole_batches_are_the_samples_of_each_device(devices, size, data):
+    split = Drawn(size).make(np.arange(9), devices, seed=0)
+    some = np.array(data.draw(st.lists(st.integers(0, devices - 1), min_size=1, unique=True)))
+    expected = [split.of(device).tolist() for device in some]
+    assert whole(split, some).tolist() == expected
+
+
+def test_whole_batches_of_all_devices_take_no_memory():
+    split = Drawn(3).make(np.arange(9), 5, seed=0)
+    assert np.shares_memory(whole(split, np.arange(5)), split.index)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gossamer._core.sorting import distinct
 from gossamer.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Links:
             array = np.sort(array, axis=1)
         a = array[:, 0]
         b = array[:, 1]
-        code = np.unique((a * devices + b)[a != b])
+        code = distinct((a * devices + b)[a != b])
         return cls(devices, code // devices, code % devices, directed)
 
     @property

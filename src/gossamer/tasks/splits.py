@@ -79,6 +79,29 @@ def batch(
     return split.index[position]
 
 
+def whole(split: Split, devices: IntArray) -> IntArray:
+    """Return all samples of devices that hold equally many.
+
+    Args:
+        split: The samples of each device.
+        devices: Numbers of the devices.
+
+    Returns:
+        Sample numbers [devices, size]: a view of the split if these are all devices, since a
+        million devices need no second copy of it.
+
+    Example:
+        >>> split = Split(np.array([5, 3, 0, 1]), np.array([0, 2, 4]))
+        >>> whole(split, np.array([1, 0])).tolist()
+        [[0, 1], [5, 3]]
+    """
+    size = int(split.sizes[devices[0]])
+    first = split.offsets[devices]
+    if np.array_equal(first, np.arange(len(devices)) * size) and len(devices) == split.devices:
+        return split.index.reshape(-1, size)
+    return split.index[first[:, None] + np.arange(size)]
+
+
 def from_lists(lists: Iterable[ArrayLike], samples: int | None = None) -> Split:
     """Make a split from one list of sample numbers per device.
 

@@ -99,9 +99,11 @@ class Task:
         For a process that holds no other devices.
 
         Args:
-            devices: Numbers of the devices.
+            devices: Numbers of the devices, ascending.
         """
-        held = np.concatenate([self.split.of(int(device)) for device in devices])
+        is_here = np.zeros(self.devices, dtype=bool)
+        is_here[devices] = True
+        held = self.split.index[np.repeat(is_here, self.split.sizes)]
         samples, index = np.unique(held, return_inverse=True)
         sizes = np.zeros(self.devices, dtype=np.int64)
         sizes[devices] = self.split.sizes[devices]

@@ -275,13 +275,10 @@ class _BatchDraws:
 
     def _whole_batches(self, devices: NDArray[np.int64] | None) -> NDArray[np.int64]:
         if devices is not None:
-            return self._stack(devices)
+            return splits.whole(self._split, devices)
         if self._whole is None:
-            self._whole = self._stack(self._devices)
+            self._whole = splits.whole(self._split, self._devices)
         return self._whole
-
-    def _stack(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.stack([self._split.of(int(device)) for device in devices])
 
 
 def test_subset(samples: int, wanted: int) -> Tensor:

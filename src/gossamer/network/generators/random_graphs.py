@@ -15,6 +15,7 @@ import numpy as np
 from gossamer import draws
 from gossamer._core import checks
 from gossamer._core.registry import register
+from gossamer._core.sorting import contains, distinct
 from gossamer.errors import InputError
 from gossamer.network import limits
 from gossamer.network.base import IntArray, Links, Network
@@ -172,12 +173,16 @@ class Random(Redrawn):
         size = int(-pairs * math.log1p(-count / (pairs + 1)) + 4 * math.sqrt(count) + 4)
         while True:
             # The remainder of 64 bits favours small numbers by less than pairs / 2⁶⁴.
-            number = draws.row(self.seed, "links/random", draw, size) % np.uint64(pairs)
-            different, first = np.unique(number, return_index=True)
-            if len(different) >= count:
-                last = np.partition(first, count - 1)[count - 1]
-                chosen: IntArray = different[first <= last].astype(np.int64)
-                return chosen
+            remainder = draws.row(self.seed, "links/random", draw, size) % np.uint64(pairs)
+            number = remainder.view(np.int64)
+            # Sparse links rarely repeat: most are among the first `count` draws.
+            different = distinct(number[:count])
+            missing = count - len(different)
+            others = number[count:]
+            others = others[~contains(different, others)]
+            added = others[is_first(others)][:missing]
+            if len(added) == missing:
+                return np.sort(np.concatenate([different, added]), kind="stable")
             size *= 2
 
 
@@ -293,8 +298,7 @@ class Regular(Redrawn):
             new = np.stack([pair_code(u[bad], d, m), pair_code(c, v[bad], m)], axis=1)
             # Links that were swapped away still count as known. That refuses a swap now and then,
             # and saves sorting in every step.
-            nearest = np.minimum(np.searchsorted(known, new), len(known) - 1)
-            taken = (known[nearest] == new) | np.isin(new, added)
+            taken = contains(known, new) | np.isin(new, added)
             is_loop = new // m == new % m
             accepted = good[partner] & ~(taken | is_loop).any(axis=1)
             # Of swaps with the same partner, or that make the same link, only the first is made.

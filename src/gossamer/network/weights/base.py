@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from gossamer._core.sorting import stable_order
 from gossamer.errors import InputError
 from gossamer.network.base import BoolArray, FloatArray, IntArray, Links
 
@@ -86,16 +87,27 @@ class Weights:
         Returns:
             indptr, indices (ascending in each row) and values.
         """
-        diagonal = np.arange(self.devices)
-        row = np.concatenate([self.b, diagonal, self.a])
-        # Links are sorted, so that a stable sort by row leaves the columns of a row ascending:
-        # those below the diagonal, the diagonal, those above it.
-        order = np.argsort(row, kind="stable")
+        every = np.arange(self.devices)
+        links = np.arange(len(self.a))
+        before = np.bincount(self.b, minlength=self.devices)  # entries left of the diagonal
+        after = np.bincount(self.a, minlength=self.devices)
         indptr = np.zeros(self.devices + 1, dtype=np.int64)
-        np.cumsum(np.bincount(row, minlength=self.devices), out=indptr[1:])
-        column = np.concatenate([self.a, diagonal, self.b])
-        values = np.concatenate([self.backward, self.own, self.value])
-        return indptr, column[order], values[order]
+        np.cumsum(before + 1 + after, out=indptr[1:])
+        diagonal = indptr[:-1] + before
+        # Links are sorted by (a, b): as they are, they are the entries right of the diagonal, row
+        # by row, and in a stable order of b those left of it.
+        right = links + np.repeat(diagonal + 1 - (np.cumsum(after) - after), after)
+        left = links + np.repeat(indptr[:-1] - (np.cumsum(before) - before), before)
+        order = stable_order(self.b, self.devices)
+        column = np.empty(indptr[-1], dtype=np.int64)
+        column[left] = self.a[order]
+        column[diagonal] = every
+        column[right] = self.b
+        values = np.empty(indptr[-1])
+        values[left] = self.backward[order]
+        values[diagonal] = self.own
+        values[right] = self.value
+        return indptr, column, values
 
 
 class WeightRule(Protocol):
