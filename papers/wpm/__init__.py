@@ -14,8 +14,6 @@ from papers.wpm import (
     figure4,
     figure5,
     figure6,
-    iid,
-    kept_gain,
     lemma1,
     plain_step,
     readings,
@@ -45,4 +43,4 @@ TABLES_AND_FIGURES = (
 )
 THEORY = (lemma1, theorem1, slips, ablation, plain_step)
 # These take longer: `gossamer reproduce wpm --studies`.
-STUDIES = (readings, cifar, step_rules, fair, iid, regimes, kept_gain)
+STUDIES = (readings, cifar, step_rules, fair, regimes)

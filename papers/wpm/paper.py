@@ -84,10 +84,9 @@ class Scale:
     targets: tuple[float, ...] = (0.8, 0.85, 0.88)
     tuning_seeds: tuple[int, ...] = (100, 101, 102)
     study_powers: tuple[float, ...] = (1, 3, 5, 9, 15, 31, 101)
-    map_devices: tuple[int, ...] = (20, 100)
-    map_densities: tuple[float, ...] = (0.05, 0.1, 0.2, 0.5, 1.0)
+    map_devices: int = 20
+    map_densities: tuple[float, ...] = (0.1, 0.5, 1.0)
     map_rounds: int = 300
-    map_seeds: int = 3
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
@@ -111,10 +110,9 @@ TINY = Scale(
     targets=(0.5, 0.6),
     tuning_seeds=(100,),
     study_powers=(1, 15),
-    map_devices=(10,),
-    map_densities=(0.2, 1.0),
+    map_devices=10,
+    map_densities=(0.2,),
     map_rounds=30,
-    map_seeds=1,
 )
 
 

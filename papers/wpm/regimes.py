@@ -1,201 +1,157 @@
-"""The regime map: the rounds that a method saves against D-PSGD, by density and split.
+"""The regime map: the rounds that a method saves, by density and split.
 
     gossamer reproduce wpm regimes
 
-Both have their own best learning rates.
+Every method has its own best settings. The last panel compares the power mean with its control.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-import gossamer as gs
-from gossamer.algorithms import GainControl
-from gossamer.study import Interval, Study
+from gossamer.study import Study
 from papers.drawing import heat_map, saved_figure
-from papers.wpm.paper import (
-    SPLIT_NAMES,
-    Density,
-    Results,
-    Scale,
-    number,
-    rounds_to_target,
-    studies,
-    write_csv,
+from papers.wpm.comparison import (
+    AT_THE_MEAN,
+    CONTROL,
+    D_PSGD,
+    ROBUST,
+    Place,
+    compared,
+    matched_any,
+    needed,
 )
-from papers.wpm.tuning import Method, grid, tuned
+from papers.wpm.paper import SPLIT_NAMES, Density, Results, Scale, write_csv
 
-TITLE = "rounds saved against tuned p = 1, by density, split and devices: a heat map"
-
-BASE = Method("D-PSGD (p = 1)", lambda eta: gs.WPM(1, eta, gs.Matched(), anchor=False))
-MATCHED_15 = Method("WPM p = 15, matched", lambda eta: gs.WPM(15, eta, gs.Matched(), anchor=False))
-ROBUST_15 = Method("WPM p = 15, robust", lambda eta: gs.WPM(15, eta))
-METHODS = (
-    BASE,
-    Method("WPM p = 3, matched", lambda eta: gs.WPM(3, eta, gs.Matched(), anchor=False)),
-    MATCHED_15,
-    ROBUST_15,
-    Method("p = 1 with gain 1.05", lambda eta: GainControl(eta, 1.05, 20)),
+TITLE = (
+    "rounds saved against tuned D-PSGD and against the control, by density and split: a heat map"
 )
-AT_MOST = 20  # devices up to which every method is run; with more devices, only two
+
+MATCHED = matched_any()
+METHODS = (D_PSGD, AT_THE_MEAN, MATCHED, ROBUST, CONTROL)
+SPLITS = ("iid", "dirichlet0.1", "noniid")
 TARGET = -2  # index of the target among those of the scale: the middle one
+# Title of each panel, its method, what it is compared with, and the column of the table.
+PANELS = (
+    ("D-PSGD at the mean (p = 1)\nagainst D-PSGD", AT_THE_MEAN, D_PSGD, "saved"),
+    ("WPM matched, p tuned\nagainst D-PSGD", MATCHED, D_PSGD, "saved"),
+    ("WPM robust, p × duration\nagainst D-PSGD", ROBUST, D_PSGD, "saved"),
+    ("p = 1, gain × duration\nagainst D-PSGD", CONTROL, D_PSGD, "saved"),
+    ("WPM robust, p × duration\nagainst gain × duration", ROBUST, CONTROL, "saved_to_control"),
+)
+
+Row = dict[str, object]
 
 
-def methods(devices: int) -> Sequence[Method]:
-    """Return the methods that are run on a number of devices."""
-    if devices <= AT_MOST:
-        return METHODS
-    return (BASE, ROBUST_15)
+def splits(scale: Scale) -> tuple[str, ...]:
+    """Return the splits: all, or one to try the code."""
+    if scale.name == "tiny":
+        return SPLITS[-1:]
+    return SPLITS
 
 
-def setting(scale: Scale, density: float, devices: int) -> Scale:
-    """Return the setting of one density and number of devices."""
-    return replace(
-        scale,
-        network=Density(density),
-        rounds=scale.map_rounds if devices <= AT_MOST else scale.map_rounds * 2 // 3,
-        seeds=min(scale.map_seeds, scale.seeds),
-        tuning_seeds=scale.tuning_seeds[:1],
-        grid=tuple(eta for eta in scale.grid if 0.003 < eta < 0.3) or scale.grid,
-        test=0 if scale.name == "tiny" else 1000,
-    )
-
-
-def places(scale: Scale) -> Iterator[tuple[int, float, str]]:
-    """Yield every number of devices, density and split of the map."""
-    for devices in scale.map_devices:
-        for density in scale.map_densities:
-            for split in SPLIT_NAMES:
-                yield devices, density, split
+def places(scale: Scale) -> Iterator[tuple[float, Place]]:
+    """Yield every density and split of the map."""
+    test = 1000
+    if scale.name == "tiny":
+        test = 0
+    for density in scale.map_densities:
+        here = replace(scale, network=Density(density), rounds=scale.map_rounds, test=test)
+        for split in splits(scale):
+            yield density, Place(here, scale.map_devices, split, scale.targets[TARGET])
 
 
 def cells(scale: Scale) -> list[Study]:
-    """Return the runs that tuning needs."""
-    found = []
-    for devices, density, split in places(scale):
-        found += grid(setting(scale, density, devices), methods(devices), devices, split)
-    return found
+    """Return the first runs that tuning needs."""
+    return then(scale, Results(scale, {}))
 
 
 def then(scale: Scale, results: Results) -> list[Study]:
-    """Return the runs that are reported, once the rates are known."""
-    target = scale.targets[TARGET]
-    found = []
-    for devices, density, split in places(scale):
-        here = setting(scale, density, devices)
-        for method in methods(devices):
-            best = tuned(results.under(here), method, devices, split, target)
-            found += studies(here, [(method.at(best.eta), devices, split)])
-    return found
+    """Return the runs that are needed next: for tuning, then those that are reported."""
+    return needed(results, (place for _, place in places(scale)), METHODS)
+
+
+def make(scale: Scale, results: Results, out: Path) -> list[Path]:
+    """Write the table and the map."""
+    rows = []
+    for density, place in places(scale):
+        for row in compared(results, place, METHODS):
+            rows.append({"devices": place.devices, "density": density} | row)
+    write_csv(out / "regimes.csv", rows)
+    return [_draw(scale, rows, out / "regimes.png"), out / "regimes.csv"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell of the map: rounds of D-PSGD and of the method, and the share that it saves.
+    """One cell of a panel.
 
-    None: the target is not reached by every seed.
+    Attributes:
+        row: The row of the method.
+        base: The row of what it is compared with.
+        column: The column with the share of rounds that it saves.
     """
 
-    base: Interval | None
-    rounds: Interval | None
-    saved: Interval | None
+    row: Row
+    base: Row
+    column: str
 
     @property
     def share(self) -> float:
         """The value of the colour: 1 or -1 if only one of the two reaches the target."""
-        if self.saved is not None:
-            return self.saved.mean
-        if self.base is None and self.rounds is not None:
-            return 1.0
-        if self.base is not None and self.rounds is None:
-            return -1.0
-        return np.nan
+        saved = self.row[f"{self.column}_%"]
+        if saved != "":
+            return float(str(saved)) / 100
+        if self.base["ours"] == "" and self.row["ours"] == "":
+            return np.nan
+        return 1.0 if self.base["ours"] == "" else -1.0
 
     @property
     def text(self) -> str:
         """The text of the cell; a share that is not significant is in brackets."""
-        if self.saved is not None:
-            share = f"{self.saved.mean:+.0%}"
-            half = self.saved.half
-            is_significant = half is not None and abs(self.saved.mean) > half
-            return share if is_significant else f"({share})"
-        if self.base is not None:
-            return "only\np = 1"
-        if self.rounds is not None:
-            return "only\nit"
-        return "neither"
+        if self.row[f"{self.column}_%"] == "":
+            if np.isnan(self.share):
+                return "neither"
+            return "only it" if self.share > 0 else "only the\nother"
+        share = f"{self.share:+.0%}"
+        half = self.row[f"{self.column}_95"]
+        is_significant = half != "" and abs(self.share) > float(str(half)) / 100
+        rounds = f"{float(str(self.row['ours'])):.0f} / {float(str(self.base['ours'])):.0f}"
+        return f"{share if is_significant else f'({share})'}\n{rounds}"
 
 
-def make(scale: Scale, results: Results, out: Path) -> list[Path]:
-    """Write the table and one map per number of devices."""
-    target = scale.targets[TARGET]
-    count = rounds_to_target(scale, target)
-    rows = []
-    shown = {}
-    for devices, density, split in places(scale):
-        here = results.under(setting(scale, density, devices))
-        base = (BASE.at(tuned(here, BASE, devices, split, target).eta), devices, split)
-        for method in methods(devices):
-            best = tuned(here, method, devices, split, target)
-            key = (method.at(best.eta), devices, split)
-            cell = Cell(
-                here.over_seeds(base, count),
-                here.over_seeds(key, count),
-                here.saved(base, key, count),
-            )
-            saved = number(cell.saved, 1, 100)
-            rows.append(
-                {
-                    "devices": devices,
-                    "density": density,
-                    "split": split,
-                    "method": method.name,
-                    "target": target,
-                    "eta": best.eta,
-                    "at_edge_of_grid": best.edge,
-                    **number(cell.rounds),
-                    "saved_%": saved["ours"],
-                    "saved_95": saved["ours_95"],
-                }
-            )
-            shown[devices, method.name, density, split] = cell
-    write_csv(out / "regimes.csv", rows)
-    maps = [_draw(scale, devices, shown, out) for devices in scale.map_devices]
-    return [*maps, out / "regimes.csv"]
-
-
-def _draw(
-    scale: Scale, devices: int, shown: dict[tuple[int, str, float, str], Cell], out: Path
-) -> Path:
-    """Draw one heat map per method; blue: fewer rounds than tuned D-PSGD, red: more."""
-    path = out / f"regimes_{devices}.png"
-    names = [method.name for method in methods(devices) if method is not BASE]
+def _draw(scale: Scale, rows: list[Row], path: Path) -> Path:
+    """Draw one heat map per comparison; blue: fewer rounds, red: more."""
+    by_place = {(row["density"], row["split"], row["method"]): row for row in rows}
     densities = scale.map_densities
-    size = {"figsize": (max(7.5, 1.2 + 2.9 * len(names)), 3.2), "sharey": True, "squeeze": False}
-    with saved_figure(path, 1, len(names), **size) as (figure, axes):
-        for axis, name in zip(axes[0], names, strict=True):
-            share = np.full((len(SPLIT_NAMES), len(densities)), np.nan)
+    size = {"figsize": (15, 3.4), "sharey": True, "squeeze": False}
+    with saved_figure(path, 1, len(PANELS), **size) as (figure, axes):
+        for axis, (title, method, base, column) in zip(axes[0], PANELS, strict=True):
+            share = np.full((len(splits(scale)), len(densities)), np.nan)
             texts = []
-            for i, split in enumerate(SPLIT_NAMES):
-                cells = [shown[devices, name, density, split] for density in densities]
+            for i, split in enumerate(splits(scale)):
+                cells = []
+                for density in densities:
+                    row = by_place[density, split, method.name]
+                    cells.append(Cell(row, by_place[density, split, base.name], column))
                 share[i] = [cell.share for cell in cells]
                 texts.append([cell.text for cell in cells])
             white = np.abs(share) > 0.45
             image = heat_map(
-                axis, share, texts, white, fontsize=7, cmap="RdBu", vmin=-0.6, vmax=0.6
+                axis, share, texts, white, fontsize=7, cmap="RdBu", vmin=-0.8, vmax=0.8
             )
             axis.set_xticks(range(len(densities)), [f"{density:g}" for density in densities])
-            axis.set_yticks(range(len(SPLIT_NAMES)), list(SPLIT_NAMES.values()))
-            axis.set_title(name, fontsize=9)
+            names = [SPLIT_NAMES[split] for split in splits(scale)]
+            axis.set_yticks(range(len(names)), names)
+            axis.set_title(title, fontsize=9)
             axis.set_xlabel("density")
         figure.colorbar(image, ax=axes[0], label="rounds saved", format=lambda x, _: f"{x:+.0%}")
         figure.suptitle(
-            f"Rounds to {scale.targets[TARGET]:.0%} saved against tuned D-PSGD, "
-            f"{devices} devices; in brackets: not significant",
+            f"Rounds to {scale.targets[TARGET]:.0%} saved by the first against the second, "
+            f"{scale.map_devices} devices; below: rounds of both; in brackets: not significant",
             fontsize=10,
         )
     return path
