@@ -19,7 +19,15 @@ from torch import Tensor
 
 from gossamer import draws
 from gossamer.errors import InputError
-from gossamer.mirror import PowerMap, bregman, power_mean, signed_power
+from gossamer.mirror import (
+    ArcsinhMap,
+    MirrorMap,
+    PowerMap,
+    SinhMap,
+    bregman,
+    power_mean,
+    signed_power,
+)
 
 DTYPES = st.sampled_from([torch.float32, torch.float64])
 POWERS = st.one_of(st.sampled_from([1, 2, 3, 2.5, 15, 31, 101]), st.floats(1, 101))
@@ -398,3 +406,80 @@ def test_bregman_of_nan_is_nan(p: float) -> None:
     """NaN in either argument gives NaN."""
     assert bregman(torch.tensor([1.0, math.nan]), torch.ones(2), p).isnan()
     assert bregman(torch.ones(2), torch.tensor([1.0, math.nan]), p).isnan()
+
+
+# Mirror maps that are no powers
+
+
+SCALES = st.floats(-3, 3).map(lambda exponent: 10.0**exponent)
+EXACT: dict[type[MirrorMap], tuple[Any, Any]] = {
+    SinhMap: (mpmath.sinh, mpmath.asinh),
+    ArcsinhMap: (mpmath.asinh, mpmath.sinh),
+}
+OTHER_MAPS = st.one_of(st.builds(SinhMap, SCALES), st.builds(ArcsinhMap, SCALES))
+
+
+@st.composite
+def maps_and_weights(draw: st.DrawFn) -> tuple[Any, Tensor]:
+    """Draw a map and weights of one dtype that are inside its range, in ascending order."""
+    mirror: Any = draw(OTHER_MAPS)
+    dtype = draw(DTYPES)
+    values = draw(st.lists(magnitudes(), min_size=1, max_size=6, unique=True))
+    w = torch.tensor(sorted(values), dtype=dtype).unique()
+    if isinstance(mirror, SinhMap):
+        w = w[w.abs() < 700 * mirror.scale]
+    return mirror, w
+
+
+@given(maps_and_weights())
+@settings(max_examples=200)
+def test_maps_and_their_inverses(drawn: tuple[Any, Tensor]) -> None:
+    """Both directions match mpmath in float64, and the inverse returns the weights."""
+    mirror, w = drawn
+    forward, inverse = EXACT[type(mirror)]
+    s = mpf(mirror.scale)
+    z = mirror.to_dual(w)
+    assert z.dtype == torch.float64
+    for got, value in zip(z.tolist(), w.tolist(), strict=True):
+        x = mpf(value) / s
+        # Rounding x by eps changes sinh(x) by x·coth(x)·eps.
+        bound = 8 * eps(torch.float64) * (1 + abs(x))
+        assert abs(got - s * forward(x)) <= bound * abs(s * forward(x))
+    for got, value in zip(mirror.to_primal(z).tolist(), z.tolist(), strict=True):
+        x = mpf(value) / s
+        bound = 8 * eps(torch.float64) * (1 + abs(x))
+        assert abs(got - s * inverse(x)) <= bound * abs(s * inverse(x))
+    back = mirror.to_primal(z, w.dtype)
+    assert back.dtype == w.dtype
+    torch.testing.assert_close(back, w, rtol=1e-13 if w.dtype == torch.float64 else 2e-7, atol=0.0)
+
+
+@given(maps_and_weights())
+def test_potentials_are_strictly_convex(drawn: tuple[Any, Tensor]) -> None:
+    """∇φ is odd and increases strictly, so that φ is strictly convex and even."""
+    mirror, w = drawn
+    z = mirror.to_dual(w)
+    apart = w.double().diff() > 1e-12 * w.double().abs()[1:]
+    assert (z.diff()[apart] > 0).all()
+    assert torch.equal(mirror.to_dual(-w), -z)
+
+
+@given(OTHER_MAPS, neighbourhoods())
+def test_means_lie_between_the_models(mirror: Any, neighbourhood: tuple[Tensor, Tensor]) -> None:
+    """The mean in the dual is between the least and the largest, and finite in the range."""
+    models, _ = neighbourhood
+    if isinstance(mirror, SinhMap):
+        models = models.clamp(-700 * mirror.scale, 700 * mirror.scale)
+    result = mirror.mean(models)
+    assert result.dtype == models.dtype
+    assert result.isfinite().all()
+    slack = 1e-6 * models.abs().amax(0)
+    assert (result <= models.amax(0) + slack).all()
+    assert (result >= models.amin(0) - slack).all()
+
+
+@pytest.mark.parametrize("kind", [SinhMap, ArcsinhMap])
+@pytest.mark.parametrize("scale", [0.0, -1.0, math.nan, math.inf])
+def test_maps_reject_an_invalid_scale(kind: Any, scale: float) -> None:
+    with pytest.raises(InputError, match=r"^scale = "):
+        kind(scale)

@@ -4,6 +4,9 @@
     z     = w^[p] = ∇φ(w)           the dual of a model w, φ(w) = ‖w‖_{p+1}^{p+1} / (p+1)
     w̄     = (Σ_j a_j·w_j^[p])^[1/p]   the weighted power-p mean
 
+`SinhMap` and `ArcsinhMap` are mirror maps that are no powers: the first weighs large elements more,
+as a power p > 1 does, the second less. Both are the identity for elements well below their scale.
+
 At p = 15 the dual of a float32 weight below 0.003 underflows to zero. Duals are therefore float64,
 which holds every weight from 1e-8 to 1e4 up to p = 35. `power_mean` must hold for any p: it divides
 each coordinate by its largest |w_j| first.
@@ -145,6 +148,77 @@ class PowerMap(MirrorMap):
     def fits(self, w: Tensor) -> Tensor:
         """Return a mask of the elements that are zero or whose dual is well inside float64."""
         return dual_fits(w, self.p)
+
+
+@register("mirror", "sinh")
+@dataclass(frozen=True)
+class SinhMap(MirrorMap):
+    """The mirror map s·sinh(w/s) of φ(w) = Σ s²·cosh(w/s): linear below s, exponential above.
+
+    Its mean tends to the arithmetic mean for elements far below s, and to the largest element for
+    those far above. Unlike that of a power p > 1, φ is strongly convex, so that a step of one
+    length for all coordinates is defined at 0 too. The dual of |w| > 700·s exceeds float64: a run
+    that gets there diverges.
+
+    Args:
+        scale: s, above 0, in units of the weights.
+
+    Example:
+        >>> SinhMap(0.1).mean(torch.tensor([[0.0, 0.001], [1.0, 0.003]]))
+        tensor([0.9307, 0.0020])
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        checks.positive("scale", self.scale)
+
+    @property
+    def label(self) -> str:
+        return f"sinh {self.scale:g}"
+
+    def to_dual(self, w: Tensor) -> Tensor:
+        """Return z = s·sinh(w/s) in float64."""
+        return torch.sinh(w.double() / self.scale).mul_(self.scale)
+
+    def to_primal(self, z: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Return w = s·arcsinh(z/s)."""
+        return torch.asinh(z.double() / self.scale).mul_(self.scale).to(dtype or z.dtype)
+
+
+@register("mirror", "arcsinh")
+@dataclass(frozen=True)
+class ArcsinhMap(MirrorMap):
+    """The mirror map s·arcsinh(w/s), the hypentropy: linear below s, logarithmic above.
+
+    U. Ghai, E. Hazan, Y. Singer. "Exponentiated gradient meets gradient descent." ALT 2020. Its
+    mean tends to the arithmetic mean for elements far below s, and to the geometric mean for those
+    far above, and steps there are relative to |w|.
+
+    Args:
+        scale: s, above 0, in units of the weights; β of the paper.
+
+    Example:
+        >>> ArcsinhMap(0.1).mean(torch.tensor([[1.0], [9.0]]))
+        tensor([3.0030])
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        checks.positive("scale", self.scale)
+
+    @property
+    def label(self) -> str:
+        return f"arcsinh {self.scale:g}"
+
+    def to_dual(self, w: Tensor) -> Tensor:
+        """Return z = s·arcsinh(w/s) in float64."""
+        return torch.asinh(w.double() / self.scale).mul_(self.scale)
+
+    def to_primal(self, z: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+        """Return w = s·sinh(z/s)."""
+        return torch.sinh(z.double() / self.scale).mul_(self.scale).to(dtype or z.dtype)
 
 
 def power_map(p: float) -> MirrorMap:

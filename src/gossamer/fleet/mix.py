@@ -61,7 +61,8 @@ class PeerMix:
 
     def mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
         if mirror.power is None:
-            raise InputError("mirror", mirror.label, "a power map, or the identity, on devices")
+            exchanged = self._exchange(w, 1)
+            return _apply_in_dual(w, [*exchanged.committed, *exchanged.late], mirror)
         exchanged = self._exchange(w, mirror.power)
         result = _apply(w, exchanged.committed)
         for transfer in exchanged.late:  # p may have changed since each of them
@@ -129,6 +130,27 @@ class PeerMix:
     def _next_exchange(self) -> ExchangeId:
         self._exchanges += 1
         return self.t, self._exchanges - 1
+
+
+def _apply_in_dual(x: Tensor, transfers: Sequence[Transfer], mirror: MirrorMap) -> Tensor:
+    """Return ∇φ⁻¹(∇φ(x) + Σ weight·(∇φ(other) − ∇φ(own))) for a mirror map that is no power.
+
+    Args:
+        x: A stack of one row.
+        transfers: Transfers of this and of earlier exchanges, all with the same map.
+        mirror: The mirror map.
+
+    Returns:
+        A new tensor.
+    """
+    if not transfers:
+        return x.clone()
+    z = mirror.to_dual(x).clone()
+    for transfer in transfers:
+        other = transfer.other.to(x).view_as(x)
+        own = transfer.own.to(x).view_as(x)
+        z += transfer.weight * (mirror.to_dual(other) - mirror.to_dual(own))
+    return mirror.to_primal(z, x.dtype)
 
 
 def _apply(x: Tensor, transfers: Sequence[Transfer]) -> Tensor:
