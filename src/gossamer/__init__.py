@@ -23,10 +23,10 @@ __version__ = "0.2.0"  # the only place: pyproject.toml reads it from here
 # files of `algorithms`, so that a new method needs no entry here.
 _EXPORTS = {
     "algorithms": """
-        METHODS SGD Adam AdamW Algorithm Broken Checked Clip Composition Constant Cosine
-        GradientTracking Guarded Inverse InverseSqrt Matched Median Plain PlainGradient Power
-        PowerSchedule Preset Quantised QuasiGlobalMomentum QuasiGlobalMoments RandomK Ratio Safe
-        Switch TopK TrimmedMean Warmup method
+        METHODS SGD Adam AdamW Algorithm Broken ByDivergence Checked Clip Composition Constant
+        Cosine GradientTracking Guarded Inverse InverseSqrt LocalSchedule Matched Median Plain
+        PlainGradient Power PowerSchedule Preset Quantised QuasiGlobalMomentum QuasiGlobalMoments
+        RandomK Ratio Safe Switch TopK TrimmedMean Warmup method
     """,
     "network": """
         Network Links Random Full Ring RandomRing ErdosRenyi Regular Star Torus SmallWorld
@@ -51,7 +51,7 @@ _EXPORTS = {
     "study": "Study load_spec run compare",
     "study.track": "MLflow TensorBoard WandB",
     "study.code": "AlgorithmCode DataCode LossCode MetricCode ModelCode NetworkCode SplitCode",
-    "mirror": "IdentityMap MirrorMap PowerMap bregman power_mean signed_power",
+    "mirror": "ArcsinhMap IdentityMap MirrorMap PowerMap SinhMap bregman power_mean signed_power",
     "errors": """
         GossamerError InputError Interrupted DataError Diverged DataWarning NetworkWarning
         SpeedWarning

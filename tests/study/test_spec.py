@@ -15,7 +15,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from gossamer import algorithms, network, tasks
+from gossamer import algorithms, mirror, network, tasks
 from gossamer.algorithms.composition import mirror_of
 from gossamer.cli.template import DEMO, TEMPLATE
 from gossamer.engines import Measure
@@ -85,6 +85,7 @@ compressors = st.one_of(
     st.builds(algorithms.Quantised, st.integers(2, 16), count),
 )
 mirrors = powers.map(mirror_of)
+local_schedules = st.builds(algorithms.ByDivergence, number, number)
 methods = st.one_of(
     st.builds(algorithms.WPM, powers, etas, steps, points, orders, st.booleans()),
     st.builds(
@@ -102,6 +103,13 @@ methods = st.one_of(
         pull=st.floats(0.1, 1),
     ),
     st.builds(algorithms.WPMPaper, st.floats(1, 101), number),
+    st.builds(algorithms.AIMS, st.floats(1, 101), etas, steps, points, st.booleans()),
+    st.builds(algorithms.WPM, st.builds(algorithms.ByDivergence, st.floats(1, 101))),
+    st.builds(
+        algorithms.Composition,
+        st.builds(mirror.SinhMap, number) | st.builds(mirror.ArcsinhMap, number),
+        step=st.sampled_from([algorithms.Constant(), algorithms.Plain()]),
+    ),
     st.builds(algorithms.QuasiGlobal, etas, st.floats(0, 0.99)),
     st.builds(algorithms.ChocoSGD, etas, compressors.filter(bool), st.floats(0.1, 1)),
     st.builds(algorithms.WPMTracking, etas, powers),
@@ -121,7 +129,7 @@ methods = st.one_of(
         mirrors,
         etas,
         anchor=st.just(True),
-        gain=number | st.builds(algorithms.Switch, number, count),
+        gain=number | st.builds(algorithms.Switch, number, count) | local_schedules,
     ),
     st.builds(algorithms.FedAvg, etas, count, st.floats(0.01, 1)),
     st.builds(algorithms.GossipLearning, etas),
@@ -357,7 +365,7 @@ def test_the_round_trip_covers_every_kind(section: str) -> None:
     }
     strategies |= {
         "step": steps,
-        "schedule": schedules,
+        "schedule": schedules | local_schedules,
         "network": bare | one_way | st.just(network.Cycle((network.Ring(DEVICES),))),
         "quantity": quantities,
         "rule": mix_rules,
@@ -479,10 +487,16 @@ def test_a_methods_name_is_its_kind_and_its_table_has_its_arguments() -> None:
     assert one(kind="wpm", p=5, step="power", anchor=False) == algorithms.WPM(
         5, step=algorithms.Power(), anchor=False
     )
-    mirror = {"kind": "power-schedule", "p": {"kind": "switch", "first": 5, "rounds": 20}}
-    assert one(kind="composition", mirror=mirror) == algorithms.Composition(
+    falling = {"kind": "power-schedule", "p": {"kind": "switch", "first": 5, "rounds": 20}}
+    assert one(kind="composition", mirror=falling) == algorithms.Composition(
         algorithms.PowerSchedule(algorithms.Switch(5, 20))
     )
+    sinh = {"kind": "sinh", "scale": 0.1}
+    assert one(kind="composition", mirror=sinh, step="constant") == algorithms.Composition(
+        mirror.SinhMap(0.1), step=algorithms.Constant()
+    )
+    local = {"kind": "by-divergence", "most": 9}
+    assert one(kind="wpm", p=local) == algorithms.WPM(algorithms.ByDivergence(9))
 
 
 def test_the_seed_reaches_every_part_that_draws() -> None:

@@ -13,11 +13,13 @@ from gossamer.algorithms import (
     Adam,
     AdamW,
     Algorithm,
+    ByDivergence,
     ChocoSGD,
     Composition,
     FastAveraging,
     FedAvg,
     LocalSGD,
+    PowerSchedule,
     Quantised,
     QuasiGlobalMomentum,
     RandomK,
@@ -67,6 +69,12 @@ MORE = {
     "gossip learning adam": made("gossip-learning", eta=0.01, optimizer=Adam()),
     "wpm adamw": made("wpm", eta=0.01, p=3, optimizer=AdamW(), weight_decay=0.01),
     "tracking, decay and clip": made("tracking", eta=0.05, weight_decay=0.1, clip_norm=1.0),
+    "local p and gain": Composition(
+        PowerSchedule(ByDivergence(9)), 0.02, anchor=True, gain=ByDivergence(1.1), local_steps=2
+    ),
+    "local gain": Composition(
+        PowerMap(3), 0.02, anchor=True, gain=ByDivergence(1.2, 0.9), order="adapt-then-combine"
+    ),
     "wpm quasi-global, combine-then-adapt": Composition(
         PowerMap(3), 0.02, direction=QuasiGlobalMomentum(0.8), anchor=True
     ),

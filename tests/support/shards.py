@@ -109,6 +109,8 @@ METHODS = {
     **MORE,
     "wpm constant": gs.WPM(3, 0.02, gs.Constant(), anchor=False),  # all shards switch to the dual
     "wpm p=15 constant": gs.WPM(15, 1e-4, gs.Constant()),
+    "sinh": gs.Composition(gs.SinhMap(0.3), 0.02, gs.Constant()),
+    "arcsinh": gs.Composition(gs.ArcsinhMap(0.3), 0.02, gs.Constant(), anchor=True),
     "guarded": gs.Guarded(gs.WPM(3, 0.02, gs.Constant(), anchor=False), gs.TrimmedMean(0.34)),
     "broken": gs.Broken(gs.DPSGD(0.05), (2,), "noise", 0.1),
 }

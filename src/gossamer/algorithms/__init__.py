@@ -25,7 +25,16 @@ from gossamer.algorithms.guards import Checked, Clip, Guarded, Median, MixRule, 
 from gossamer.algorithms.optimizers import SGD, Adam, AdamW, Optimizer
 from gossamer.algorithms.presets import Preset
 from gossamer.algorithms.registry import METHODS, Method, method
-from gossamer.algorithms.schedules import Cosine, Inverse, InverseSqrt, Schedule, Switch, Warmup
+from gossamer.algorithms.schedules import (
+    ByDivergence,
+    Cosine,
+    Inverse,
+    InverseSqrt,
+    LocalSchedule,
+    Schedule,
+    Switch,
+    Warmup,
+)
 from gossamer.algorithms.steps import Constant, Matched, Plain, Power, Ratio, Safe, StepRule
 
 for _module in pkgutil.iter_modules(__path__):
@@ -45,6 +54,7 @@ __all__ = [
     "AdamW",
     "Algorithm",
     "Broken",
+    "ByDivergence",
     "Checked",
     "Clip",
     "Composition",
@@ -57,6 +67,7 @@ __all__ = [
     "Guarded",
     "Inverse",
     "InverseSqrt",
+    "LocalSchedule",
     "Matched",
     "Median",
     "Method",

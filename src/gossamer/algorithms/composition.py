@@ -38,8 +38,8 @@ from gossamer.algorithms.base import (
 )
 from gossamer.algorithms.compression import Compressor
 from gossamer.algorithms.directions import Direction, PlainGradient
-from gossamer.algorithms.schedules import Rate, Schedule, at, check_eta, lowest
-from gossamer.algorithms.spaces import DualSpace, PrimalSpace, Space, move_to_dual
+from gossamer.algorithms.schedules import LocalSchedule, Rate, Schedule, at, check_eta, lowest
+from gossamer.algorithms.spaces import DualSpace, LocalSpace, PrimalSpace, Space, move_to_dual
 from gossamer.algorithms.steps import Safe, StepRule
 from gossamer.errors import InputError
 from gossamer.mirror import IdentityMap, MirrorMap, PowerMap, check_p, power_map
@@ -60,7 +60,8 @@ class PowerSchedule:
     """Power maps whose exponent follows a schedule.
 
     Args:
-        p: A callable from the round to the exponent, such as `Switch(5, 20)`.
+        p: A callable from the round to the exponent, such as `Switch(5, 20)`, or a schedule that
+            sees the state, such as `ByDivergence(15)`; its values are rounded to whole numbers.
 
     Example:
         >>> from gossamer.algorithms import Switch
@@ -69,7 +70,7 @@ class PowerSchedule:
         (PowerMap(p=5.0), IdentityMap())
     """
 
-    p: Schedule
+    p: Schedule | LocalSchedule
 
     def __post_init__(self) -> None:
         if lowest(self.p) < 1:
@@ -77,18 +78,42 @@ class PowerSchedule:
 
     @property
     def label(self) -> str:
-        return "p(t)"
+        return "local p" if self.is_local else "p(t)"
+
+    @property
+    def is_local(self) -> bool:
+        """True if p differs by device, with what the device sees."""
+        return isinstance(self.p, LocalSchedule)
 
     def __call__(self, t: int) -> MirrorMap:
+        """Return the map of round t; the identity if every device has its own."""
+        if isinstance(self.p, LocalSchedule):
+            return IdentityMap()
         p = self.p(t)
         assert isinstance(p, int | float)
         return power_map(float(p))
+
+    def maps(self, t: int, divergence: Tensor) -> list[tuple[MirrorMap, Tensor]]:
+        """Return the maps of round t, with the rows of the devices that use each.
+
+        Args:
+            t: The round.
+            divergence: How far the neighbours of every device are from it.
+        """
+        if not isinstance(self.p, LocalSchedule):
+            return [(self(t), torch.arange(len(divergence), device=divergence.device))]
+        # Whole numbers, so that many devices share a power, which multiplications compute.
+        p = self.p(t, divergence).round()
+        found = []
+        for value in p.unique().tolist():
+            found.append((power_map(value), (p == value).nonzero()[:, 0]))
+        return found
 
 
 Mirror = MirrorMap | PowerSchedule
 
 
-def mirror_of(p: float | Schedule) -> Mirror:
+def mirror_of(p: float | Schedule | LocalSchedule) -> Mirror:
     """Return the mirror map of an exponent, or the schedule of maps of a schedule.
 
     Args:
@@ -124,8 +149,9 @@ class Composition(Algorithm):
         compress: Send only C(w − ŵ), the compressed change of what the neighbours know, and move by
             `pull` towards the mean of what is known: w + pull·(M(ŵ) − ŵ).
         pull: See `compress`.
-        gain: Multiply the averaged distance from the start by this number or schedule. Without a
-            power mean it is the control that a claim for p > 1 must be compared with.
+        gain: Multiply the averaged distance from the start by this number or schedule, which may
+            see the state. Without a power mean it is the control that a claim for p > 1 must be
+            compared with.
 
     Example:
         >>> from gossamer.algorithms import QuasiGlobalMomentum
@@ -144,7 +170,7 @@ class Composition(Algorithm):
     weights: WeightRule = NetworkWeights()  # noqa: RUF009 - frozen; a factory hides the property
     compress: Compressor | None = None
     pull: float = 1.0
-    gain: Rate = 1.0
+    gain: Rate | LocalSchedule = 1.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,6 +189,12 @@ class Composition(Algorithm):
             raise InputError("step", self.step, accepted)
         self._check_weights()
         self._check_gain()
+        if self._has_local_p and self.order == "adapt-then-combine":
+            accepted = (
+                '"combine-then-adapt" with a p that sees the state: a device knows its neighbours '
+                "only after it has mixed"
+            )
+            raise InputError("order", self.order, accepted)
 
     def _check_weights(self) -> None:
         if self.weights.sums in _NO_MEAN:
@@ -188,6 +220,10 @@ class Composition(Algorithm):
         if self.gain != 1 and not self.anchor:
             accepted = "1 without `anchor = true`: it multiplies the distance from the start"
             raise InputError("gain", self.gain, accepted)
+
+    @property
+    def _has_local_p(self) -> bool:
+        return isinstance(self.mirror, PowerSchedule) and self.mirror.is_local
 
     @property
     def needs_gradients(self) -> bool:
@@ -262,6 +298,8 @@ class Composition(Algorithm):
         """Keep the state in the dual if steps are linear there: a round then needs one root."""
         if not isinstance(self.mirror, PowerMap) or not self.step.uniform or self.compress:
             return state
+        if isinstance(self.gain, LocalSchedule):
+            return state
         return move_to_dual(state, self.mirror, agree)
 
     def _combine(
@@ -308,7 +346,6 @@ class Composition(Algorithm):
         like = state["z"] if "z" in state else state["w"]
         mirror = self.mirror_at(t)
         eta = at(self.eta, t, mix.devices, like)
-        gain = at(self.gain, t, mix.devices, like)
         if self.compress:
             elements = like.shape[1]
             itemsize = like.element_size()
@@ -318,10 +355,36 @@ class Composition(Algorithm):
         def model(x: Tensor) -> Tensor:
             return self._model(state, x)
 
+        if self._has_local_p or isinstance(self.gain, LocalSchedule):
+            return self._local_space(eta, grad, mix, t, model, like)
+        gain = at(self.gain, t, mix.devices, like)
         if "z" in state:
             assert mirror.power is not None
             return DualSpace(mix, mirror.power, self.step.rate(eta, mirror.power), gain, model)
         return PrimalSpace(mix, mirror, self.step, eta, gain, model, grad.loss)
+
+    def _local_space(
+        self,
+        eta: float | Tensor,
+        grad: Gradient,
+        mix: Mix,
+        t: int,
+        model: Callable[[Tensor], Tensor],
+        like: Tensor,
+    ) -> Space:
+        """Return mean, step and model where p or gain follow what each device sees."""
+
+        def maps(divergence: Tensor) -> list[tuple[MirrorMap, Tensor]]:
+            if isinstance(self.mirror, PowerSchedule):
+                return self.mirror.maps(t, divergence)
+            return [(self.mirror, torch.arange(len(divergence), device=divergence.device))]
+
+        def gain(divergence: Tensor) -> float | Tensor:
+            if isinstance(self.gain, LocalSchedule):
+                return self.gain(t, divergence)[:, None].to(like)
+            return at(self.gain, t, mix.devices, like)
+
+        return LocalSpace(mix, maps, self.step, eta, gain, model, grad.loss)
 
 
 def _words(name: str) -> str:

@@ -1,11 +1,13 @@
-"""η, p and gain as functions of the round.
+"""η, p and gain as functions of the round, or of what a device sees.
 
-A schedule is any callable from the round to a number, or to one number per device.
+A schedule is any callable from the round to a number, or to one number per device. A local schedule
+follows what each device sees: how far its neighbours' models are from its own.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,6 +20,64 @@ from gossamer.errors import InputError
 
 Schedule = Callable[[int], float | Sequence[float]]
 Rate = float | Schedule
+
+
+@dataclass(frozen=True)
+class LocalSchedule(ABC):
+    """A schedule that sees the state: one value per device, from what this device receives.
+
+    `Composition` takes it for p and gain. It costs no messages: a device compares the models that
+    it receives for the mean with its own. Subclasses are frozen dataclasses.
+    """
+
+    @property
+    @abstractmethod
+    def lowest(self) -> float:
+        """The lowest value."""
+
+    @abstractmethod
+    def __call__(self, t: int, divergence: Tensor) -> Tensor:
+        """Return the value of every device.
+
+        Args:
+            t: The round.
+            divergence: For every device, how far its neighbours are from it, from 0 to 1: see
+                `gossamer.algorithms.neighbourhoods.divergence`.
+        """
+
+
+@register("schedule", "by-divergence")
+@dataclass(frozen=True)
+class ByDivergence(LocalSchedule):
+    """From `least` to `most` by how far the neighbours are from a device in this round.
+
+    The value is `least` where all have the same model (less the start, if anchored), and for a
+    device without neighbours; it is `most` where the models have nothing in common.
+
+    Args:
+        most: The value at divergence 1.
+        least: The value at divergence 0.
+
+    Example:
+        >>> ByDivergence(15)(0, torch.tensor([0.0, 0.5, 1.0]))
+        tensor([ 1.,  8., 15.])
+    """
+
+    most: float
+    least: float = 1.0
+
+    def __post_init__(self) -> None:
+        _not_negative(most=self.most, least=self.least)
+
+    @property
+    def lowest(self) -> float:
+        return min(self.most, self.least)
+
+    def __call__(self, t: int, divergence: Tensor) -> Tensor:
+        return self.least + (self.most - self.least) * divergence
+
+    def __str__(self) -> str:
+        return f"{self.least:g} to {self.most:g} by divergence"
 
 
 def _not_negative(**values: float) -> None:
@@ -153,6 +213,7 @@ class Warmup:
         check_positive(rounds=self.rounds)
         if isinstance(self.then, int | float):
             _not_negative(then=self.then)
+        check_not_local("then", self.then)
 
     @property
     def lowest(self) -> float:
@@ -199,6 +260,18 @@ def check_eta(eta: float | Schedule) -> None:
     """
     if isinstance(eta, int | float) and not 0 <= eta <= 1e30:
         raise InputError("eta", eta, "a number of at least 0, and at most 1e30")
+    check_not_local("eta", eta)
+
+
+def check_not_local(field: str, value: object) -> None:
+    """Raise InputError for a schedule that sees the state, where only p and gain may follow it.
+
+    Args:
+        field: The name of the value in the message.
+        value: The value.
+    """
+    if isinstance(value, LocalSchedule):
+        raise InputError(field, value, "a number, or a schedule of the round")
 
 
 def check_constant_eta(eta: float | Schedule, method: str) -> None:
@@ -215,7 +288,7 @@ def check_constant_eta(eta: float | Schedule, method: str) -> None:
         )
 
 
-def lowest(value: float | Schedule) -> float:
+def lowest(value: float | Schedule | LocalSchedule) -> float:
     """Return the lowest value that a number or a schedule of this module can take; 1 for others.
 
     Args:

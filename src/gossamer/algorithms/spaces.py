@@ -1,18 +1,20 @@
-"""The two spaces in which a composition keeps its state: models, or their duals.
+"""The spaces in which a composition computes: models, or their duals.
 
 If the rate of a step is the same for every coordinate, a mirror step is linear in the dual: WPM is
-then plain gossip on z = w^[p], and a round needs a single root.
+then plain gossip on z = w^[p], and a round needs a single root. In `LocalSpace`, p and gain differ
+by device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
+from gossamer.algorithms import neighbourhoods
 from gossamer.algorithms.base import Mix, State, descend
 from gossamer.algorithms.steps import StepRule
 from gossamer.mirror import MirrorMap, PowerMap, inside_float32
@@ -76,6 +78,55 @@ class DualSpace:
 
     def step(self, z: Tensor, d: Tensor) -> Tensor:
         return descend(z, d, self.rate)
+
+
+@dataclass(eq=False)
+class LocalSpace:
+    """Points are models (less the start, if anchored); maps and gain of each device are its own.
+
+    They follow from the vectors that the device receives for the mean; before it, a step takes the
+    maps of devices that agree.
+
+    Args:
+        mix: The links of the round.
+        maps: Returns the mirror maps for the devices' divergence, with the rows that use each.
+        rule: The step rule.
+        eta: The learning rate.
+        gain: Returns the gain for the devices' divergence.
+        model: Returns the model of a point.
+        loss: Returns the batch loss of every device at models.
+    """
+
+    mix: Mix
+    maps: Callable[[Tensor], list[tuple[MirrorMap, Tensor]]]
+    rule: StepRule
+    eta: float | Tensor
+    gain: Callable[[Tensor], float | Tensor]
+    model: Callable[[Tensor], Tensor]
+    loss: Callable[[Tensor], Tensor]
+    name: ClassVar[str] = "w"
+    _maps: list[tuple[MirrorMap, Tensor]] = field(default_factory=list)
+
+    def mean(self, x: Tensor) -> Tensor:
+        near = self.mix.neighbours(x)
+        divergence = neighbourhoods.divergence(near, len(x))
+        self._maps = self.maps(divergence)
+        result = torch.empty_like(x)
+        for mirror, rows in self._maps:
+            part = neighbourhoods.of_receivers(near, rows, len(x))
+            result[rows] = neighbourhoods.mean(part, x[rows], mirror)
+        return _amplified(result, self.gain(divergence))
+
+    def step(self, x: Tensor, d: Tensor) -> Tensor:
+        result = torch.empty_like(x)
+        for mirror, rows in self._maps or self.maps(x.new_zeros(len(x))):
+            eta = self.eta if isinstance(self.eta, float) else self.eta[rows]
+            loss = self._loss_of(x, rows)
+            result[rows] = self.rule(x[rows], d[rows], eta, mirror, loss)
+        return result
+
+    def _loss_of(self, x: Tensor, rows: Tensor) -> Callable[[], Tensor]:
+        return lambda: self.loss(self.model(x))[rows]
 
 
 def _amplified(x: Tensor, gain: float | Tensor) -> Tensor:

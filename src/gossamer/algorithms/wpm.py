@@ -16,7 +16,7 @@ from gossamer.algorithms.base import Order, Point
 from gossamer.algorithms.composition import Composition, mirror_of
 from gossamer.algorithms.presets import Preset
 from gossamer.algorithms.registry import RATE, Choice, method
-from gossamer.algorithms.schedules import Rate, Schedule, Switch
+from gossamer.algorithms.schedules import LocalSchedule, Rate, Schedule, Switch
 from gossamer.algorithms.steps import Power, Safe, StepRule
 
 POWERS = (3, 5, 9, 15)
@@ -41,7 +41,7 @@ class WPM(Preset):
     `WPM(p=Switch(3, 100))`.
 
     Args:
-        p: The exponent: a number of at least 1, or a schedule.
+        p: The exponent: a number of at least 1, or a schedule, which may see the state.
         eta: The learning rate: a number or a schedule.
         step: The step rule.
         gradient_at: Take the gradient at w_i ("local": the paper's Algorithm 1) or at w̄_i
@@ -55,7 +55,7 @@ class WPM(Preset):
         'WPM p=15'
     """
 
-    p: float | Schedule = 3
+    p: float | Schedule | LocalSchedule = 3
     eta: Rate = 0.01
     step: StepRule = field(default_factory=Safe)
     gradient_at: Point = "aggregate"
@@ -70,7 +70,7 @@ class WPM(Preset):
     @property
     def label(self) -> str:
         if callable(self.p):
-            return self.labelled("WPM p(t)")
+            return self.labelled(f"WPM {mirror_of(self.p).label}")
         return self.labelled(f"WPM p={self.p:g}")
 
 

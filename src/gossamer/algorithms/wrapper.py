@@ -12,11 +12,10 @@ from typing import Literal, Self
 import torch
 from torch import Tensor
 
+from gossamer.algorithms import neighbourhoods
 from gossamer.algorithms.base import Algorithm, Gradient, Mix, Neighbours, State
 from gossamer.algorithms.local_step import PLAIN_SGD, LocalStep
 from gossamer.algorithms.optimizers import Optimizer
-from gossamer.backend.mixing import scaled_power_means
-from gossamer.backend.powers import block_columns
 from gossamer.mirror import IdentityMap, MirrorMap
 from gossamer.network.base import Network
 from gossamer.network.weights import WeightRule
@@ -47,12 +46,7 @@ class LinkMix:
 
     def mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
         flat = w.reshape(len(w), -1)
-        near = self.neighbours(flat)
-        if mirror.power is not None:
-            return _power_means(near, flat, mirror.power).view_as(w)
-        dual = near._replace(value=mirror.to_dual(near.value))
-        mean = _power_means(dual, torch.empty_like(flat, dtype=torch.float64), 1)
-        return mirror.to_primal(mean, w.dtype).view_as(w)
+        return neighbourhoods.mean(self.neighbours(flat), flat, mirror).view_as(w)
 
     def with_message_size(self, message: int, first: int) -> Self:
         return replace(self, mix=self.mix.with_message_size(message, first))
@@ -114,25 +108,3 @@ class Wrapper(Algorithm):
     @property
     def merges_one_by_one(self) -> bool:
         return self.algorithm.merges_one_by_one
-
-
-def _power_means(near: Neighbours, like: Tensor, p: float) -> Tensor:
-    """Return (Σ_j a_ij·x_j^[p])^[1/p] for every receiver, computed in float64.
-
-    Args:
-        near: The values of the neighbours.
-        like: The result has its shape and dtype.
-        p: The power.
-    """
-    result = torch.empty_like(like)
-    receiver = near.receiver
-    weight = near.weight.double()
-    width = block_columns(len(receiver))
-    for value, out in zip(near.value.split(width, 1), result.split(width, 1), strict=True):
-        x = value.double()
-        if p == 1:
-            sums = torch.zeros(out.shape, dtype=torch.float64, device=out.device)
-            out.copy_(sums.index_add_(0, receiver, x * weight[:, None]))
-        else:
-            out.copy_(scaled_power_means(x, receiver, weight, len(out), p))
-    return result

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
+import torch
 
 from gossamer import draws
 from gossamer.algorithms import (
@@ -22,6 +23,7 @@ from gossamer.algorithms import (
     FedAvg,
     GossipLearning,
     GradientTracking,
+    LocalSchedule,
     NoLoCo,
     PushSum,
     QuasiGlobalMoments,
@@ -346,16 +348,14 @@ class Reference(Devices):
     def composition(self, algorithm: Composition) -> Vectors:
         """w̄_i = (Σ_j a_ij·w_j^[p])^[1/p], then w_i⁺ = (w̄_i^[p] − rate·d_i)^[1/p]; or reversed."""
         a = self.weights(algorithm.weights)
-        exponent = algorithm.mirror_at(self.round).power
-        assert exponent is not None
-        p = self.number(exponent)
         before = self.states()
+        p = self._exponents(algorithm, a, before)
         if algorithm.order == "adapt-then-combine":
             stepped = self._local_steps(algorithm, a, p, before, before)
             self.dual_terms = each(a, lambda i: weighted_sum(self.dual_terms, a[i]))
             after = self._power_mean(algorithm, a, p, stepped)
         else:
-            terms = each(a, lambda i: np.abs(power(before[i], p)))
+            terms = each(a, lambda i: np.abs(power(before[i], p[i])))
             middle = self._power_mean(algorithm, a, p, before)
             point = before if algorithm.gradient_at == "local" else middle
             after = self._local_steps(algorithm, a, p, middle, point)
@@ -371,6 +371,26 @@ class Reference(Devices):
             self._remember_path(algorithm.direction, before, after)
         return after
 
+    def _exponents(self, algorithm: Composition, a: Shares, x: Vectors) -> dict[int, Any]:
+        """Return the exponent of every device in this round."""
+        schedule = getattr(algorithm.mirror, "p", None)
+        if isinstance(schedule, LocalSchedule):
+            return each(a, lambda i: self.number(round(self._seen(schedule, a, x, i))))
+        exponent = algorithm.mirror_at(self.round).power
+        assert exponent is not None
+        return each(a, lambda i: self.number(exponent))
+
+    def _seen(self, schedule: LocalSchedule, a: Shares, x: Vectors, i: int) -> float:
+        """Return the value of a schedule for device i, from its distance to its neighbours."""
+        apart = 0.0
+        size = 0.0
+        for j, share in a[i].items():
+            if j != i:
+                apart += abs(share) * sum((x[i] - x[j]) ** 2)
+                size += abs(share) * (sum(x[i] ** 2) + sum(x[j] ** 2))
+        divergence = min(float(apart / size), 1.0) if size else 0.0
+        return float(schedule(self.round, torch.tensor(divergence, dtype=torch.float64)))
+
     def _remember_path(
         self, direction: QuasiGlobalMoments, before: Vectors, after: Vectors
     ) -> None:
@@ -385,20 +405,30 @@ class Reference(Devices):
             self.memory["second"][i] = direction.beta2 * second[i] + (1 - direction.beta2) * u**2
             self.memory["count"][i] = count[i] + 1
 
-    def _power_mean(self, algorithm: Composition, a: Shares, p: Any, x: Vectors) -> Vectors:
+    def _gain(self, algorithm: Composition, a: Shares, x: Vectors, i: int) -> Any:
+        gain: Any = algorithm.gain
+        if isinstance(gain, LocalSchedule):
+            gain = self._seen(gain, a, x, i)
+        elif callable(gain):
+            gain = gain(self.round)
+        return self.number(gain)
+
+    def _power_mean(
+        self, algorithm: Composition, a: Shares, p: dict[int, Any], x: Vectors
+    ) -> Vectors:
         """Return gain·(Σ_j a_ij·x_j^[p])^[1/p]; with compression, x moved towards it."""
-        gain = algorithm.gain(self.round) if callable(algorithm.gain) else algorithm.gain
         inbox = self._send_changes(algorithm, x, a) if algorithm.compress else self.send(x, a)
         means = {}
         for i in a:
-            dual = {j: power(received, p) for j, received in inbox[i].items()}
-            means[i] = self.number(cast(float, gain)) * power(weighted_sum(dual, a[i]), 1 / p)
+            dual = {j: power(received, p[i]) for j, received in inbox[i].items()}
+            mean = power(weighted_sum(dual, a[i]), 1 / p[i])
+            means[i] = self._gain(algorithm, a, x, i) * mean
         if not algorithm.compress:
             return means
         return each(a, lambda i: x[i] + algorithm.pull * (means[i] - inbox[i][i]))
 
     def _local_steps(
-        self, algorithm: Composition, a: Shares, p: Any, x: Vectors, point: Vectors
+        self, algorithm: Composition, a: Shares, p: dict[int, Any], x: Vectors, point: Vectors
     ) -> Vectors:
         """Take the local steps from x, with the first gradient at `point`."""
         for step in range(algorithm.local_steps):
@@ -406,7 +436,7 @@ class Reference(Devices):
             d = self._direction(algorithm.direction, g, a)
             stepped = {}
             for i in a:
-                stepped[i] = self._step(algorithm.step, i, x[i], d[i], p)
+                stepped[i] = self._step(algorithm.step, i, x[i], d[i], p[i])
             x = {i: after for i, (after, _) in stepped.items()}
             self.dual_terms = {i: terms for i, (_, terms) in stepped.items()}
             point = x
