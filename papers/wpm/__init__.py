@@ -18,6 +18,7 @@ from papers.wpm import (
     plain_step,
     readings,
     regimes,
+    search_readings,
     slips,
     step_rules,
     table1,
@@ -43,4 +44,4 @@ TABLES_AND_FIGURES = (
 )
 THEORY = (lemma1, theorem1, slips, ablation, plain_step)
 # These take longer: `gossamer reproduce wpm --studies`.
-STUDIES = (readings, cifar, step_rules, fair, regimes)
+STUDIES = (readings, search_readings, cifar, step_rules, fair, regimes)

@@ -77,7 +77,7 @@ class Plan:
 
 TINY = Plan(
     Setting(gs.Digits(), 0.3053, 0.3760, batch=32, test_every=4),
-    rounds=40,
+    rounds=20,
     screened=2,
     starts=1,
     restarts=0,
