@@ -40,6 +40,8 @@ _LONGEST = 1.5
 _FAR = 0.2
 # The screening runs a second cell from this accuracy on.
 _PROMISING = 0.75
+# A descent also finishes the runs of readings that are at most this factor worse than its best.
+_KEPT = 1.08
 # What the screening reports: the accuracy of p = 15 with one label at the paper's 131 rounds.
 _SHOWN = ("after step/device/accuracy", "after mix/device/accuracy", "after step/merged/accuracy")
 
@@ -65,9 +67,9 @@ class Plan:
     setting: Setting = field(default_factory=Setting)
     rounds: int = 500
     screened: int = 340
-    starts: int = 4
+    starts: int = 2
     restarts: int = 1
-    looks: int = 120
+    looks: int = 100
     finalists: int = 12
     shown: int = 10
     seed: int = 100
@@ -183,7 +185,7 @@ class Search:
             if not left:
                 break
             candidate = left.pop()
-            other = self._corners(candidate, bound=fit.distance)
+            other = self._corners(candidate, bound=_KEPT * fit.distance)
             if other.distance < fit.distance:
                 best = candidate
                 fit = other
@@ -219,7 +221,8 @@ class Search:
         """
         self.tried.add(reading)
         if reading not in self.fits:
-            corners = [("noniid", 15), ("noniid", 1), ("iid", 1), ("iid", 15)]
+            # The shortest runs first: most readings need no other.
+            corners = [("noniid", 15), ("iid", 15), ("iid", 1), ("noniid", 1)]
             fit = self._fit(reading, [self._cell(*corner) for corner in corners], bound)
             if math.isinf(fit.distance):
                 return fit
