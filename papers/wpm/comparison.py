@@ -52,13 +52,13 @@ def _matched(eta: float, p: float) -> gs.Algorithm:
 
 @dataclass(frozen=True)
 class Place:
-    """One setting in which methods are compared by their rounds to one target.
+    """One setting in which methods are compared.
 
     Attributes:
         scale: The setting whose results are reported.
         devices: Number of devices.
         split: Name of the split.
-        target: The accuracy to reach.
+        target: The accuracy that the settings are tuned for.
     """
 
     scale: Scale
@@ -100,29 +100,39 @@ def needed(results: Results, places: Iterable[Place], methods: Sequence[Family])
 
 
 def compared(
-    results: Results, place: Place, methods: Sequence[Family]
+    results: Results, place: Place, methods: Sequence[Family], targets: Sequence[float] = ()
 ) -> Iterator[dict[str, object]]:
-    """Yield one row of a table per method.
+    """Yield one row of a table per method and target.
 
     Args:
         results: The runs.
         place: The setting.
         methods: The methods, those of BASES among them.
+        targets: The accuracies to reach; the one that was tuned for, unless others are given.
     """
-    here = results.under(place.scale)
-    count = rounds_to_target(place.scale, place.target)
     chosen: dict[str, tuple[Point, Key]] = {}
     for method in methods:
         best = place.tuned(results, method).best
         assert best is not None  # `needed` has asked for all runs that tuning needs
         chosen[method.name] = (best, place.key(method.at(best)))
-    for method in methods:
-        best, key = chosen[method.name]
-        row: dict[str, object] = {"split": place.split, "method": method.name}
-        row |= {"target": place.target, "setting": method.text(best)}
-        row |= {"at_edge": " ".join(method.at_edge(best)), **number(here.over_seeds(key, count))}
-        row["seeds_that_reached"] = sum(count(run) is not None for run in here.cells(key))
-        for column, base in BASES.items():
-            saved = number(here.saved(chosen[base.name][1], key, count), 1, 100)
-            row |= {f"{column}_%": saved["ours"], f"{column}_95": saved["ours_95"]}
-        yield row
+    for target in targets or (place.target,):
+        for method in methods:
+            best, key = chosen[method.name]
+            row: dict[str, object] = {"split": place.split, "method": method.name}
+            row |= {"target": target, "setting": method.text(best)}
+            row["at_edge"] = " ".join(method.at_edge(best))
+            base_keys = {column: chosen[base.name][1] for column, base in BASES.items()}
+            yield row | _measured(results.under(place.scale), key, target, base_keys)
+
+
+def _measured(
+    results: Results, key: Key, target: float, bases: dict[str, Key]
+) -> dict[str, object]:
+    """Return the rounds to a target, and the shares of the rounds of other runs that are saved."""
+    count = rounds_to_target(results.scale, target)
+    row = number(results.over_seeds(key, count))
+    row["seeds_that_reached"] = sum(count(run) is not None for run in results.cells(key))
+    for column, base in bases.items():
+        saved = number(results.saved(base, key, count), 1, 100)
+        row |= {f"{column}_%": saved["ours"], f"{column}_95": saved["ours_95"]}
+    return row

@@ -85,7 +85,7 @@ class Scale:
     tuning_seeds: tuple[int, ...] = (100, 101, 102)
     study_powers: tuple[float, ...] = (1, 3, 5, 9, 15, 31, 101)
     map_devices: int = 20
-    map_densities: tuple[float, ...] = (0.1, 0.5, 1.0)
+    map_densities: tuple[float, ...] = (0.1, 1.0)
     map_rounds: int = 300
 
     @property
