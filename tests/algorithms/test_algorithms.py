@@ -28,6 +28,8 @@ from gossamer.algorithms import (
     Composition,
     Constant,
     Cosine,
+    FadingGain,
+    FadingGainTracking,
     GainControl,
     Inverse,
     InverseSqrt,
@@ -40,6 +42,7 @@ from gossamer.algorithms import (
     StepRule,
     SwarmSGD,
     Switch,
+    Tracking,
     WPMPaper,
 )
 from gossamer.algorithms.base import ORDERS
@@ -109,6 +112,9 @@ def plan_of(
         SwarmSGD(0.05, local_steps=3, pairs="matching"),
         AllReduce(0.05),
         GainControl(0.05, 1.1, 10),
+        FadingGain(0.05),
+        FadingGain(Inverse(0.1, 5), 1.5),
+        FadingGainTracking(0.05, 2),
     ],
     ids=repr,
 )
@@ -490,6 +496,8 @@ def test_schedules() -> None:
         (lambda: SwarmSGD(pairs="two"), "pairs"),  # type: ignore[arg-type]
         (lambda: SwarmSGD(math.inf), "eta"),
         (lambda: AllReduce(-1), "eta"),
+        (lambda: FadingGain(lead=-1), "lead"),
+        (lambda: FadingGainTracking(lead=math.nan), "lead"),
     ],
 )
 def test_invalid_arguments_raise(make: Callable[[], Algorithm], field: str) -> None:
@@ -520,6 +528,19 @@ def test_gain_equals_the_reference(rule: StepRule) -> None:
             direction=QuasiGlobalMomentum(0.5),
         )
         check_against_reference(plan_of(algorithm, NETWORKS["churn"]))
+
+
+def test_without_a_lead_a_fading_gain_is_its_base_bitwise() -> None:
+    """n = 0 gives D-PSGD with the gradient at the aggregate, and gradient tracking."""
+    pairs = [
+        (FadingGain(0.05, 0), DPSGD(0.05, gradient_at="aggregate")),
+        (FadingGainTracking(0.05, 0), Tracking(0.05)),
+    ]
+    for fading, base in pairs:
+        both = [Simulator(plan_of(algorithm)) for algorithm in (fading, base)]
+        for simulator in both:
+            simulator.advance(20)
+        assert torch.equal(both[0].models(), both[1].models())
 
 
 @pytest.mark.parametrize(

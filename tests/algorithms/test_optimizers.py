@@ -238,7 +238,7 @@ def test_every_method_takes_an_optimiser_or_says_why_not(name: str) -> None:
     refusals = {"adom": "nothing"}
     for own in ("momentum", "d-adam"):
         refusals[own] = "none"
-    for tracking in ("tracking", "gain-tracking", "wpm-tracking", "k-gt"):
+    for tracking in ("tracking", "gain-tracking", "fading-gain-tracking", "wpm-tracking", "k-gt"):
         refusals[tracking] = "SGD without momentum"
     for other in ("dabmd", "d2", "extra", "nids", "quasi-global-adam"):
         refusals[other] = "SGD without momentum"

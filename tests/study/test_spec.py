@@ -137,6 +137,8 @@ methods = st.one_of(
     *(st.builds(static, number) for static in (algorithms.EXTRA, algorithms.D2, algorithms.NIDS)),
     st.builds(algorithms.DGD, number),
     st.builds(algorithms.FastAveraging, etas, weight_rules),
+    st.builds(algorithms.FadingGain, etas, st.floats(0, 9)),
+    st.builds(algorithms.FadingGainTracking, etas, st.floats(0, 9)),
     st.builds(algorithms.GainControl, etas, st.floats(1, 2), count),
     st.builds(algorithms.GainQuasiGlobal, etas, betas, st.floats(1, 2), count),
     st.builds(algorithms.GainTracking, etas, st.floats(1, 2), count),

@@ -20,6 +20,8 @@ from gossamer.algorithms import (
     AllReduce,
     Composition,
     DiLoCo,
+    FadingGain,
+    FadingGainTracking,
     FedAvg,
     GossipLearning,
     GradientTracking,
@@ -67,6 +69,8 @@ class Reference(Devices):
             DiLoCo: self.diloco,
             NoLoCo: self.noloco,
             KGT: self.k_gt,
+            FadingGain: self.fading_gain,
+            FadingGainTracking: self.fading_gain_tracking,
         }
         run_round = rounds[type(self.algorithm)]
         while self.round < until:
@@ -342,6 +346,31 @@ class Reference(Devices):
         for i in x:
             self.memory["correction"][i] = c[i] - z[i] + z_mean[i]
         return x_mean
+
+    def fading_gain(self, algorithm: FadingGain) -> Vectors:
+        """w_i⁺ = x_i' − η·d_i(x_i'), where x' is ahead of the mean of all x' so far."""
+        x = self._ahead(algorithm.lead)
+        return each(x, lambda i: x[i] - self.eta(i) * self.gradient(i, x[i]))
+
+    def fading_gain_tracking(self, algorithm: FadingGainTracking) -> Vectors:
+        """w_i⁺ = x_i' − η·Σ_j a_ij·y_j, where y is what gradient tracking tracks."""
+        w = self.states()
+        x = self._ahead(algorithm.lead)
+        g = each(w, lambda i: self.gradient(i, w[i]))
+        y = self._direction(GradientTracking(), g, self.weights())
+        return each(x, lambda i: x[i] - self.eta(i) * y[i])
+
+    def _ahead(self, lead: float) -> Vectors:
+        """Return x + n/(t + 1)·(x − v) for the mixed models x, and let it enter the mean v."""
+        t = self.round
+        x = self.mix(self.states(), self.weights())
+        v = self.kept("mean", self.start)
+        n = self.number(lead)
+        ahead = {}
+        for i in x:
+            ahead[i] = x[i] + n / (t + 1) * (x[i] - v[i])
+            self.memory["mean"][i] = ((t + 1) * v[i] + n * ahead[i]) / (t + 1 + n)
+        return ahead
 
     # The composition, of which WPM and many others are presets
 
