@@ -66,6 +66,8 @@ CANDIDATES = (
     "wpm-quasi-global",
     "gain-quasi-global",
     "gain-tracking",
+    "fading-gain",
+    "fading-gain-tracking",
 )
 
 

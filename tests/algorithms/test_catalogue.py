@@ -275,7 +275,8 @@ def test_exact_methods_reach_the_optimum(name: str) -> None:
     half_way = np.abs(run.models().numpy() - OPTIMUM).max()
     run.advance(1600)
     wrong = np.abs(run.models().numpy() - OPTIMUM).max()
-    assert wrong < 1e-11
+    # The gain fades as 1/t, so that the error falls as t⁻⁴ in the end.
+    assert wrong < (1e-9 if name == "fading-gain-tracking" else 1e-11)
     assert half_way < 1e-5
 
 
