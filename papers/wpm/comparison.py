@@ -36,11 +36,6 @@ def matched(p: float) -> Family:
     return Family(f"WPM p = {p:g}, matched", partial(_matched, p=p), (_RATES,))
 
 
-def robust(p: float) -> Family:
-    """Return our form with one p: anchored, with the safe sign."""
-    return Family(f"WPM p = {p:g}, robust", partial(gs.WPM, p), (_RATES,))
-
-
 def matched_any() -> Family:
     """Return the paper's form with p as a setting that is tuned."""
     return Family("WPM matched, p tuned", _matched, (_RATES, _POWERS))

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-import gossamer as gs
 from gossamer.study import Study
-from papers.search import Family, rates
+from papers.search import Family
 from papers.wpm.comparison import (
     AT_THE_MEAN,
     CONTROL,
@@ -22,24 +20,12 @@ from papers.wpm.comparison import (
     compared,
     matched,
     needed,
-    robust,
 )
 from papers.wpm.paper import SPLITS, Results, Scale, write_csv
 
 TITLE = "every method with its own best settings; rounds to several targets; 10 devices"
 
-METHODS = (
-    D_PSGD,
-    AT_THE_MEAN,
-    matched(3),
-    matched(5),
-    matched(15),
-    robust(15),
-    ROBUST,
-    CONTROL,
-    Family("SwarmSGD", partial(gs.SwarmSGD, local_steps=1), (rates(0.04),)),
-    Family("All-Reduce (not decentralised)", gs.AllReduce, (rates(0.04),)),
-)
+METHODS = (D_PSGD, AT_THE_MEAN, matched(3), matched(15), ROBUST, CONTROL)
 # On IID data every method needs far fewer rounds than the paper's 500.
 ROUNDS = {"iid": 200, "noniid": 500}
 TINY_METHODS = (D_PSGD, AT_THE_MEAN, matched(3), CONTROL)

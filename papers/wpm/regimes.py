@@ -33,7 +33,7 @@ TITLE = (
 
 MATCHED = matched_any()
 METHODS = (D_PSGD, AT_THE_MEAN, MATCHED, ROBUST, CONTROL)
-SPLITS = ("iid", "dirichlet0.1", "noniid")
+SPLITS = ("noniid",)  # papers/field has others
 TARGET = -2  # index of the target among those of the scale: the middle one
 # Title of each panel, its method, what it is compared with, and the column of the table.
 PANELS = (
@@ -47,13 +47,6 @@ PANELS = (
 Row = dict[str, object]
 
 
-def splits(scale: Scale) -> tuple[str, ...]:
-    """Return the splits: all, or one to try the code."""
-    if scale.name == "tiny":
-        return SPLITS[-1:]
-    return SPLITS
-
-
 def places(scale: Scale) -> Iterator[tuple[float, Place]]:
     """Yield every density and split of the map."""
     test = 1000
@@ -61,7 +54,7 @@ def places(scale: Scale) -> Iterator[tuple[float, Place]]:
         test = 0
     for density in scale.map_densities:
         here = replace(scale, network=Density(density), rounds=scale.map_rounds, test=test)
-        for split in splits(scale):
+        for split in SPLITS:
             yield density, Place(here, scale.map_devices, split, scale.targets[TARGET])
 
 
@@ -130,9 +123,9 @@ def _draw(scale: Scale, rows: list[Row], path: Path) -> Path:
     size = {"figsize": (15, 3.4), "sharey": True, "squeeze": False}
     with saved_figure(path, 1, len(PANELS), **size) as (figure, axes):
         for axis, (title, method, base, column) in zip(axes[0], PANELS, strict=True):
-            share = np.full((len(splits(scale)), len(densities)), np.nan)
+            share = np.full((len(SPLITS), len(densities)), np.nan)
             texts = []
-            for i, split in enumerate(splits(scale)):
+            for i, split in enumerate(SPLITS):
                 cells = []
                 for density in densities:
                     row = by_place[density, split, method.name]
@@ -144,7 +137,7 @@ def _draw(scale: Scale, rows: list[Row], path: Path) -> Path:
                 axis, share, texts, white, fontsize=7, cmap="RdBu", vmin=-0.8, vmax=0.8
             )
             axis.set_xticks(range(len(densities)), [f"{density:g}" for density in densities])
-            names = [SPLIT_NAMES[split] for split in splits(scale)]
+            names = [SPLIT_NAMES[split] for split in SPLITS]
             axis.set_yticks(range(len(names)), names)
             axis.set_title(title, fontsize=9)
             axis.set_xlabel("density")
