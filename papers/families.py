@@ -19,25 +19,19 @@ from papers.search import Axis, Family, rates
 _RATES = rates(0.04)
 _ADAM_RATES = rates(0.004)
 
-_DURATIONS = (10, 20, 40, 80, 160)
-_GAIN = (
-    Axis("gain", (1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.4), 4),
-    Axis("rounds", _DURATIONS, 2),
-)
 # The last number of rounds stands for all of them.
 _ALWAYS = 10**6
-_POWER = (
-    Axis("p", (1.5, 2, 3, 5, 9, 15, 31, 101), 3),
-    Axis("rounds", (*_DURATIONS, _ALWAYS), 2),
-)
+_DURATION = Axis("rounds", (3, 5, 10, 20, 40, 80, 160, _ALWAYS), 4, complete=True)
+_GAIN = (Axis("gain", (1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.4), 4), _DURATION)
+_POWER = (Axis("p", (1.5, 2, 3, 5, 9, 15, 31, 101), 3), _DURATION)
 _BETA = Axis("beta", (0.3, 0.5, 0.8, 0.9, 0.95, 0.98), 3)
 _LOCAL_STEPS = Axis("local_steps", (2, 3, 4, 6, 8, 12), 2)
 _EXTRA_AXES: dict[str, tuple[Axis, ...]] = {
     "gain-control": _GAIN,
-    "gain-quasi-global": _GAIN,
+    "gain-quasi-global": (*_GAIN, _BETA),
     "gain-tracking": _GAIN,
     "wpm": _POWER,
-    "wpm-quasi-global": _POWER,
+    "wpm-quasi-global": (*_POWER, _BETA),
     "wpm-tracking": _POWER,
     "momentum": (_BETA,),
     "quasi-global": (_BETA,),
@@ -89,7 +83,7 @@ def family(name: str) -> Family:
         steps = _ADAM_RATES
     axes = (steps, *_EXTRA_AXES.get(name, ()))
     make: Callable[..., gs.Algorithm] = entry.make
-    if name.startswith("wpm") and axes[1:] == _POWER:
+    if axes[1:3] == _POWER:
         make = _with_power(entry.make)
     return Family(name, make, axes)
 
@@ -111,10 +105,10 @@ def _aggregate(eta: float) -> gs.Algorithm:
 def _with_power(make: Callable[..., gs.Algorithm]) -> Callable[..., gs.Algorithm]:
     """Return a method as a function of p and of the number of rounds with this p."""
 
-    def with_power(eta: float, p: float, rounds: int) -> gs.Algorithm:
+    def with_power(p: float, rounds: int, **settings: float) -> gs.Algorithm:
         power: Any = p
         if rounds < _ALWAYS:
             power = gs.Switch(p, rounds)
-        return make(eta=eta, p=power)
+        return make(p=power, **settings)
 
     return with_power

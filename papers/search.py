@@ -32,11 +32,13 @@ class Axis:
         name: Argument of the method.
         values: The values.
         start: Index of the first value to try.
+        complete: True if no value beyond the last would differ from it.
     """
 
     name: str
     values: tuple[Any, ...]
     start: int
+    complete: bool = False
 
 
 def rates(middle: float, steps: int = 8) -> Axis:
@@ -102,7 +104,8 @@ class Family:
         """Return the names of the axes that end at a point, of those with a choice."""
         found = []
         for axis, i in zip(self.axes, point, strict=True):
-            if len(axis.values) > 1 and i in (0, len(axis.values) - 1):
+            last = i == len(axis.values) - 1 and not axis.complete
+            if len(axis.values) > 1 and (i == 0 or last):
                 found.append(axis.name)
         return found
 
