@@ -35,6 +35,10 @@ ENDINGS = ("", "_worst", "_best", "_merged", "_merged_power")
 """What follows the name of a metric in the names of its columns: the mean over the devices has the
 name itself; the worst and the best device, the merged model and the power mean of all models."""
 
+SAMPLING_ERROR = "_sampling_error"
+"""What follows the name of a metric in the name of the column with the half-width of the mean's
+95 % interval, where only a sample of the devices is measured."""
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _TARGET = re.compile(r"\s*(?P<name>\S+?)\s*(?P<sign>>=|<=)\s*(?P<number>\S+)\s*")
 _DIGITS = 4  # significant digits of a value that is not a share
@@ -73,10 +77,11 @@ class Column:
         taken = self.name in (*_OTHER_COLUMNS, *_SUMMARY_KEYS) or str(self.name).startswith(
             "device_"
         )
-        if not usable or taken or self.name.endswith(ENDINGS[1:]):
+        endings = (*ENDINGS[1:], SAMPLING_ERROR)
+        if not usable or taken or self.name.endswith(endings):
             accepted = (
                 "a word of letters, digits, '.', '-' and '_' that is no other column and does not "
-                f"end with {', '.join(ENDINGS[1:])}"
+                f"end with {', '.join(endings)}"
             )
             raise InputError("name", self.name, accepted)
 
@@ -137,11 +142,12 @@ class Column:
             return text
         return f"{text} ± {_fixed(half * self.scale, digits)}"
 
-    def short_text(self, value: float | None) -> str:
+    def short_text(self, value: float | None, half: float | None = None) -> str:
         """Return a value with its unit, as in a line of progress.
 
         Args:
             value: The value; None or NaN if it was not measured.
+            half: Half of the width of its confidence interval, if it has one.
 
         Example:
             >>> Column("accuracy", "higher", share=True).short_text(0.912)
@@ -149,22 +155,30 @@ class Column:
             >>> Column("rmse", unit="km").short_text(1.23456)
             'rmse 1.235 km'
         """
-        text = self.value_text(value).replace(" %", "%")
+        text = self.value_text(value, half).replace(" %", "%")
         if self.name == "accuracy":
             return text
         return f"{self.name} {text}"
 
-    def value_text(self, value: float | None) -> str:
+    def value_text(self, value: float | None, half: float | None = None) -> str:
         """Return a value in few digits with its unit, without the name.
 
         Args:
             value: The value; None or NaN if it was not measured.
+            half: Half of the width of its confidence interval, if it has one.
+
+        Example:
+            >>> Column("accuracy", "higher", share=True).value_text(0.912, 0.004)
+            '91.2 ± 0.4 %'
         """
         if value is None or math.isnan(value):
             return "–"
-        if self.share:
-            return f"{100 * value:.1f} %"
-        return f"{self.text(value)} {self.unit}".strip()
+        if not self.share:
+            return f"{self.text(value, half)} {self.unit}".strip()
+        text = f"{100 * value:.1f}"
+        if half is not None:
+            text += f" ± {100 * half:.1f}"
+        return f"{text} %"
 
     def _digits(self, value: float) -> int | None:
         """Return the decimal places of a value; None if it is too large or small for them."""

@@ -26,6 +26,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from gossamer._core.columns import SAMPLING_ERROR
 from gossamer.engines.observer import Observer, Row
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ class RunBars(Observer):
         if row is None:
             return ""
         column = self._measure.columns_in(row)[0]
-        return f"{column.short_text(row[column.name])}  distance {row['distance']:.3f}"
+        text = column.short_text(row[column.name], row.get(column.name + SAMPLING_ERROR))
+        return f"{text}  distance {row['distance']:.3f}"
 
     def message(self, text: str) -> None:
         """Print a line above the bars; what several runs say is printed once."""

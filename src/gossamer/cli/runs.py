@@ -231,7 +231,7 @@ def _score(row: Row) -> str:
     value = row.newest(row.column.name)
     if value is None:
         return ""
-    return row.column.short_text(value)
+    return row.column.short_text(value, row.run.sampling_error(row.column.name))
 
 
 def _merged(row: Row) -> str:

@@ -51,6 +51,10 @@ class BufferPool:
         self._buffers.append((buffer, weakref.ref(view)))
         return torch.from_numpy(view).view(x.shape)
 
+    def clear(self) -> None:
+        """Free the buffers that no tensor refers to, before much memory is needed elsewhere."""
+        self._buffers = [(buffer, view) for buffer, view in self._buffers if view() is not None]
+
     def _take(self, elements: int) -> Buffer:
         """Remove an unused buffer of this size from the pool, or allocate one."""
         for k, (buffer, view) in enumerate(self._buffers):

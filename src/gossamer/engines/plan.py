@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gossamer import draws
 from gossamer._core import checks
 from gossamer._core.columns import DEFAULT_TARGETS, LOSS, Column, Target, columns_of
 from gossamer.algorithms import Algorithm
 from gossamer.errors import InputError
-from gossamer.network.base import Network
+from gossamer.network.base import IntArray, Network
 from gossamer.network.timing import Timing
 from gossamer.tasks import Data, Metric, Task
 from gossamer.tasks.metrics import as_metrics, default_metrics
@@ -42,6 +43,10 @@ class Measure:
             accuracy is measured.
         merged: Measure the merged model too: the mean of all devices' models, and their power mean
             for methods with a mirror map. It takes about as long as one device more.
+        devices: Number of devices whose loss and metrics are measured, a random sample that stays
+            the same in all rounds. Their means are then estimates with a 95 % interval; merged
+            model, distances and traffic are still those of all devices. 0: all. Devices of a fleet
+            always measure their own models.
 
     Raises:
         InputError: If a value is not accepted.
@@ -57,12 +62,16 @@ class Measure:
     metrics: tuple[Metric, ...] | None = None
     targets: tuple[str, ...] | None = None
     merged: bool = True
+    devices: int = 0
     accuracy_targets: InitVar[Any] = None
     loss_targets: InitVar[Any] = None
 
     def __post_init__(self, accuracy_targets: Any, loss_targets: Any) -> None:
         checks.whole("every", self.every, 0)
         checks.whole("test", self.test, 0)
+        checks.whole("devices", self.devices, 0)
+        if self.devices == 1:
+            raise InputError("devices", 1, "at least 2, for an interval, or 0 for all devices")
         checks.one_of("at", self.at, ("after_step", "after_mix"))
         if accuracy_targets is not None:
             raise InputError("accuracy_targets", accuracy_targets, 'targets = ["accuracy >= 0.9"]')
@@ -214,6 +223,15 @@ class Plan:
         measured = [*range(0, last, self.measure.every or max(1, last)), last]
         return any(self.algorithm.mirror_at(t).power != 1 for t in measured)
 
+    @cached_property
+    def measured_devices(self) -> IntArray | None:
+        """Numbers of the devices whose loss and metrics are measured, ascending; None: all."""
+        wanted = self.measure.devices
+        if not 0 < wanted < self.task.devices:
+            return None
+        order = draws.permutation(self.task.devices, self.seed, "measure/devices")
+        return np.sort(order[:wanted])
+
     def threads_to_use(self) -> int:
         """Return the number of torch threads: as set, or chosen by the work of a round."""
         if self.threads:
@@ -230,8 +248,8 @@ class Record:
 
     Args:
         round: Number of rounds done.
-        loss: Mean loss on the test samples.
-        metrics: The values of the metrics on the test samples, by name.
+        loss: Mean loss on the test samples, of each measured device.
+        metrics: The values of the metrics on the test samples, by name, of each measured device.
         distance: ‖w_i − w̄‖, where w̄ is the arithmetic mean of all models.
         power_distance: The same with the power mean of the method's own p.
         messages: Number of messages that all devices sent so far.
@@ -241,6 +259,8 @@ class Record:
         merged: Loss and metrics of the mean of all devices' models, by name; empty if the plan does
             not measure it.
         merged_power: The same of their power mean; empty if the method has no mirror map.
+        devices: Numbers of the measured devices, if they are a sample; None: all. Distances are
+            those of all devices.
     """
 
     round: int
@@ -253,6 +273,17 @@ class Record:
     seconds: float | None = None
     merged: dict[str, float] = field(default_factory=dict)
     merged_power: dict[str, float] = field(default_factory=dict)
+    devices: IntArray | None = None
+
+    def device(self, position: int) -> int:
+        """Return the number of the device at a position of `loss`.
+
+        Args:
+            position: The position.
+        """
+        if self.devices is None:
+            return position
+        return int(self.devices[position])
 
 
 @dataclass(frozen=True)
@@ -311,8 +342,13 @@ class Engine(Protocol):
     def state_dict(self) -> dict[str, Tensor]:
         """Return all models by the names of their parameters and buffers, each [devices, ...]."""
 
-    def snapshot(self) -> Snapshot:
-        """Return a copy of the state, from which a run can be resumed on any engine."""
+    def snapshot(self, copy: bool = True) -> Snapshot:
+        """Return the state, from which a run can be resumed on any engine.
+
+        Args:
+            copy: Copy the state. False saves the memory of the copy: the tensors may be those of
+                the engine, and the next round may overwrite them.
+        """
 
     def close(self) -> None:
         """Release what the engine holds outside this process."""

@@ -8,23 +8,20 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer._core.threads import limit_torch_threads, use_threads
 from gossamer.algorithms import State
 from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.engines.buffers import BufferPool
+from gossamer.engines.measuring import Measuring
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.shard import Shard
-from gossamer.engines.shard_mean import mean_of_shards
-from gossamer.errors import Diverged, InputError
-from gossamer.mirror import IdentityMap, MirrorMap
+from gossamer.errors import DataError, Diverged, InputError
 from gossamer.network.base import BoolArray, IntArray, Links
 from gossamer.network.timing import Clock
 from gossamer.network.weights import Weights
-from gossamer.tasks.learner import Buffers
 
 _BUFFER = "buffer/"  # prefix of the model's buffers in a snapshot
 CLOCK = "engine/clock"  # name of the devices' clocks in a snapshot
@@ -69,6 +66,7 @@ class Simulator:
         self.worker = plan.task.worker(
             numbers, plan.seed, self._dtype, self._device, plan.measure.test
         )
+        self._measuring = Measuring(plan, self.worker, numbers, shard)
         self._traffic = Traffic()
         self._buffers = BufferPool()
         self._static_mix: StackedMix | None = None
@@ -232,43 +230,20 @@ class Simulator:
         return self.plan.algorithm.models(self._state)
 
     def state_dict(self) -> dict[str, Tensor]:
+        self._buffers.clear()
+        self.worker.free_buffers()
         named = self.plan.task.learner.unstack(self.models()) | self.worker.buffers
         return {name: x.detach().cpu().contiguous() for name, x in named.items()}
 
     def record(self) -> Record:
-        t = self.round
         with torch.no_grad(), use_threads(self.threads):
-            w = self._measured_models(t)
-            scores = self.worker.scores(w, self.plan.metrics)
-            mean = self._mean(w, IdentityMap())
-            distance = (w - mean).norm(dim=1)
-            power_mean = mean
-            power_distance = distance
-            mirror = self.plan.algorithm.mirror_at(t)
-            if mirror.power != 1:
-                power_mean = self._mean(w, mirror)
-                power_distance = (w - power_mean).norm(dim=1)
-            merged = self._score_merged(w, IdentityMap(), mean)
-            merged_power = {}
-            if self.plan.measures_power_mean:
-                merged_power = merged
-                if mirror.power != 1:
-                    merged_power = self._score_merged(w, mirror, power_mean)
+            w = self._measured_models(self.round)
+            record = self._measuring.record(self.round, w, self._active_devices())
         seconds = None
         if self._clock is not None:
             seconds = float(self._clock.now.max())
-        metrics = {name: _float64(values) for name, values in scores.metrics.items()}
-        return Record(
-            round=t,
-            loss=_float64(scores.loss),
-            metrics=metrics,
-            distance=_float64(distance),
-            power_distance=_float64(power_distance),
-            messages=self._traffic.messages,
-            bytes=self._traffic.bytes,
-            seconds=seconds,
-            merged=merged,
-            merged_power=merged_power,
+        return replace(
+            record, messages=self._traffic.messages, bytes=self._traffic.bytes, seconds=seconds
         )
 
     def _measured_models(self, t: int) -> Tensor:
@@ -290,50 +265,13 @@ class Simulator:
         active = torch.from_numpy(self._own(links.active)).to(self._device)
         return torch.where(active[:, None], w, self.models())
 
-    def _mean(self, w: Tensor, mirror: MirrorMap, active: BoolArray | None = None) -> Tensor:
-        """Return the mean of all devices' models, or the active ones', in a mirror map's dual."""
-        rows = self._active_rows(w, active)
-        if self._shard is None:
-            return mirror.mean(rows)
-        devices = self.plan.task.devices if active is None else int(active.sum())
-        return mean_of_shards(rows, mirror, self._shard, devices)
-
-    def _active_rows(self, x: Tensor, active: BoolArray | None) -> Tensor:
-        """Return the rows of the active devices; None: all are active."""
-        if active is None:
-            return x
-        return x[torch.from_numpy(self._own(active)).to(self._device)]
-
-    # -- the merged model -------------------------------------------------------------------------
-
-    def _score_merged(self, w: Tensor, mirror: MirrorMap, mean: Tensor) -> dict[str, float]:
-        """Return loss and metrics of the mean of the active devices' models.
-
-        All shards take part in the mean; only the one that has device 0 scores it.
-
-        Args:
-            w: The models.
-            mirror: The mirror map of the mean.
-            mean: The mean of all models.
-        """
-        if not self.plan.measure.merged:
-            return {}
-        active = self._active_devices()
-        if active is not None:
-            mean = self._mean(w, mirror, active)
-        buffers = self._merged_buffers(active)
-        if int(self._devices[0]) != 0:
-            return {}
-        scores = self.worker.scores(mean[None].contiguous(), self.plan.metrics, buffers)
-        values = {"loss": float(scores.loss)}
-        for name, value in scores.metrics.items():
-            values[name] = float(value)
-        return values
-
     def _active_devices(self) -> BoolArray | None:
-        """Return which devices took part in the round that is measured; None: all."""
+        """Return which devices took part in the round that is measured; None: all.
+
+        Only the merged model depends on it.
+        """
         t = self.round
-        if t == 0:
+        if t == 0 or not self.plan.measure.merged:
             return None
         links = self._last_links
         if self.plan.measures_halfway:
@@ -344,23 +282,12 @@ class Simulator:
             return None
         return links.active
 
-    def _merged_buffers(self, active: BoolArray | None) -> Buffers:
-        """Return the mean of floating-point buffers, and the first device's of all others."""
-        merged = {}
-        for name, b in self.worker.buffers.items():
-            merged[name] = b[:1]
-            if b.is_floating_point():
-                merged[name] = self._mean(b.reshape(len(b), -1), IdentityMap(), active).view(
-                    b[:1].shape
-                )
-        return merged
-
     # -- snapshots --------------------------------------------------------------------------------
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, copy: bool = True) -> Snapshot:
         tensors = {}
-        for name, x in self._tensors().items():  # copies: the next rounds may overwrite the state
-            tensors[name] = x.detach().to("cpu", copy=True).contiguous()
+        for name, x in self._tensors().items():
+            tensors[name] = x.detach().to("cpu", copy=copy).contiguous()
         if self._clock is not None:
             tensors[CLOCK] = torch.from_numpy(self._clock.now.copy())
         return Snapshot(self.round, self._traffic.messages, self._traffic.bytes, tensors)
@@ -376,14 +303,18 @@ class Simulator:
             elif name.startswith(_BUFFER):
                 self.worker.buffers[name.removeprefix(_BUFFER)].copy_(x)
             else:
+                self._check_rows(name, x)
                 self._state[name] = x.to(self._device, copy=True)
+
+    def _check_rows(self, name: str, x: Tensor) -> None:
+        if x.dim() == 0 or len(x) not in (1, len(self._devices)):
+            raise DataError(
+                f"the checkpoint holds {name} of shape {list(x.shape)}, "
+                f"not one row for each of {len(self._devices)} devices"
+            )
 
     def close(self) -> None:
         """Do nothing: a simulator holds nothing outside this process."""
-
-
-def _float64(x: Tensor) -> NDArray[np.float64]:
-    return x.double().cpu().numpy()
 
 
 def _torch_device(name: str) -> torch.device:

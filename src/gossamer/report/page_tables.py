@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gossamer._core.columns import ENDINGS, LOSS, Column, Target
@@ -61,17 +61,22 @@ class Quantity:
     def heading(self) -> dict[str, Any]:
         return heading(self.label, self.unit, self.about)
 
-    def cell(self, values: Sequence[float]) -> Cell:
+    def cell(self, runs: Sequence[Run]) -> Cell:
         """Return the mean of the seeds with its interval; a dash if there is none."""
+        values = list(_last_values(runs, self.column).values())
         if not values:
             return cell("–")
         value = interval(values)
+        note = ""
+        if len(runs) == 1 and runs[0].sampling_error(self.column) is not None:
+            value = replace(value, half=runs[0].sampling_error(self.column))
+            note = "estimated from a sample of the devices"
         if not math.isfinite(value.mean):
             return cell("–")
         text = value.format(self.digits, self.scale)
         if self.metric is not None:
             text = self.metric.text(value.mean, value.half)
-        return cell(text, drawn_number(value.mean * self.scale))
+        return cell(text, drawn_number(value.mean * self.scale), note)
 
 
 _WHICH = {
@@ -154,7 +159,7 @@ def results(methods: Sequence[Method]) -> Table:
     for method in methods:
         cells = [cell(method.label, method.label), _seeds_cell(method)]
         for quantity in shown:
-            cells.append(quantity.cell(list(_last_values(method, quantity.column).values())))
+            cells.append(quantity.cell(method.measured_runs))
             if quantity.column == main.name and len(methods) > 1:
                 cells.append(_difference_cell(method, methods[0], main))
         rows.append(cells)
@@ -261,10 +266,10 @@ def _seeds_cell(method: Method) -> Cell:
     return cell(text, len(shown), "; ".join(states))
 
 
-def _last_values(method: Method, column: str) -> dict[int, float]:
-    """Return the last value of a column by seed, of the runs that the tables are about."""
+def _last_values(runs: Sequence[Run], column: str) -> dict[int, float]:
+    """Return the last value of a column by seed."""
     found = {}
-    for run in method.measured_runs:
+    for run in runs:
         if run.has(column):
             found[run.seed] = float(run.metrics[column][-1])
     return found
@@ -274,8 +279,8 @@ def _difference_cell(method: Method, first: Method, metric: Column) -> Cell:
     """Return the difference of a metric to the first method, paired by seed."""
     if method is first:
         return cell("")
-    own = _last_values(method, metric.name)
-    value = paired(own, _last_values(first, metric.name))
+    own = _last_values(method.measured_runs, metric.name)
+    value = paired(own, _last_values(first.measured_runs, metric.name))
     if value is None:
         return cell("–")
     return cell(difference_text(value, metric), drawn_number(value.mean * metric.scale))

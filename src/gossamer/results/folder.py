@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gossamer._core.columns import SAMPLING_ERROR
 from gossamer._core.files import (
     PARTIAL_SUFFIX,
     os_errors,
@@ -30,6 +31,7 @@ from gossamer._core.files import (
     write_atomically,
 )
 from gossamer.errors import DataError
+from gossamer.results.statistics import sampling_error
 
 if TYPE_CHECKING:
     from gossamer._core.columns import Column
@@ -207,7 +209,7 @@ class RunFolder:
         Args:
             snapshot: The state of a run.
         """
-        from safetensors.torch import save
+        from gossamer.results.tensor_files import write_tensors
 
         metadata = {
             "round": str(snapshot.round),
@@ -215,7 +217,10 @@ class RunFolder:
             "bytes": str(snapshot.bytes),
             "checksum": _checksum(snapshot),
         }
-        write_atomically(self.path / "checkpoint.safetensors", save(snapshot.tensors, metadata))
+        write_atomically(
+            self.path / "checkpoint.safetensors",
+            lambda file: write_tensors(file, snapshot.tensors, metadata),
+        )
 
     def snapshot(self) -> Snapshot | None:
         """Return the newest checkpoint, or None if there is none."""
@@ -245,9 +250,9 @@ class RunFolder:
         Args:
             parts: The models by the names of their parts, each [devices, …].
         """
-        from safetensors.torch import save
+        from gossamer.results.tensor_files import write_tensors
 
-        write_atomically(self.path / "models.safetensors", save(parts))
+        write_atomically(self.path / "models.safetensors", lambda file: write_tensors(file, parts))
 
     def models(self) -> dict[str, Any]:
         """Return the final models by the names of their parts, each [devices, …]."""
@@ -288,13 +293,14 @@ def _damaged_checkpoint(path: Path, reason: str) -> DataError:
 
 def _checksum(snapshot: Snapshot) -> str:
     """Return a digest of all of a checkpoint: a run would go on from a single wrong bit."""
-    import torch
+    from gossamer.results.tensor_files import byte_blocks
 
     counts = f"{snapshot.round} {snapshot.messages} {snapshot.bytes}"
     digest = hashlib.blake2b(counts.encode(), digest_size=16)
     for name, x in sorted(snapshot.tensors.items()):
         digest.update(f"{name} {x.dtype} {list(x.shape)}".encode())
-        digest.update(x.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        for part in byte_blocks(x):
+            digest.update(part)
     return digest.hexdigest()
 
 
@@ -308,7 +314,8 @@ def columns(records: Sequence[Record], metrics: Sequence[Column]) -> dict[str, A
     Returns:
         Means over the devices, the worst and the best device, the merged model, messages and bytes,
         and simulated seconds if the study has a timing. Of up to 1000 devices every device's values
-        too.
+        too. If only a sample of the devices is measured, the half-width of the 95 % interval of
+        each mean.
     """
     table: dict[str, Any] = {}
     for record in records:
@@ -327,6 +334,8 @@ def _row(record: Record, metrics: Sequence[Column]) -> dict[str, Any]:
         row[name] = float(values.mean())
         row[f"{name}_worst"] = column.worst(values)
         row[f"{name}_best"] = column.best(values)
+        if record.devices is not None:
+            row[name + SAMPLING_ERROR] = sampling_error(values, len(record.distance))
         if record.merged:
             row[f"{name}_merged"] = record.merged[name]
         if record.merged_power:
@@ -337,7 +346,7 @@ def _row(record: Record, metrics: Sequence[Column]) -> dict[str, Any]:
     row["bytes"] = record.bytes
     if record.seconds is not None:  # "seconds" in the summary are those of the computer
         row["simulated_seconds"] = record.seconds
-    if len(record.loss) <= _MAX_DEVICE_COLUMNS:
+    if record.devices is None and len(record.loss) <= _MAX_DEVICE_COLUMNS:
         per_device["distance"] = record.distance
         for name, values in per_device.items():
             row[f"device_{name}"] = values.astype(np.float32).tolist()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from gossamer._core.columns import Column, Target, columns_of, targets_of
+from gossamer._core.columns import SAMPLING_ERROR, Column, Target, columns_of, targets_of
 from gossamer.errors import DataError, InputError
 from gossamer.results.folder import RunFolder
 from gossamer.results.statistics import rounds_to
@@ -180,6 +180,20 @@ class Run:
     @property
     def seed(self) -> int:
         return int(self.spec.get("seed", 0))
+
+    def sampling_error(self, name: str) -> float | None:
+        """Return the half-width of the 95 % interval of a newest mean.
+
+        Args:
+            name: The name of a metric, such as "accuracy".
+
+        Returns:
+            The half-width; None if all devices were measured, or the column is no mean of a metric.
+        """
+        column = name + SAMPLING_ERROR
+        if not self.has(column):
+            return None
+        return float(self.metrics[column][-1])
 
     @property
     def rounds(self) -> int:

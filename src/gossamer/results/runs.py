@@ -315,7 +315,7 @@ def _last_text(run: Run, column: Column, name: str) -> str:
     """Return the newest value of a column of the metrics."""
     if not run.has(name):
         return ""
-    return column.text(float(run.metrics[name][-1]))
+    return column.text(float(run.metrics[name][-1]), run.sampling_error(name))
 
 
 def _merged_text(run: Run) -> str:

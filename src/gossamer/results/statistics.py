@@ -233,3 +233,22 @@ def half_widths(values: NDArray[np.float64]) -> NDArray[np.float64]:
     factor = stdtrit(n - 1, _CONFIDENCE)
     widths: NDArray[np.float64] = factor * values.std(0, ddof=1) / math.sqrt(n)
     return widths
+
+
+def sampling_error(values: NDArray[np.float64], population: int) -> float:
+    """Return the half-width of the 95 % interval of a mean that was estimated from a sample.
+
+    The sample is drawn without replacement, so that the interval is narrower by the factor
+    √(1 − n/N) of a finite population.
+
+    Args:
+        values: The values of the n devices of the sample, at least two.
+        population: Number N of all devices.
+
+    Example:
+        >>> round(sampling_error(np.array([0.8, 0.9, 1.0]), 1_000_000), 3)
+        0.248
+        >>> sampling_error(np.array([0.8, 0.9, 1.0]), 3)
+        0.0
+    """
+    return float(half_widths(values)) * math.sqrt(1 - len(values) / population)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gossamer._core.columns import Column, Target
+from gossamer._core.columns import SAMPLING_ERROR, Column, Target
 from gossamer.results.statistics import Interval, Reached, interval, paired
 from gossamer.results.text import ALWAYS, TableColumn, joined_headings, rows_of, text_table
 
@@ -55,10 +55,15 @@ class Method:
     def value(self, name: str) -> Interval:
         """Return the mean of a value over the seeds, with its interval.
 
+        A single seed has the interval of its sample of devices, if only a sample is measured.
+
         Args:
             name: A number in the summary of a run, such as "accuracy" or "rmse_merged".
         """
-        return interval([run.summary[name] for run in self.runs])
+        found = interval([run.summary[name] for run in self.runs])
+        if found.count > 1:
+            return found
+        return replace(found, half=self.runs[0].summary.get(name + SAMPLING_ERROR))
 
     def has(self, name: str) -> bool:
         """True if the summaries of all seeds have a value.

@@ -15,7 +15,7 @@ import numpy as np
 from gossamer._core.columns import Column
 from gossamer._core.interrupts import stop_on_signal
 from gossamer.backend import versions
-from gossamer.engines import Engine, EngineSpec, Plan, Record, Simulation
+from gossamer.engines import Engine, EngineSpec, Plan, Record, Simulation, Snapshot
 from gossamer.engines.observer import Observer, Row
 from gossamer.errors import DataError, Diverged, GossamerError, InputError, Interrupted
 from gossamer.results.folder import RunFolder, columns
@@ -90,15 +90,13 @@ def run(
         folder.sweep()
     plan = study.plan(data)
     warned = warn_of_few_links(study)
-    snapshot = None
     measurements = _Measurements({}, plan.measure.columns)
     observing = ObserverGroup(observers)
     if folder:
         observing = ObserverGroup([Live(), *observers])
-        if resumed:
-            snapshot = folder.snapshot()
-    with closing(engine.start(plan, snapshot, observing)) as started:
-        if folder and snapshot:
+    # The snapshot is not kept here: a run of many devices needs its memory.
+    with closing(engine.start(plan, _checkpoint(folder, resumed), observing)) as started:
+        if folder and resumed and started.round > 0:
             rows = _rows_until(folder.metrics(), started.round)
             measurements = _Measurements(rows, plan.measure.columns)
         if folder and not resumed:  # only now: a study that cannot start leaves no folder
@@ -141,6 +139,13 @@ def _check_folder(folder: RunFolder, study: Study, resume: bool) -> bool:
             "give the spec that it was started with, or another --out"
         )
     return True
+
+
+def _checkpoint(folder: RunFolder | None, resumed: bool) -> Snapshot | None:
+    """Return the checkpoint of a run that is resumed; None if there is none."""
+    if folder is None or not resumed:
+        return None
+    return folder.snapshot()
 
 
 def _value(value: Any) -> str:
@@ -274,7 +279,7 @@ class _Session:
         begin = time.perf_counter()
         self._write_metrics()
         if self._folder:
-            self._folder.write_snapshot(self._engine.snapshot())
+            self._folder.write_snapshot(self._engine.snapshot(copy=False))
         self._checkpointed = time.perf_counter()
         self._checkpoint_seconds = self._checkpointed - begin
 
@@ -348,7 +353,7 @@ def _check_losses(record: Record) -> None:
     """Raise `Diverged` if a loss is not finite: models fail long before they are infinite."""
     wrong = ~np.isfinite(record.loss)
     if wrong.any():
-        raise Diverged(record.round, int(np.argmax(wrong)))
+        raise Diverged(record.round, record.device(int(np.argmax(wrong))))
 
 
 def _check_metrics(record: Record) -> None:
@@ -357,7 +362,7 @@ def _check_metrics(record: Record) -> None:
     for name, values in record.metrics.items():
         wrong = np.isnan(values)
         if wrong.any():
-            device = int(np.argmax(wrong))
+            device = record.device(int(np.argmax(wrong)))
             raise InputError("measure.metrics", f"{name} = nan of device {device}", accepted)
         for merged in (record.merged, record.merged_power):
             if np.isnan(merged.get(name, 0.0)):

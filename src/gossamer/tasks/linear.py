@@ -110,19 +110,24 @@ class LinearLearner(Learner):
         metrics: Sequence[Metric] = (),
     ) -> Scores:
         others = [metric for metric in metrics if metric != _ACCURACY]
-        losses = []
-        values: dict[str, list[Tensor]] = {metric.name: [] for metric in metrics}
-        for models in w.split(max(1, _OUTPUTS_AT_ONCE // (len(x) * self.outputs))):
+        # One tensor for all models, not one for each part: small tensors that are kept between
+        # large ones that are freed would leave gaps of a hundred megabytes.
+        losses = w.new_empty(len(w))
+        values = {metric.name: w.new_empty(len(w)) for metric in metrics}
+        at_once = max(1, _OUTPUTS_AT_ONCE // (len(x) * self.outputs))
+        for first in range(0, len(w), at_once):
+            part = slice(first, first + at_once)
+            models = w[part]
             outputs = self._test_outputs(models, x)
             meters = Meters(others)
             meters.add(outputs.transpose(1, 2), y)
             for name, value in meters.values(w).items():
-                values[name].append(value)
+                values[name][part] = value
             loss, correct = self._judge(outputs, y.expand(len(models), -1))
             if len(others) < len(metrics):
-                values[_ACCURACY.name].append(correct.to(w.dtype).mean(1))
-            losses.append(loss.mean(1) + self.l2 / 2 * (models * models).sum(1))
-        return Scores(torch.cat(losses), {name: torch.cat(v) for name, v in values.items()})
+                values[_ACCURACY.name][part] = correct.to(w.dtype).mean(1)
+            losses[part] = loss.mean(1) + self.l2 / 2 * (models * models).sum(1)
+        return Scores(losses, values)
 
     def _test_outputs(self, models: Tensor, x: Tensor) -> Tensor:
         """Return the outputs of all models on the same samples: [models, outputs, samples]."""

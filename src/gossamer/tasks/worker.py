@@ -131,6 +131,13 @@ class Worker:
                 self.buffers[name][rows] = b
         return result
 
+    def free_buffers(self) -> None:
+        """Free the memory of gradients, before much memory is needed elsewhere.
+
+        The next call of `gradient` allocates it again.
+        """
+        self._gradient = None
+
     def loss(self, w: Tensor, t: int, step: int = 0) -> Tensor:
         """Return each model's loss on the batch that its gradient is computed from.
 

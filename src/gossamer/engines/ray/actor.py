@@ -167,4 +167,4 @@ class ShardActor:
         return self._simulator.state_dict()
 
     def snapshot(self) -> Snapshot:
-        return self._simulator.snapshot()
+        return self._simulator.snapshot(copy=False)  # Ray copies it

@@ -29,7 +29,7 @@ from gossamer.engines.ray.cluster import connect
 from gossamer.engines.ray.partition import partition
 from gossamer.engines.simulate import CLOCK
 from gossamer.errors import InputError, Lost
-from gossamer.network.base import IntArray
+from gossamer.network.base import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from gossamer.engines.settings import Ray
@@ -108,13 +108,26 @@ class RayEngine:
     def record(self) -> Record:
         records: list[Record] = self._with_replacement(self._record)
         arrays = {}
-        for name in ("loss", "distance", "power_distance"):
+        for name in ("distance", "power_distance"):
             arrays[name] = self._merged([getattr(record, name) for record in records])
+        arrays["loss"] = self._of_measured([record.loss for record in records])
         metrics = {}
         for name in records[0].metrics:
-            metrics[name] = self._merged([record.metrics[name] for record in records])
+            metrics[name] = self._of_measured([record.metrics[name] for record in records])
         scorer = records[self.owner[0]]  # the shard that scores the merged model
-        return replace(scorer, metrics=metrics, **arrays)
+        return replace(scorer, metrics=metrics, devices=self.plan.measured_devices, **arrays)
+
+    def _of_measured(self, values: list[FloatArray]) -> FloatArray:
+        """Return one value per measured device from those of the shards."""
+        sample = self.plan.measured_devices
+        if sample is None:
+            merged: FloatArray = self._merged(values)
+            return merged
+        # Each shard has its part of the sample in ascending order.
+        order = np.argsort(self.owner[sample], kind="stable")
+        result = np.empty(len(sample))
+        result[order] = np.concatenate(values)
+        return result
 
     def _record(self) -> list[Record]:
         records = self._call("record")
@@ -128,8 +141,12 @@ class RayEngine:
     def state_dict(self) -> dict[str, Tensor]:
         return self._merged_by_name(self._with_replacement(self._call, "state_dict"), shared=set())
 
-    def snapshot(self) -> Snapshot:
-        """Return the state, which any engine can resume. Lost shards are restored from it."""
+    def snapshot(self, copy: bool = True) -> Snapshot:
+        """Return the state, which any engine can resume. Lost shards are restored from it.
+
+        Args:
+            copy: Not used: the state is gathered from the shards anyway.
+        """
         began = time.monotonic()
         snapshots: list[Snapshot] = self._with_replacement(self._call, "snapshot")
         tensors = self._merged_by_name([part.tensors for part in snapshots], self._shared)
