@@ -7,6 +7,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Lines of src/gossamer that the whole suite must execute, in per cent.
 COVERAGE_MINIMUM ?= 92
 
+# Without bytecode every worker of the tests compiles all tests, and every process all modules.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fleet test-others quick coverage lint format types wheel docs bench hooks check-hooks clean
 

@@ -19,6 +19,7 @@ from papers.tuning import Tuned, tune
 from papers.wpm.paper import write_csv
 
 _TINY_METHODS = ("d-psgd", "gain-control")
+_TINY_RUNS = 40
 
 
 class TaskPart:
@@ -27,12 +28,22 @@ class TaskPart:
     Args:
         name: The name of the part and of its results.
         task: What is learned.
+        runs: About how many runs all searches need, with those that are reported.
+        seconds_per_run: Seconds of one core.
     """
 
-    def __init__(self, name: str, task: Task) -> None:
+    def __init__(self, name: str, task: Task, runs: int, seconds_per_run: float) -> None:
         self.__name__ = name
         self.TITLE = f"{task.name}: all methods, tuned, by split, network and number of devices"
+        self.SECONDS_PER_RUN = seconds_per_run
         self._task = task
+        self._runs = runs
+
+    def expected_runs(self, scale: Scale) -> int:
+        """Return about how many runs the part needs."""
+        if scale.name == "tiny":
+            return _TINY_RUNS
+        return self._runs
 
     def cells(self, scale: Scale) -> list[Study]:
         """Return the first runs that tuning needs."""

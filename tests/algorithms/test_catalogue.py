@@ -130,14 +130,14 @@ CLASSES = Task(from_arrays(POINTS, LABELS, POINTS, LABELS), Iid().make(LABELS, M
     ("name", "network"), [(name, network) for name in [*EVERY, *MORE] for network in takes(name)]
 )
 def test_equals_its_naive_loop(name: str, network: str) -> None:
-    """The models match the naive loop to 1e-12 of the largest weight after each of 20 rounds.
+    """The models match the naive loop to 1e-12 of the largest weight after each of 12 rounds.
 
     Messages and bytes are equal.
     """
     algorithm = (EVERY | MORE)[name]
     problem = LeastSquares(M, dimension=5, samples=8, heterogeneity=0.3)
     task = Task(problem.load(), problem.split(), LinearRegression(), 0 if name == "adom" else 3)
-    plan = Plan(task, testing.NETWORKS[network], algorithm, 20, seed=1, dtype="float64")
+    plan = Plan(task, testing.NETWORKS[network], algorithm, 12, seed=1, dtype="float64")
     check_against_reference(plan)
 
 

@@ -155,7 +155,7 @@ def test_bad_code_is_one_sentence(setting: str, said: str) -> None:
 def test_a_file_that_raises_is_one_sentence() -> None:
     Path("own.py").write_text("import missing_package\n")
     said = "own.py:1 raised ModuleNotFoundError: No module named 'missing_package'"
-    assert_refused(real("run", "a.toml", "--allow-code", "-q"), said)
+    assert_refused(gossamer("run", "a.toml", "--allow-code", "-q"), said)
 
 
 def test_a_resume_with_other_code_is_refused() -> None:

@@ -158,7 +158,7 @@ def test_a_line_has_the_time_left(
 
 
 def test_durations_are_short() -> None:
-    assert [progress._duration(s) for s in (0, 59.7, 99, 100, 5990, 6000, 360000)] == [
+    assert [progress.duration(s) for s in (0, 59.7, 99, 100, 5990, 6000, 360000)] == [
         "0 s",
         "60 s",
         "99 s",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.listing import attribute
 from support.methods import M, takes
-from support.shards import METHODS, ROUNDS, ThreadedShards, plan_of
+from support.shards import METHODS, ON_RAY, ROUNDS, Kind, ThreadedShards, plan_of
 from torch import Tensor, nn
 
 import gossamer as gs
@@ -27,6 +27,7 @@ OWNERS = {
     "one per device": np.arange(M)[::-1].copy(),
 }
 NETWORK_OF = {"two": "churn", "three, shuffled": "changing", "one per device": "static"}
+ROUNDS_OF = {"two": ROUNDS, "three, shuffled": 10, "one per device": 10}
 
 
 @pytest.mark.slow
@@ -34,15 +35,19 @@ NETWORK_OF = {"two": "churn", "three, shuffled": "changing", "one per device": "
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize("owner", OWNERS)
 def test_shards_equal_one_process(name: str, owner: str) -> None:
-    """To 1e-12 in float64, as any two engines: sums may be taken in another order."""
+    """To 1e-12 in float64, as any two engines: sums may be taken in another order.
+
+    Over 50 rounds with two shards; a few rounds show that other divisions are the same.
+    """
+    rounds = ROUNDS_OF[owner]
     network = NETWORK_OF[owner]
     if network not in takes(name):
         network = "static"
-    plan = plan_of(METHODS[name], network)
+    plan = plan_of(METHODS[name], network, rounds)
     whole = Simulator(plan)
     shards = ThreadedShards(plan, OWNERS[owner])
-    whole.advance(ROUNDS)
-    shards.advance(ROUNDS)
+    whole.advance(rounds)
+    shards.advance(rounds)
     models = whole.models()
     torch.testing.assert_close(
         shards.models(), models, rtol=1e-12, atol=1e-12 * float(models.abs().max())
@@ -60,6 +65,22 @@ def test_shards_equal_one_process(name: str, owner: str) -> None:
         assert record.messages == expected.messages
         assert record.bytes == expected.bytes
         assert record.seconds == expected.seconds
+
+
+def test_the_methods_of_the_cluster_test_exchange_all_kinds_of_values() -> None:
+    """So test_ray.py need not start the processes of a cluster for every method."""
+    kinds: dict[str, set[Kind]] = {}
+    for name, method in METHODS.items():
+        network = "static"
+        if network not in takes(name):
+            network = takes(name)[0]
+        shards = ThreadedShards(plan_of(method, network, 2), OWNERS["two"])
+        shards.advance(2)
+        shards.models()
+        shards.call(Simulator.record)
+        kinds[name] = set().union(*(exchange.kinds for exchange in shards.exchanges))
+    on_ray = set().union(*(kinds[name] for name in ON_RAY))
+    assert on_ray == set().union(*kinds.values())
 
 
 class Noisy(nn.Module):

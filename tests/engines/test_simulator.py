@@ -272,17 +272,16 @@ def equal(a: Snapshot, b: Snapshot) -> bool:
     return True
 
 
+RESUMED: list[tuple[Algorithm, str, str]] = []
+for _algorithm in EVERY:
+    RESUMED += [(_algorithm, "softmax", "float32"), (_algorithm, "softmax", "float64")]
+# Buffers and keys of random values are the engine's: a few methods show that they are resumed.
+for _algorithm in EVERY[:3]:
+    RESUMED += [(_algorithm, "batch norm", "float32"), (_algorithm, "dropout", "float64")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "dtype"),
-    [
-        ("softmax", "float32"),
-        ("softmax", "float64"),
-        ("batch norm", "float32"),
-        ("dropout", "float64"),
-    ],
-)
-@pytest.mark.parametrize("algorithm", EVERY, ids=repr)
+@pytest.mark.parametrize(("algorithm", "model", "dtype"), RESUMED, ids=repr)
 @pytest.mark.no_cover
 def test_a_resumed_run_is_equal_bit_for_bit(algorithm: Algorithm, model: str, dtype: Any) -> None:
     """So is a rerun. Resuming from a snapshot does not change it."""

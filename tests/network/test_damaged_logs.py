@@ -109,7 +109,7 @@ def undamaged(before: bytes, after: bytes, known: dict[bytes, tuple]) -> set[tup
 
 @pytest.mark.no_cover
 def test_damaged_logs_are_read_or_refused(tmp_path: Path) -> None:
-    """Read 5,000 damaged logs: a line that is not damaged is read as before, or all is refused."""
+    """Read 2,000 damaged logs: a line that is not damaged is read as before, or all is refused."""
     draw = random.Random(7)
     path = tmp_path / "contacts.txt"
     known = []
@@ -122,7 +122,7 @@ def test_damaged_logs_are_read_or_refused(tmp_path: Path) -> None:
         lines = lines[len(lines) - len(contacts) :]
         known.append(dict(zip(lines, contacts, strict=True)))
     accepted = 0
-    for k in range(5000):
+    for k in range(2000):
         before = HONEST[k % len(HONEST)].encode()
         data = b"\n".join(damaged(draw, before.splitlines()))
         wanted = undamaged(before, data, known[k % len(HONEST)])
@@ -143,7 +143,7 @@ def test_damaged_logs_are_read_or_refused(tmp_path: Path) -> None:
             assert wanted <= set(as_tuples(log)), data
             if accepted % 10 == 0:
                 check_rounds(path)
-    assert 500 < accepted < 4500
+    assert 200 < accepted < 1800
 
 
 @pytest.mark.no_cover

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.command import assert_refused, gossamer, real
+from support.command import Result, assert_refused, gossamer, real
 
 import gossamer as gs
 from gossamer.errors import Diverged
@@ -44,24 +45,45 @@ class ThisProcess:
 
 
 def reproduce_smallest(
-    name: str, seeds: int, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str, every: int
+) -> Result:
     """Run `gossamer reproduce --tiny` in this process and a folder, with fewer rounds still."""
     paper = importlib.import_module(f"papers.{name}.paper")
     smallest = replace(
         paper.TINY,
-        rounds=20,
-        every=2,
+        rounds=10,
+        every=every,
         batch=16,
-        target=0.3,
-        targets=(0.2, 0.3),
-        map_rounds=12,
+        target=0.2,
+        targets=(0.15, 0.2),
+        map_rounds=6,
     )
     monkeypatch.chdir(folder)
     monkeypatch.setattr(paper, "TINY", smallest)
     monkeypatch.setattr(pools, "pool_on", lambda engine, workers: nullcontext(ThisProcess()))
-    done = gossamer("reproduce", name, "--seeds", seeds, "--tiny", "-q")
+    done = gossamer("reproduce", name, *words, "--tiny")
     assert done.code == 0, done.err
+    return done
+
+
+PROGRESS = re.compile(
+    r"(?P<part>\w+)(  wave (?P<wave>\d+))?  (?P<runs>\d+)/(?P<of>\d+) runs  elapsed [\d.]+ \w+"
+    r"(  left [\w., ]+)?"
+)
+
+
+def check_progress(text: str) -> set[str]:
+    """Check that every line is about a part, its wave and its runs. Return the parts."""
+    ends: dict[str, list[int]] = {}  # the waves whose end was shown, by part
+    for line in text.splitlines():
+        found = PROGRESS.fullmatch(line)
+        assert found, line
+        waves = ends.setdefault(found["part"], [])
+        if found["runs"] == found["of"]:
+            waves.append(int(found["wave"] or 1))
+    for waves in ends.values():
+        assert waves == list(range(1, len(waves) + 1))
+    return set(ends)
 
 
 @pytest.mark.slow
@@ -69,7 +91,10 @@ def reproduce_smallest(
 def test_the_tiny_scale_makes_every_table_and_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reproduce_smallest("wpm", 2, tmp_path, monkeypatch)
+    reproduce_smallest("wpm", tmp_path, monkeypatch, "--seeds", "1", every=1)
+    # Some parts again with confidence intervals; only the runs of the second seed are made.
+    some = ("table2", "figure1", "fair")
+    reproduce_smallest("wpm", tmp_path, monkeypatch, *some, "--seeds", "2", every=1)
     out = tmp_path / "runs" / "reproduce-wpm" / "tiny"
     for part in PARTS:
         files = [file for file in out.glob(f"{part}*") if file.is_file()] + list(
@@ -89,7 +114,11 @@ def test_the_tiny_scale_makes_every_table_and_figure(
 @pytest.mark.slow
 @pytest.mark.no_cover
 def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reproduce_smallest("field", 1, tmp_path, monkeypatch)
+    done = reproduce_smallest("field", tmp_path, monkeypatch, "--seeds", "1", every=5)
+    assert check_progress(done.err) == {"runs"}
+    words = ("digits", "--seeds", "2")
+    again = reproduce_smallest("field", tmp_path, monkeypatch, *words, every=5)
+    assert check_progress(again.err) == {"digits"}
     out = tmp_path / "runs" / "reproduce-field" / "tiny"
     with (out / "methods.csv").open() as file:
         rows = {(row["method"], row["network"]): row["rounds"] for row in csv.DictReader(file)}
@@ -120,6 +149,8 @@ def test_the_real_command_at_the_tiny_scale(
     assert done.code == 0, done.err
     table = Path("runs/reproduce-wpm/tiny/table4.csv")
     assert done.out == f"table4: {table}\n"
+    assert check_progress(done.err) == {"table4"}
+    assert "10/10 runs" in done.err
     content = table.read_text()
     table.unlink()
     monkeypatch.setattr(pools, "pool_on", lambda engine, workers: nullcontext(None))
@@ -178,9 +209,22 @@ def test_the_expected_tables_agree_with_the_text_of_the_paper() -> None:
 
 
 def test_the_list() -> None:
+    """Every part has its number of runs; the theory needs none."""
     done = gossamer("reproduce", "wpm", "--list")
     assert done.code == 0
-    assert all(part in done.out for part in PARTS)
+    lines = {}
+    for line in done.out.splitlines():
+        name, size, *_ = re.split(r"  +", line)
+        lines[name] = size
+    assert set(lines) == set(PARTS)
+    assert lines["lemma1"] == "no runs"
+    assert re.fullmatch(r"50 runs [\d.]+ (s|min)", lines["table2"])
+    assert all(re.fullmatch(r"no runs|\d+\+? runs [\d.]+ (s|min|h)\+?", x) for x in lines.values())
+
+
+def test_the_list_of_searches_has_estimates() -> None:
+    done = gossamer("reproduce", "field", "--list")
+    assert re.search(r"^digits +\d+ runs \d+ min  ", done.out, re.M), done.out
 
 
 @pytest.mark.parametrize(

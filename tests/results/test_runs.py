@@ -206,5 +206,5 @@ def test_seeds_that_move_together_are_no_settings() -> None:
 
     assert differing_settings([spec(0, 5, 0), spec(3, 8, 3)]) == {}
     found = differing_settings([spec(0, 5, 0), spec(3, 8, 1)])
-    assert found == {"network.faults[0].seed": [0, 1]}
+    assert found == {"network.faults.0.seed": [0, 1]}
     assert flat_settings({"a": [1, 2], "b": {"c": True}}) == {"a": "[1, 2]", "b.c": True}

@@ -13,7 +13,7 @@ import gossamer as gs
 from gossamer.results.live import LIVE_FILE as LIVE
 from gossamer.study import spec
 from gossamer.study.pools import Processes
-from gossamer.study.sweep import run_path, sweep
+from gossamer.study.sweep import Done, run_path, sweep
 
 
 def study(seed: int = 0, eta: float = 0.1) -> gs.Study:
@@ -25,15 +25,16 @@ def study(seed: int = 0, eta: float = 0.1) -> gs.Study:
 @pytest.mark.slow
 def test_a_sweep_runs_each_study_once(tmp_path: Path) -> None:
     studies = [study(0), study(1), study(0)]
-    shares: list[float] = []
-    cells = sweep(studies, tmp_path, pool=Processes(2), progress=shares.append)
+    progress: list[Done] = []
+    cells = sweep(studies, tmp_path, pool=Processes(2), progress=progress.append)
     for cell, alone in zip(cells, (gs.run(s) for s in studies), strict=True):
         assert cell.metrics["accuracy"].tolist() == alone.metrics["accuracy"].tolist()
-    assert shares == sorted(shares)
-    assert shares[-1] == 1
+    assert progress == [Done(0, 2, 0.0), Done(1, 2, 0.5), Done(2, 2, 1.0)]
     assert len(list(tmp_path.iterdir())) == 2  # equal studies share a cell
     before = times_of(tmp_path.rglob("*"))
-    again = sweep(studies, tmp_path, Processes(2))
+    progress.clear()
+    again = sweep(studies, tmp_path, Processes(2), progress.append)
+    assert progress == [Done(2, 2, 1.0)]
     assert times_of(tmp_path.rglob("*")) == before
     assert attribute(again, "summary") == attribute(cells, "summary")
 

@@ -51,10 +51,18 @@ def real(*words: object, env: Mapping[str, str] | None = None, **options: Any) -
 
 
 def files(folder: Path | str = ".") -> dict[str, bytes]:
-    """Every file below a folder, so that a test can say that nothing was lost or left behind."""
-    return {
-        str(path): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()
-    } | {str(path): b"a folder" for path in Path(folder).rglob("*") if path.is_dir()}
+    """Every file below a folder, so that a test can say that nothing was lost or left behind.
+
+    Python's own __pycache__ does not count: whether it is written depends on the environment.
+    """
+    found = {}
+    for path in sorted(Path(folder).rglob("*")):
+        if "__pycache__" in path.parts:
+            continue
+        found[str(path)] = b"a folder"
+        if path.is_file():
+            found[str(path)] = path.read_bytes()
+    return found
 
 
 def assert_refused(result: Result, *parts: str, code: int = 2) -> None:

@@ -14,6 +14,7 @@ import pytest
 import gossamer as gs
 from gossamer.algorithms import GainControl
 from gossamer.algorithms.registry import LogRange, Method
+from gossamer.study.sweep import Done, Progress
 
 # The package has a function of the same name, which hides the module.
 tuning = importlib.import_module("gossamer.study.tune.search")
@@ -65,12 +66,12 @@ def plant(monkeypatch: pytest.MonkeyPatch, measure: Formula = formula) -> list[g
     asked: list[gs.Study] = []
 
     def sweep(
-        studies: Sequence[gs.Study], folder: Path, workers: int, progress: Callable[[float], None]
+        studies: Sequence[gs.Study], folder: Path, workers: int, progress: Progress
     ) -> list[gs.Run]:
         asked.extend(studies)
         folder.mkdir(parents=True, exist_ok=True)
-        progress(0.0)
-        progress(1.0)
+        progress(Done(0, len(studies), 0.0))
+        progress(Done(len(studies), len(studies), 1.0))
         found = []
         for study in studies:
             metrics = measure(study)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import cloudpickle
 import numpy as np
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from gossamer.network.base import IntArray
 from support.methods import EVERY, MORE
 
 Result = TypeVar("Result")
+Kind = tuple[str, torch.dtype, int]  # of an exchange: its function, the type, the dimensions
 Queues = dict[tuple[int, int], "queue.Queue[Tensor]"]  # by sender and receiver
 
 ROUNDS = 50
@@ -28,17 +30,19 @@ _TIMEOUT = 60  # seconds to wait for another shard
 
 
 class QueueExchange:
-    """`Exchange` by queues. It counts the rows that it sends."""
+    """`Exchange` by queues. It counts the rows that it sends, and notes the kinds of exchange."""
 
     def __init__(self, number: int, count: int, queues: Queues) -> None:
         self.number = number
         self.count = count
         self.queues = queues
         self.rows_sent = 0
+        self.kinds: set[Kind] = set()
 
     def exchange_rows(
         self, x: Tensor, send: dict[int, IntArray], receive: dict[int, int]
     ) -> Callable[[], dict[int, Tensor]]:
+        self.kinds.add(("rows", x.dtype, x.ndim))
         for k, rows in send.items():
             self.rows_sent += len(rows)
             self.queues[self.number, k].put(x[torch.from_numpy(rows)])
@@ -53,6 +57,7 @@ class QueueExchange:
         return wait
 
     def all_gather(self, x: Tensor) -> list[Tensor]:
+        self.kinds.add(("all", x.dtype, x.ndim))
         for k in range(self.count):
             self.queues[self.number, k].put(x.clone())
         return [self.queues[k, self.number].get(timeout=_TIMEOUT) for k in range(self.count)]
@@ -76,7 +81,10 @@ class ThreadedShards:
         self.shards = [Shard(owner, k, self.exchanges[k]) for k in range(count)]
         self.simulators = []
         for k, shard in enumerate(self.shards):
-            own_plan = replace(plan, task=plan.task.only(shard.devices))
+            # As Ray sends it.
+            own_plan = cloudpickle.loads(
+                cloudpickle.dumps(replace(plan, task=plan.task.only(shard.devices)))
+            )
             snapshot = None if snapshots is None else snapshots[k]
             self.simulators.append(Simulator(own_plan, snapshot, shard))
 
@@ -114,6 +122,19 @@ METHODS = {
     "guarded": gs.Guarded(gs.WPM(3, 0.02, gs.Constant(), anchor=False), gs.TrimmedMean(0.34)),
     "broken": gs.Broken(gs.DPSGD(0.05), (2,), "noise", 0.1),
 }
+
+# The methods that are run on a real cluster: together they exchange all kinds of values.
+ON_RAY = (
+    "d-psgd",
+    "wpm p=15 constant",
+    "push-sum",
+    "swarm-sgd",
+    "all-reduce",
+    "tracking",
+    "choco-sgd",
+    "diloco",
+    "guarded",
+)
 
 
 def plan_of(method: gs.Algorithm, network: str, rounds: int = ROUNDS) -> Plan:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.metadata
+from functools import cache
 
 from gossamer import __version__
 
 
+@cache  # parsing the metadata takes milliseconds, and every run records its versions
 def version(package: str) -> str:
     """Return the version of an installed package.
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 # Seconds between two lines about a run, and about the share of a whole sweep.
 _LINE_SECONDS = 5.0
-_SHARE_LINE_SECONDS = 10.0
+SHARE_LINE_SECONDS = 10.0
 # Characters of a bar, and of the values to its right.
 _BAR_WIDTH = 28
 _VALUES_WIDTH = 46
@@ -181,7 +181,7 @@ class _Lines:
         words = [self._label, f"round {done}/{total}", now]
         if self._first < done < total:
             seconds_per_round = (time_now - self._start) / (done - self._first)
-            words.append(f"{_duration(seconds_per_round * (total - done))} left")
+            words.append(f"{duration(seconds_per_round * (total - done))} left")
         self._console.print("  ".join(filter(None, words)), highlight=False, soft_wrap=True)
 
 
@@ -192,10 +192,10 @@ class _TimeLeft(ProgressColumn):
         if not task.finished:
             if task.time_remaining is None:
                 return Text("", "progress.remaining")
-            return Text(f"{_duration(task.time_remaining)} left", "progress.remaining")
+            return Text(f"{duration(task.time_remaining)} left", "progress.remaining")
         if task.finished_time is None:
             return Text("", "progress.elapsed")
-        return Text(_duration(task.finished_time), "progress.elapsed")
+        return Text(duration(task.finished_time), "progress.elapsed")
 
 
 class ShareBar:
@@ -238,7 +238,7 @@ class ShareBar:
         self._progress.update(self._task, completed=share)
         if self._quiet or self._console.is_terminal:
             return
-        if share == 1 or time.monotonic() - self._printed > _SHARE_LINE_SECONDS:
+        if share == 1 or time.monotonic() - self._printed > SHARE_LINE_SECONDS:
             self._printed = time.monotonic()
             self._console.print(f"{self._label} {share:.0%}", highlight=False)
 
@@ -282,7 +282,7 @@ class StageBar:
         if self._console.is_terminal:
             self._progress.start()  # not before: data and libraries are loaded until now
             self._progress.update(self._task, completed=share, description=stage)
-        elif stage != self._stage or time.monotonic() - self._printed > _SHARE_LINE_SECONDS:
+        elif stage != self._stage or time.monotonic() - self._printed > SHARE_LINE_SECONDS:
             self._printed = time.monotonic()
             self._console.print(f"{share:4.0%}  {stage}", highlight=False)
         self._stage = stage
@@ -330,10 +330,10 @@ class FileBars:
         self._progress.update(self._tasks[file], completed=done)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Return a duration in short.
 
-    >>> _duration(8.4), _duration(125), _duration(7300)
+    >>> duration(8.4), duration(125), duration(7300)
     ('8 s', '2 min', '2.0 h')
     """
     if seconds < 100:

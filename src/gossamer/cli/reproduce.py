@@ -16,10 +16,12 @@ import typer
 import gossamer
 from gossamer._core import checks
 from gossamer._core.files import write_atomically
-from gossamer.cli.progress import ShareBar
+from gossamer.cli.part_progress import PartProgress
+from gossamer.cli.progress import duration
 from gossamer.errors import DataError
 
 if TYPE_CHECKING:
+    from gossamer.results.run import Run
     from gossamer.study import Study
     from gossamer.study.pools import Pool
 
@@ -141,35 +143,90 @@ def _results(
     setting: ModuleType, scale: Any, group: Modules, folder: Path, pool: Pool, quiet: bool
 ) -> Any:
     """Run what the parts of a group need: `cells`, then what `then` asks for until that is all."""
+    from gossamer.study.sweep import sweep
+
     label = "runs"
+    expected = None
     if len(group) == 1:
-        label = next(iter(group))
+        label, module = next(iter(group.items()))
+        expected = expected_runs(module, scale)
+    has_waves = any(hasattr(module, "then") for module in group.values())
     results = setting.Results(scale, {})
     needed: list[Study] = []
     for module in group.values():
         needed += module.cells(scale)
-    while needed:
-        results = _with_runs(results, needed, folder, pool, quiet, label)
-        needed = []
-        for module in group.values():
-            if hasattr(module, "then"):  # optional: studies that depend on the results so far
-                needed += module.then(scale, results)
-        needed = [study for study in needed if study not in results.by_study]
+    with PartProgress(label, has_waves, expected, quiet) as progress:
+        while needed:
+            results = _with(results, sweep(needed, folder, pool, progress))
+            needed = []
+            for module in group.values():
+                if hasattr(module, "then"):  # optional: studies that depend on the results so far
+                    needed += module.then(scale, results)
+            needed = [study for study in needed if study not in results.by_study]
     return results
 
 
-def _with_runs(
-    results: Any, studies: list[Study], folder: Path, pool: Pool, quiet: bool, label: str
-) -> Any:
-    """Run studies. Return the results with their runs added."""
-    from gossamer.study.sweep import sweep
-
-    with ShareBar(quiet, label) as bar:
-        runs = sweep(studies, folder, pool, bar)
+def _with(results: Any, runs: list[Run]) -> Any:
+    """Return the results with runs added."""
     by_study = dict(results.by_study)
     for run in runs:
         by_study[run.study] = run
     return replace(results, by_study=by_study)
+
+
+def list_parts(name: str) -> str:
+    """Return the parts of a paper, a line each: name, number of runs, time on two cores, title.
+
+    The time follows from what one core was measured to need: `SECONDS_PER_RUN` of a part, or else
+    `SECONDS_PER_DEVICE_ROUND` of the paper.
+
+    Args:
+        name: The paper.
+    """
+    paper = load_paper(name)
+    setting = importlib.import_module(f"{paper.__name__}.paper")
+    lines = []
+    for part, module in parts_of(paper).items():
+        size = _size(module, setting.Scale(), setting.SECONDS_PER_DEVICE_ROUND)
+        lines.append(f"{part:<16} {size:<20} {module.TITLE}")
+    return "\n".join(lines)
+
+
+def _size(part: ModuleType, scale: Any, seconds_per_device_round: float) -> str:
+    """Return the number of runs of a part, and how long they take on two cores."""
+    if hasattr(part, "expected_runs"):
+        runs = part.expected_runs(scale)
+        return f"{runs} runs {duration(runs * part.SECONDS_PER_RUN / 2)}"
+    studies = set(part.cells(scale))
+    if not studies:
+        return "no runs"
+    more = ""
+    if hasattr(part, "then"):
+        more = "+"  # how many more depends on the results
+    if hasattr(part, "SECONDS_PER_RUN"):
+        seconds = len(studies) * part.SECONDS_PER_RUN
+    else:
+        device_rounds = sum(study.network.devices * study.rounds for study in studies)
+        seconds = device_rounds * seconds_per_device_round
+    return f"{len(studies)}{more} runs {duration(seconds / 2)}{more}"
+
+
+def expected_runs(part: ModuleType, scale: Any) -> int | None:
+    """Return about how many runs a part needs.
+
+    Args:
+        part: The part.
+        scale: The setting.
+
+    Returns:
+        What the part's function `expected_runs` says, if there is one; otherwise the number of
+        its cells; None if the part asks for more runs when it knows the results of the first.
+    """
+    if hasattr(part, "expected_runs"):
+        return int(part.expected_runs(scale))
+    if hasattr(part, "then"):
+        return None
+    return len(set(part.cells(scale)))
 
 
 def _origin(seeds: int, tiny: bool) -> dict[str, object]:

@@ -13,11 +13,12 @@ def flat_settings(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return a spec by dotted keys.
 
     Args:
-        spec: The tables of a spec. A list of plain values becomes its JSON text.
+        spec: The tables of a spec. The tables of a list are numbered. A list of plain values
+            becomes its JSON text.
 
     Example:
-        >>> flat_settings({"rounds": 9, "network": {"kind": "ring", "devices": 5}})
-        {'rounds': 9, 'network.kind': 'ring', 'network.devices': 5}
+        >>> flat_settings({"rounds": 9, "network": {"devices": 5, "faults": [{"kind": "churn"}]}})
+        {'rounds': 9, 'network.devices': 5, 'network.faults.0.kind': 'churn'}
     """
     return dict(_flatten(spec, ""))
 
@@ -31,7 +32,7 @@ def _flatten(value: Any, path: str) -> Iterator[tuple[str, Any]]:
             yield from _flatten(inner, name)
     elif isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
         for index, item in enumerate(value):
-            yield from _flatten(item, f"{path}[{index}]")
+            yield from _flatten(item, f"{path}.{index}")
     elif isinstance(value, list):
         yield path, json.dumps(value, default=str)
     else:

@@ -69,7 +69,7 @@ def compare(
             for seed in range(study.seed, study.seed + seeds):
                 runs[_run_folder(out, label, seed)] = study.with_seed(seed)
         # A run that diverged raises its error when it is resumed, below.
-        run_all(runs, pool, progress, keep_models=True)
+        run_all(runs, pool, lambda done: progress(done.share), keep_models=True)
     comparison = Comparison()
     loaded: dict[Any, Any] = {}  # the data of the newest run, by their source
     for label, study in named:

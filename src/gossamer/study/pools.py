@@ -76,23 +76,42 @@ class Processes:
     def each(
         self, studies: Studies, keep_models: bool = False
     ) -> Iterator[tuple[Path, str | None]]:
+        with self.open() as pool:
+            yield from pool.each(studies, keep_models)
+
+    @contextmanager
+    def open(self) -> Iterator[Pool]:
+        """Keep the processes for several calls of `each`: they need seconds to load torch."""
         context = multiprocessing.get_context("spawn")  # a forked torch may hang
         workers = self.workers or os.cpu_count() or 1
         with ProcessPoolExecutor(
             workers, context, initializer=_start_worker, initargs=(os.getpid(),)
-        ) as pool:
-            running: dict[Future[str | None], Path] = {}
-            try:
-                with defer_interrupts():  # the processes are started here
-                    for path, study in studies:
-                        future = pool.submit(_run_to_folder, spec.dumps(study), path, keep_models)
-                        running[future] = path
-                while running:
-                    for future in wait(running, return_when=FIRST_COMPLETED).done:
-                        yield running.pop(future), future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+        ) as executor:
+            yield _OpenProcesses(executor)
+
+
+@dataclass(frozen=True)
+class _OpenProcesses:
+    """Processes that are there; they are started when they are needed first."""
+
+    executor: ProcessPoolExecutor
+
+    def each(
+        self, studies: Studies, keep_models: bool = False
+    ) -> Iterator[tuple[Path, str | None]]:
+        running: dict[Future[str | None], Path] = {}
+        try:
+            with defer_interrupts():  # the processes are started here
+                for path, study in studies:
+                    text = spec.dumps(study)
+                    future = self.executor.submit(_run_to_folder, text, path, keep_models)
+                    running[future] = path
+            while running:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+        except BaseException:
+            self.executor.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 @dataclass(frozen=True)
@@ -154,7 +173,8 @@ def pool_on(engine: EngineSpec, workers: int = 0) -> Iterator[Pool]:
     checks.whole("workers", workers, 0)
     cluster = engine.cluster()
     if cluster is None:
-        yield Processes(workers)
+        with Processes(workers).open() as pool:
+            yield pool
         return
     from gossamer.engines.ray.cluster import connect
 

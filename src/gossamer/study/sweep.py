@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gossamer.errors import GossamerError
@@ -24,11 +24,33 @@ class Failed(GossamerError):
     exit_code = 1
 
 
+@dataclass(frozen=True)
+class Done:
+    """How much of a sweep is done.
+
+    Attributes:
+        runs: Number of finished runs, those of earlier sweeps included.
+        of: Number of all runs.
+        share: Share of the work, from 0 to 1; long runs count more than short ones.
+    """
+
+    runs: int
+    of: int
+    share: float
+
+
+Progress = Callable[[Done], None]
+
+
+def _no_progress(done: Done) -> None:
+    """Show nothing."""
+
+
 def sweep(
     studies: Sequence[Study],
     folder: Path,
     pool: Pool | None = None,
-    progress: Callable[[float], None] = lambda share: None,
+    progress: Progress = _no_progress,
 ) -> list[Run]:
     """Run every study that a folder does not hold yet, and return the runs of all.
 
@@ -39,7 +61,7 @@ def sweep(
         studies: What to run.
         folder: Where the runs are kept, each in a folder of its own.
         pool: Where they run. None: in processes of this machine, one per core.
-        progress: Called with the share of the work that is done, from 0 to 1.
+        progress: Called with what is done: at the start, and after every run.
 
     Returns:
         One run per study, in order. One that diverged has its measurements until then.
@@ -67,7 +89,7 @@ def sweep(
 def run_all(
     studies: dict[Path, Study],
     pool: Pool | None,
-    progress: Callable[[float], None] = lambda share: None,
+    progress: Progress = _no_progress,
     keep_models: bool = False,
 ) -> None:
     """Run the studies whose folders hold no finished run.
@@ -75,31 +97,31 @@ def run_all(
     Args:
         studies: What to run, by run folder.
         pool: Where they run. None: in processes of this machine, one per core.
-        progress: Called with the share of the work that is done, from 0 to 1.
+        progress: Called with what is done: at the start, and after every run.
         keep_models: Whether the folders keep the final models too.
 
     Raises:
         Failed: If some runs failed; the others are finished first.
     """
     costs = {path: _cost(study) for path, study in studies.items()}
-    total = sum(costs.values())
-    done = 0.0
-    missing = []
-    for path, study in studies.items():
-        if is_done(path):
-            done += costs[path]
-        else:
-            missing.append((path, study))
+    missing = [(path, study) for path, study in studies.items() if not is_done(path)]
+    left = {path: costs[path] for path, _ in missing}
+
+    def report() -> None:
+        share = 1.0
+        if left:
+            share -= sum(left.values()) / sum(costs.values())
+        progress(Done(len(costs) - len(left), len(costs), share))
+
+    report()
     if not missing:
-        progress(1.0)
         return
-    progress(done / total)
     # The longest first, so that no core waits for a long run at the end.
     missing.sort(key=lambda pair: -costs[pair[0]])
     failed: dict[Path, str] = {}
     for path, problem in (pool or Processes()).each(missing, keep_models):
-        done += costs[path]
-        progress(done / total)
+        del left[path]
+        report()
         if problem is not None:
             failed[path] = problem
     if failed:

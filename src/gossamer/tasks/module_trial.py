@@ -1,8 +1,9 @@
-"""What a module returns, how large its layers are, and errors inside it as one sentence."""
+"""What a trial of a module shows: errors as one sentence, obstacles, sizes of layers, outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +11,25 @@ import torch
 from torch import Tensor, nn
 
 from gossamer.errors import InputError
+
+_NO_RULE = "not yet implemented the batching rule for "
+_CONVOLUTIONS = (
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
+
+
+def has_convolutions(module: nn.Module) -> bool:
+    """Return True if a module has layers that convolve.
+
+    Args:
+        module: The module.
+    """
+    return any(isinstance(part, _CONVOLUTIONS) for part in module.modules())
 
 
 @contextmanager
@@ -34,6 +54,27 @@ def refusing(name: str, shape: torch.Size, integers: bool) -> Iterator[None]:
         batch = "a batch of whole numbers (int64)" if integers else "a batch"
         accepted = f"one that runs on {batch} of shape {list(shape)}; torch says: {reason}"
         raise InputError("module", name, accepted) from error
+
+
+def obstacle_of(trial: Callable[[], None]) -> str:
+    """Try a module. Return why it must not run as it does, or "" if it may.
+
+    Args:
+        trial: A function that runs the module, and raises what `refusing` makes of an error.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            trial()
+        except InputError as error:
+            _, _, said = error.accepted.rpartition("torch says: ")
+            return said.partition(". ")[0]
+    for warning in caught:
+        _, found, operation = str(warning.message).partition(_NO_RULE)
+        if found:
+            return f"torch has no batching rule for {operation.split('. ')[0]}"
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return ""
 
 
 @contextmanager

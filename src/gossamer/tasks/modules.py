@@ -25,7 +25,13 @@ from gossamer.tasks.learner import Buffers, Learner, Scores
 from gossamer.tasks.losses import Loss, LossFunction, Terms, loss_of
 from gossamer.tasks.metric import Metric
 from gossamer.tasks.metrics import Meters
-from gossamer.tasks.module_trial import output_sizes, output_tensor, refusing
+from gossamer.tasks.module_trial import (
+    has_convolutions,
+    obstacle_of,
+    output_sizes,
+    output_tensor,
+    refusing,
+)
 from gossamer.tasks.perceptron import Perceptron
 from gossamer.tasks.random_ops import RandomOps
 from gossamer.tasks.stacking import run_one_by_one, run_stacked, silence_layout_warning
@@ -36,18 +42,8 @@ _WIDE = 1 << 15  # elements of a layer's output per sample from which attention 
 # 131,000 they take 0.73 of the time, and a quarter more processor time.
 _ATTENTION_PER_THREAD = 120_000
 _ATTENTION = "aten::_scaled_dot_product"
-_NO_RULE = "not yet implemented the batching rule for "
 _LARGEST_LAYER = 4  # assumed size of a module's largest layer, in inputs that are not tokens
 _TRAINING_ELEMENTS = 1 << 26  # outputs of layers that one pass keeps for gradients: 256 MiB
-
-_CONVOLUTIONS = (
-    nn.Conv1d,
-    nn.Conv2d,
-    nn.Conv3d,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
-)
 
 
 class ModuleLearner(Learner):
@@ -106,7 +102,7 @@ class ModuleLearner(Learner):
             self.concurrent = True
             self.at_once = Learner.at_once
         self._channels_last = self._gains_from_channels_last()
-        if any(isinstance(part, _CONVOLUTIONS) for part in self.module.modules()):
+        if has_convolutions(self.module):
             self._run_one_by_one()  # many small convolutions are slower at once
         self._largest_layer = data.x[0].numel() * _LARGEST_LAYER
         self._settle(data)
@@ -127,13 +123,13 @@ class ModuleLearner(Learner):
     def _settle(self, data: Data) -> None:
         """Find out how the module runs: stacked, or one device at a time."""
         stacked = self._stacked
-        obstacle = self._obstacle(data)
+        obstacle = obstacle_of(lambda: self._try(data))
         if _ATTENTION in obstacle:
             self.sample_elements = max(self._layers(data))
             self._stacked_attention = self.sample_elements < _WIDE
             self.elements_per_thread = _ATTENTION_PER_THREAD
             self.concurrent = True
-            obstacle = self._obstacle(data)
+            obstacle = obstacle_of(lambda: self._try(data))
         if not obstacle:
             return
         # Recurrent layers, `.item()` and branches on the data cannot run stacked; `.view` cannot
@@ -149,24 +145,6 @@ class ModuleLearner(Learner):
                 SpeedWarning,
                 stacklevel=2,
             )
-
-    def _obstacle(self, data: Data) -> str:
-        """Try the module; return why it must not run as it does now, or "" if it may."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                self._try(data)
-            except InputError as error:
-                _, _, said = error.accepted.rpartition("torch says: ")
-                return said.partition(". ")[0]
-        for warning in caught:
-            _, found, operation = str(warning.message).partition(_NO_RULE)
-            if found:
-                return f"torch has no batching rule for {operation.split('. ')[0]}"
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
-        return ""
 
     def _layers(self, data: Data) -> list[int]:
         """Return the elements of the outputs of all layers for one sample."""

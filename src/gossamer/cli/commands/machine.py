@@ -25,7 +25,10 @@ def reproduce(
         bool,
         typer.Option("--studies", help="The longer studies instead of the tables and figures."),
     ] = False,
-    list_: Annotated[bool, typer.Option("--list", help="List the parts.")] = False,
+    list_: Annotated[
+        bool,
+        typer.Option("--list", help="List the parts, with their runs and the time on two cores."),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Where the tables and figures go.")] = None,
     workers: Annotated[int, typer.Option(help="Runs at a time; 0: one per core.")] = 0,
     engine: EngineName = None,
@@ -44,8 +47,7 @@ def reproduce(
     from gossamer.study.pools import pool_on
 
     if list_:
-        for name, module in reproduction.parts_of(reproduction.load_paper(paper)).items():
-            typer.echo(f"{name:<10} {module.TITLE}")
+        typer.echo(reproduction.list_parts(paper))
         return
     settings = engine_settings(engine, set_)
     with pool_on(spec.engine(spec.with_settings({}, settings)), workers) as pool:

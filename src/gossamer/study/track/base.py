@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -14,6 +14,7 @@ from gossamer._core.versions import version
 from gossamer.engines import Measure
 from gossamer.engines.observer import Observer, Row
 from gossamer.results.run import Run
+from gossamer.results.settings import flat_settings
 from gossamer.study import spec
 from gossamer.study.compare import slug
 
@@ -108,7 +109,7 @@ class Tracker(Observer):
 
     def ended(self, summary: Mapping[str, Any]) -> None:
         results = {}
-        for name, value in plain_values(summary):
+        for name, value in _plain(flat_settings(summary)).items():
             # The last values of the measurements are in the tracker already.
             if name.split(".")[0] not in _NO_RESULTS and name not in self._newest:
                 results[name] = value
@@ -128,7 +129,18 @@ def settings(study: Study) -> dict[str, Any]:
         The label of the method, the version of gossamer, and the values of the spec.
     """
     found: dict[str, Any] = {"method": study.algorithm.label, "gossamer": version("gossamer")}
-    found.update(plain_values(spec.to_table(study)))
+    found |= _plain(flat_settings(spec.to_table(study)))
+    return found
+
+
+def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a tracker can hold: others as text, and none that is not set."""
+    found = {}
+    for name, value in values.items():
+        if isinstance(value, bool | int | float | str):
+            found[name] = value
+        elif value is not None:
+            found[name] = str(value)
     return found
 
 
@@ -238,28 +250,3 @@ def _run_ids(folder: Path | None) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return dict(found) if isinstance(found, dict) else {}
-
-
-def plain_values(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """Yield the plain values of a spec by their dotted names.
-
-    Args:
-        table: The tables of a spec.
-        prefix: Put before every name.
-
-    Yields:
-        Pairs of a name and a value; a list of plain values is given as text.
-
-    Example:
-        >>> dict(plain_values({"rounds": 9, "algorithm": {"p": 3}, "faults": [{"kind": "churn"}]}))
-        {'rounds': 9, 'algorithm.p': 3, 'faults.0.kind': 'churn'}
-    """
-    for key, value in table.items():
-        if isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
-            value = {str(index): item for index, item in enumerate(value)}
-        if isinstance(value, Mapping):
-            yield from plain_values(value, f"{prefix}{key}.")
-        elif isinstance(value, bool | int | float | str):
-            yield prefix + key, value
-        elif value is not None:
-            yield prefix + key, str(value)

@@ -12,7 +12,7 @@ from gossamer.algorithms import Method
 from gossamer.study.pools import Pool
 from gossamer.study.space import Candidate, fixed_settings
 from gossamer.study.study import Study
-from gossamer.study.sweep import sweep
+from gossamer.study.sweep import Done, sweep
 from gossamer.study.tune.budget import FRESH_SEEDS, Rung, SearchPlan, candidates, plan_search
 from gossamer.study.tune.fit import Fit, fit_methods
 from gossamer.study.tune.goals import parse_goal, targets_of
@@ -203,8 +203,8 @@ class _Stages:
         for each in settings:
             studies += _seeded(study, each, rung.rounds, rung.seeds)
 
-        def progress(share: float) -> None:
-            self._progress((self._done + share * rung.work) / self._plan.work, stage)
+        def progress(done: Done) -> None:
+            self._progress((self._done + done.share * rung.work) / self._plan.work, stage)
 
         runs = sweep(studies, self._folder, self._pool, progress)
         self._done += rung.work
