@@ -120,4 +120,3 @@ def fading_error(lead: int, tau: FloatArray) -> FloatArray:
     """
     error: FloatArray = np.exp(-tau) * eval_laguerre(lead, tau)
     return error
-
