@@ -23,7 +23,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-from gossamer.backend import compiled, loader
+from gossamer import backend
+from gossamer.backend import choice, loader
 from gossamer.tasks.data import Data
 from gossamer.tasks.download import cache_folder
 from gossamer.tasks.image_sets import Cifar10, Mnist
@@ -33,6 +34,9 @@ torch.set_num_threads(1)
 # CI tries the same examples every time: only the change decides whether it passes.
 settings.register_profile("gossamer", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("gossamer")
+
+# No measurement decides between the backends: results and coverage are the same every time.
+os.environ.setdefault(choice.VARIABLE, next(iter([*choice.KERNELS, choice.TORCH])))
 
 if loader.is_stale():  # the tests of the kernels would be skipped without a word
     pytest.exit(f"{loader.PATH} is older than its source: install gossamer again", 1)
@@ -94,11 +98,8 @@ def cifar10() -> Data:
     return Cifar10(_folder("cifar10")).load()
 
 
-@pytest.fixture(params=["kernels", "plain"])
-def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Run a test with the compiled kernels, and again with plain torch."""
-    if request.param == "plain":
-        monkeypatch.setattr(compiled, "library", None)
-    elif compiled.library is None:
-        pytest.skip(f"kernels: {compiled.describe()}")
-    return str(request.param)
+@pytest.fixture(params=[*choice.KERNELS, choice.TORCH])
+def every_backend(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Run a test with the kernels of every instruction set, and again with plain torch."""
+    with backend.using(request.param):
+        yield str(request.param)

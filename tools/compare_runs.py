@@ -76,10 +76,11 @@ def check_out(commit: str, folder: Path) -> Path:
 
 
 def build_kernels(checkout: Path) -> None:
-    """Compile the kernels of a checkout, if they are older than their source."""
+    """Compile the kernels of a checkout, if they are older than a file of their source."""
     source = next(checkout.glob("src/gossamer/*/kernels.c"))
     target = source.with_suffix(".so")
-    if target.exists() and target.stat().st_mtime > source.stat().st_mtime:
+    newest = max(file.stat().st_mtime for file in source.parent.glob("kernels*.[ch]"))
+    if target.exists() and target.stat().st_mtime > newest:
         return
     if shutil.which("cc"):
         command = ["cc", *FLAGS, "-o", str(target), str(source), "-lm"]
@@ -125,12 +126,24 @@ def measure(target: Path) -> None:
 
     if os.environ.get("GOSSAMER_BACKEND") == "torch":
         switch_kernels_off()
+    else:
+        use_best_kernels()
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, study in studies().items():
         for dtype in DTYPES:
             for key, value in results(study, dtype).items():
                 arrays[f"{name} {dtype} {key}"] = value
     np.savez(target, **arrays)  # type: ignore[arg-type]
+
+
+def use_best_kernels() -> None:
+    """Compute with the kernels of the best instruction set, as all commits do on one machine.
+
+    Since 0.2.0 a measurement decides which implementation serves.
+    """
+    with suppress(ImportError):
+        choice = importlib.import_module("gossamer.backend.choice")
+        choice.use({})
 
 
 def switch_kernels_off() -> None:

@@ -141,7 +141,7 @@ def test_equals_its_naive_loop(name: str, network: str) -> None:
     check_against_reference(plan)
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("every_backend")
 @pytest.mark.parametrize("name", [*EVERY, *MORE])
 def test_equals_its_naive_loop_in_float32(name: str) -> None:
     """The models match to 1e-5 over 8 rounds; float32 uses the compiled kernels if present."""

@@ -25,7 +25,7 @@ POWERS = st.one_of(st.sampled_from([1, 2, 3, 2.5, 15, 31, 101]), st.floats(1, 10
 RULES: list[StepRule] = [Constant(), Power(), Matched(), Matched(1e-3), Safe(), Safe(0.1)]
 
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("every_backend")
 
 
 @pytest.fixture(autouse=True)

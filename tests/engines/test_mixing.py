@@ -39,7 +39,7 @@ DENSE = metropolis(ErdosRenyi(20, 0.3).links(0))
 SPARSE = metropolis(ErdosRenyi(90, 0.03).links(0))
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("every_backend")
 @pytest.mark.parametrize("weights", [DENSE, SPARSE], ids=["dense", "sparse"])
 @pytest.mark.parametrize("p", [1.5, 2.0, 3.0, 15.0, 35.0, 101.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -55,7 +55,7 @@ def test_power_mean_of_any_magnitudes(
     assert_power_means_agree(scaled_power_means(mix, w, p), expected, w, weights, p)
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("every_backend")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_more_columns_than_one_block(dtype: torch.dtype) -> None:
     """A matrix product may sum in another order for another number of columns."""
@@ -77,7 +77,7 @@ def is_sparse(mix: StackedMix, dtype: torch.dtype) -> bool:
     return mix.products.is_sparse(dtype)
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("every_backend")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_linear_mix_dense_and_sparse(dtype: torch.dtype) -> None:
     """Both formats compute Σ_j a_ij·x_j."""
@@ -100,7 +100,7 @@ def test_only_sparse_links_use_a_sparse_format() -> None:
         assert is_sparse(mix_of(metropolis(Ring(90).links(0))), dtype)
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("every_backend")
 @pytest.mark.parametrize("weights", [DENSE, SPARSE], ids=["dense", "sparse"])
 @pytest.mark.parametrize("p", [1.0, 3.0, 101.0])
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
@@ -137,7 +137,7 @@ def test_runs_are_equal_with_dense_and_sparse_weights(
     torch.testing.assert_close(run(plan).models(), sparse, rtol=0, atol=1e-12)
 
 
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("every_backend")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_power_mean_that_overflows_float64_is_scaled(dtype: torch.dtype) -> None:
     # 1e4 to the power 101 exceeds float64.

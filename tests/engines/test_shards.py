@@ -186,7 +186,7 @@ def test_shards_with_weights_of_the_network(name: str, network: gs.Network) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("both_ways")
+@pytest.mark.usefixtures("every_backend")
 @pytest.mark.parametrize(
     "model",
     [gs.Softmax(), gs.Cnn((2, 2), norm=True), gs.Mlp((4,), dropout=0.3)],

@@ -30,7 +30,16 @@ _OTHER_COLUMNS = (
     "simulated_seconds",
 )
 # Keys of summary.json that a metric would hide.
-_SUMMARY_KEYS = ("name", "finished", "rounds", "seconds", "events", "versions", "command")
+_SUMMARY_KEYS = (
+    "name",
+    "finished",
+    "rounds",
+    "seconds",
+    "events",
+    "versions",
+    "backend",
+    "command",
+)
 ENDINGS = ("", "_worst", "_best", "_merged", "_merged_power")
 """What follows the name of a metric in the names of its columns: the mean over the devices has the
 name itself; the worst and the best device, the merged model and the power mean of all models."""

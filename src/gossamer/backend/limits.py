@@ -37,3 +37,21 @@ SPARSE_BELOW = {torch.float32: 6, torch.float64: 16}
 In float32 sums of rows take up to half the time of torch's sparse product, and no memory besides
 their result; in float64 they are slower.
 """
+
+LEVEL_ROWS = 300
+"""Samples in which the levels of bytes are looked for. More take longer and find no others."""
+
+LEVEL_GROUPS = 64
+"""Most groups of elements with levels of their own, such as colours. Fitting one takes 0.1 ms."""
+
+CHOICE_TURNS = 9
+"""Calls of each implementation when one is chosen. All of them together take half a second."""
+
+CHOICE_MARGIN = 1.15
+"""An implementation is replaced by a less preferred one that is faster by this factor.
+
+Repeated measurements on a busy machine differ by less.
+"""
+
+CHOICE_BYTES = 1 << 25
+"""Size of the rows that `gather` and sums are measured with: more than the inner caches hold."""

@@ -1,33 +1,42 @@
-"""Loads the compiled kernels and decides whether they serve."""
+"""Loads the compiled kernels: one set of functions per instruction set of this processor."""
 
 from __future__ import annotations
 
 import ctypes
-import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from gossamer._core import checks
-
-VARIABLE = "GOSSAMER_BACKEND"
-BACKENDS = ("auto", "torch")
 PATH = Path(__file__).with_name("kernels.so")
+
+TITLES = {"avx512": "AVX-512", "avx2": "AVX2", "neon": "NEON"}
+"""The instruction sets that kernels are compiled for, best first, and how they are written."""
+
+LAYOUT = 2
+"""As in kernels.c. It changes with the arguments of the kernels."""
+
+Function = Callable[..., Any]
+
+
+class Levels(ctypes.Structure):
+    """Samples that are stored as bytes, as in kernels_common.h."""
+
+    _fields_ = (
+        ("level", ctypes.c_void_p),
+        ("scale", ctypes.c_void_p),
+        ("step", ctypes.c_float),
+        ("zero", ctypes.c_float),
+    )
+
 
 _POINTER = ctypes.c_void_p
 _INT64 = ctypes.c_int64
 _DOUBLE = ctypes.c_double
-_FLOAT = ctypes.c_float
 _BOOL = ctypes.c_int
+_LEVELS = ctypes.POINTER(Levels)
 
-# Name of a function, its result and its arguments, in the order of kernels.c.
-_SIGNATURES = {
-    "instruction_set": (ctypes.c_int, []),
-    "gather": (None, [_INT64, _INT64, _POINTER, _POINTER, _POINTER]),
-    "find_levels": (_INT64, [_INT64, _POINTER, _FLOAT, _FLOAT, _POINTER]),
-    "gather_levels": (None, [_INT64, _INT64, _POINTER, _FLOAT, _FLOAT, _POINTER, _POINTER]),
-    "softmax_gradient": (
-        None,
-        [*[_INT64] * 4, _POINTER, _POINTER, _FLOAT, _FLOAT, *[_POINTER] * 5],
-    ),
+# Name of a function, its result and its arguments, in the order of kernels_template.h.
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "power_mean": (
         None,
         [_INT64, *[_POINTER] * 3, _INT64, _POINTER, *[_INT64] * 3, _POINTER, _POINTER, _INT64],
@@ -38,48 +47,80 @@ _SIGNATURES = {
         None,
         [_INT64, _POINTER, _POINTER, _DOUBLE, _INT64, _DOUBLE, _BOOL, _POINTER],
     ),
+    "gather": (None, [_INT64, _INT64, _POINTER, _POINTER, _POINTER]),
+    "gather_levels": (None, [_INT64, _INT64, _LEVELS, _POINTER, _POINTER]),
+    "find_levels": (_INT64, [_INT64, _INT64, _POINTER, _LEVELS, _POINTER]),
+    "softmax_gradient": (None, [*[_INT64] * 4, _POINTER, _LEVELS, *[_POINTER] * 5]),
 }
 
 
-def _load() -> ctypes.CDLL | None:
-    try:
-        loaded = ctypes.CDLL(str(PATH))
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(loaded, name)
+class Library:
+    """The functions of kernels_template.h, compiled for one instruction set.
+
+    Args:
+        loaded: The shared library.
+        name: The instruction set, one of `TITLES`.
+    """
+
+    power_mean: Function
+    weighted_sums: Function
+    roots: Function
+    matched_step: Function
+    gather: Function
+    gather_levels: Function
+    find_levels: Function
+    softmax_gradient: Function
+
+    def __init__(self, loaded: ctypes.CDLL, name: str) -> None:
+        for function_name, (result, arguments) in _SIGNATURES.items():
+            function = getattr(loaded, f"{function_name}_{name}")
             function.restype = result
             function.argtypes = arguments
-    except (OSError, AttributeError):  # not built, or built from another version
-        return None
-    return loaded
+            setattr(self, function_name, function)
 
 
-_built = _load()
+def load() -> dict[str, Library]:
+    """Return the kernels that this processor can run, by instruction set, best first.
 
-
-def chosen() -> ctypes.CDLL | None:
-    """Return the kernels if they serve on this machine, or None.
-
-    Raises:
-        InputError: If the environment variable names no backend.
+    Returns:
+        An empty dictionary if the kernels are not built, are of another version, or have no
+        instruction set of this processor.
     """
-    backend = os.environ.get(VARIABLE, "auto")
-    checks.one_of(VARIABLE, backend, BACKENDS)
-    if backend == "torch" or _built is None or not _built.instruction_set():
+    loaded = _open()
+    found: dict[str, Library] = {}
+    if loaded is None or _layout(loaded) != LAYOUT:
+        return found
+    for name in TITLES:
+        has = getattr(loaded, f"has_{name}", None)  # None: of another family of processors
+        if has is not None and has():
+            found[name] = Library(loaded, name)
+    return found
+
+
+def _open() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(PATH))
+    except OSError:  # not built
         return None
-    return _built
+
+
+def _layout(loaded: ctypes.CDLL) -> int:
+    layout = getattr(loaded, "kernels_layout", None)
+    if layout is None:
+        return 1
+    return int(layout())
 
 
 def is_stale() -> bool:
     """True if there are kernels, but of another version."""
-    return _built is None and PATH.exists()
+    loaded = _open()
+    return loaded is not None and _layout(loaded) != LAYOUT
 
 
 def why_none() -> str:
-    """Return why `chosen` returns no kernels."""
-    if os.environ.get(VARIABLE) == "torch":
-        return f"{VARIABLE} = torch"
+    """Return why `load` finds no kernels."""
     if is_stale():
         return "they are of another version; install gossamer again"
-    if _built is None:
-        return "gossamer was installed without GCC"
-    return "the processor has no AVX2"
+    if _open() is None:
+        return "gossamer was installed without a C compiler"
+    return "the processor has neither AVX2 nor NEON"

@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 
 from gossamer.backend import compiled, limits
+from gossamer.backend.choice import Call, operation
+from gossamer.backend.compiled import Kernels
 from gossamer.backend.powers import (
     block_columns,
     dual_always_fits,
@@ -137,17 +139,13 @@ class MixWeights:
             if add and out is not None:
                 return out.addmm_(weights, x)
             return torch.mm(weights, x, out=out)
-        if compiled.serves(x):
+        kernels = None
+        if compiled.accepts(x):
+            kernels = SUMS.serving(x.shape[1])
+        if kernels is not None:
             result = allocate(x) if out is None else out
-            return compiled.weighted_sums(*weights, x, result, add)
-        sums = embedding_bag(
-            weights.column,
-            x,
-            weights.indptr,
-            mode="sum",
-            per_sample_weights=weights.value,
-            include_last_offset=True,
-        )
+            return kernels.weighted_sums(*weights, x, result, add)
+        sums = _plain_sums(weights, x)
         if add and out is not None:
             return out.add_(sums)
         return sums
@@ -195,12 +193,20 @@ class MixWeights:
             p: The power, above 1.
             allocate: Allocates the result of the kernel.
         """
-        if compiled.serves(*rows, p=p):
-            return compiled.power_mean(rows, *self._matrix.csr(), p, allocate(rows[0]))
-        return self._plain_power_means(rows, p)
+        kernels = None
+        if compiled.accepts(*rows, p=p):
+            kernels = POWER_MEANS.serving(p)
+        if kernels is not None:
+            return kernels.power_mean(rows, *self._matrix.csr(), p, allocate(rows[0]))
+        return self.plain_power_means(rows, p)
 
-    def _plain_power_means(self, rows: list[Tensor], p: float) -> Tensor:
-        """Return the power means by torch operations, block of columns by block of columns."""
+    def plain_power_means(self, rows: list[Tensor], p: float) -> Tensor:
+        """Return the power means by torch operations, block of columns by block of columns.
+
+        Args:
+            rows: The tensors of rows w_j.
+            p: The power, above 1.
+        """
         result = torch.empty_like(rows[0])
         single = result.dtype == torch.float32
         for columns, out, double, mixed in _column_blocks(rows, result):
@@ -293,3 +299,71 @@ def _column_blocks(
             double = double.view(-1)[: out.numel()].view(out.shape)
             mixed = mixed.view(-1)[: out.numel()].view(out.shape)
         yield columns, out, double, mixed
+
+
+def _plain_sums(weights: _SparseRows, x: Tensor) -> Tensor:
+    return embedding_bag(
+        weights.column,
+        x,
+        weights.indptr,
+        mode="sum",
+        per_sample_weights=weights.value,
+        include_last_offset=True,
+    )
+
+
+# -- what the implementations are measured with ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Circulant:
+    """Equal weights for a number of rows from the receiver's own on."""
+
+    receivers: int
+    links: int
+
+    def csr(self) -> tuple[IntArray, IntArray, FloatArray]:
+        first = self.links * np.arange(self.receivers + 1)
+        near = np.arange(self.receivers)[:, None] + np.arange(self.links)
+        column = np.sort(near % self.receivers, axis=1).ravel()
+        return first, column, np.full(len(column), 1 / self.links)
+
+    def dense(self) -> FloatArray:
+        first, column, value = self.csr()
+        matrix = np.zeros((self.receivers, self.receivers))
+        matrix[np.repeat(np.arange(self.receivers), np.diff(first)), column] = value
+        return matrix
+
+
+@operation("sums", sizes=(650, 7850))
+def SUMS(columns: int) -> Call:
+    """Prepare sums of eight rows, far apart in memory, for each of some receivers."""
+    receivers = 400_000 // columns
+    x = torch.ones(limits.CHOICE_BYTES // (4 * columns), columns)
+    first = 8 * torch.arange(receivers + 1)
+    column = torch.randint(len(x), (8 * receivers,))
+    weights = _SparseRows(first, column, torch.full((8 * receivers,), 1 / 8))
+    out = torch.empty(receivers, columns)
+
+    def call(kernels: Kernels | None) -> Tensor:
+        if kernels is None:
+            return _plain_sums(weights, x)
+        return kernels.weighted_sums(*weights, x, out, add=False)
+
+    return call
+
+
+@operation("power mean", sizes=(3, 31))
+def POWER_MEANS(p: int) -> Call:
+    """Prepare the power means of four of ten models."""
+    matrix = _Circulant(10, 4)
+    weights = MixWeights(10, matrix, lambda: [Block(matrix, 10, 40)], torch.device("cpu"))
+    rows = [torch.randn(10, 4000)]
+    out = torch.empty_like(rows[0])
+
+    def call(kernels: Kernels | None) -> Tensor:
+        if kernels is None:
+            return weights.plain_power_means(rows, p)
+        return kernels.power_mean(rows, *matrix.csr(), p, out)
+
+    return call

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from gossamer.backend import compiled, limits
+from gossamer.backend import choice, compiled, levels, limits
+from gossamer.backend.choice import Call, operation
+from gossamer.backend.compiled import Kernels
+from gossamer.backend.levels import Levels
 from gossamer.backend.scratch import Scratch
-
-_LEVELS = 256  # values of a byte
-_WIDEST_SPAN = 1e30  # of the values: step·level must not overflow float32
-_SAMPLED_ROWS = 1000  # rows in which the values are looked for first
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,15 +23,11 @@ class Samples:
 
     Args:
         x: The samples [samples, …].
-        levels: The same as bytes: x = zero + step·levels, bit for bit. None: not kept.
-        step: Difference between two levels.
-        zero: Value of level 0.
+        levels: The same as bytes. None: not kept.
     """
 
     x: Tensor
-    levels: Tensor | None = None
-    step: float = 1.0
-    zero: float = 0.0
+    levels: Levels | None = None
 
     @classmethod
     def of(cls, x: Tensor) -> Samples:
@@ -42,28 +36,12 @@ class Samples:
         Args:
             x: The samples [samples, …].
         """
-        if not compiled.serves(x) or x.numel() < limits.LEVEL_SAMPLES:
+        if not compiled.accepts(x) or x.numel() < limits.LEVEL_SAMPLES:
             return cls(x)
-        values = np.unique(x[:: max(1, len(x) // _SAMPLED_ROWS)].numpy())
-        if not 2 <= len(values) <= _LEVELS or not np.isfinite(values).all():
+        kernels = choice.any_kernels()
+        if kernels is None:
             return cls(x)
-        exact = values.astype(np.float64)
-        span = exact[-1] - exact[0]
-        count = round(span / np.diff(exact).min())
-        if count >= _LEVELS or span > _WIDEST_SPAN:
-            return cls(x)
-        zero = float(values[0])
-        rounded = np.float32(span / count)
-        below = np.nextafter(rounded, np.float32(0))
-        above = np.nextafter(rounded, np.float32(np.inf))
-        for candidate in (rounded, below, above):
-            step = float(candidate)
-            if compiled.find_levels(torch.from_numpy(values), step, zero) is None:
-                continue
-            levels = compiled.find_levels(x, step, zero)
-            if levels is not None:
-                return cls(x, levels, step, zero)
-        return cls(x)
+        return cls(x, levels.search(x.contiguous(), kernels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +87,22 @@ def gather(samples: Samples, index: Tensor, out: Tensor) -> Tensor:
     Returns:
         The buffer.
     """
-    if compiled.serves_gather(samples.x, index, out):
-        return compiled.gather(samples.x, samples.levels, samples.step, samples.zero, index, out)
-    return torch.index_select(samples.x, 0, index, out=out)
+    kernels = None
+    if compiled.accepts_gather(samples.x, index, out):
+        kernels = GATHER.serving(samples.x[:1].numel() * samples.x.element_size())
+    return _gather(kernels, samples, index, out)
+
+
+def _gather(kernels: Kernels | None, samples: Samples, index: Tensor, out: Tensor) -> Tensor:
+    if kernels is None:
+        return torch.index_select(samples.x, 0, index, out=out)
+    return kernels.gather(samples.x, samples.levels, index, out)
+
+
+@operation("gather", sizes=(256, 3136, 12288))
+def GATHER(size: int) -> Call:
+    """Prepare reading rows of this many bytes from more memory than the inner caches hold."""
+    x = torch.ones(limits.CHOICE_BYTES // size, size // 4)
+    index = torch.randint(len(x), (4_000_000 // size,))
+    out = torch.empty(len(index), size // 4)
+    return lambda kernels: _gather(kernels, Samples(x), index, out)

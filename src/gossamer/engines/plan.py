@@ -296,12 +296,15 @@ class Snapshot:
         bytes: Their size in bytes.
         tensors: The state of the algorithm, the buffers of the model and the clocks, by name. A
             tensor has one row per device, or one row that all devices share.
+        backend: The implementations that the run computes with, as `backend.choices` has them.
+            Empty: not known.
     """
 
     round: int
     messages: int
     bytes: int
     tensors: dict[str, Tensor]
+    backend: dict[str, str] = field(default_factory=dict)
 
 
 class Engine(Protocol):

@@ -215,6 +215,7 @@ class RunFolder:
             "round": str(snapshot.round),
             "messages": str(snapshot.messages),
             "bytes": str(snapshot.bytes),
+            "backend": json.dumps(snapshot.backend),
             "checksum": _checksum(snapshot),
         }
         write_atomically(
@@ -282,7 +283,8 @@ def _read_checkpoint(path: Path) -> tuple[Snapshot, str]:
     t = int(metadata["round"])
     messages = int(metadata["messages"])
     sent = int(metadata["bytes"])
-    return Snapshot(t, messages, sent, tensors), metadata["checksum"]
+    chosen = json.loads(metadata.get("backend", "{}"))  # checkpoints of 0.1.0 have none
+    return Snapshot(t, messages, sent, tensors, dict(chosen)), metadata["checksum"]
 
 
 def _damaged_checkpoint(path: Path, reason: str) -> DataError:
@@ -296,6 +298,8 @@ def _checksum(snapshot: Snapshot) -> str:
     from gossamer.results.tensor_files import byte_blocks
 
     counts = f"{snapshot.round} {snapshot.messages} {snapshot.bytes}"
+    if snapshot.backend:
+        counts += json.dumps(snapshot.backend)
     digest = hashlib.blake2b(counts.encode(), digest_size=16)
     for name, x in sorted(snapshot.tensors.items()):
         digest.update(f"{name} {x.dtype} {list(x.shape)}".encode())

@@ -5,16 +5,16 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gossamer import backend
 from gossamer._core.columns import Column
 from gossamer._core.interrupts import stop_on_signal
-from gossamer.backend import versions
 from gossamer.engines import Engine, EngineSpec, Plan, Record, Simulation, Snapshot
 from gossamer.engines.observer import Observer, Row
 from gossamer.errors import DataError, Diverged, GossamerError, InputError, Interrupted
@@ -94,8 +94,10 @@ def run(
     observing = ObserverGroup(observers)
     if folder:
         observing = ObserverGroup([Live(), *observers])
-    # The snapshot is not kept here: a run of many devices needs its memory.
-    with closing(engine.start(plan, _checkpoint(folder, resumed), observing)) as started:
+    with ExitStack() as cleanup:
+        # The snapshot is not kept here: a run of many devices needs its memory.
+        started = engine.start(plan, _checkpoint(folder, resumed, cleanup), observing)
+        cleanup.enter_context(closing(started))
         if folder and resumed and started.round > 0:
             rows = _rows_until(folder.metrics(), started.round)
             measurements = _Measurements(rows, plan.measure.columns)
@@ -141,11 +143,17 @@ def _check_folder(folder: RunFolder, study: Study, resume: bool) -> bool:
     return True
 
 
-def _checkpoint(folder: RunFolder | None, resumed: bool) -> Snapshot | None:
-    """Return the checkpoint of a run that is resumed; None if there is none."""
+def _checkpoint(folder: RunFolder | None, resumed: bool, cleanup: ExitStack) -> Snapshot | None:
+    """Return the checkpoint of a run that is resumed; None if there is none.
+
+    Until the cleanup, the backend computes with the implementations of the checkpoint.
+    """
     if folder is None or not resumed:
         return None
-    return folder.snapshot()
+    snapshot = folder.snapshot()
+    if snapshot is not None:
+        cleanup.enter_context(backend.using(snapshot.backend))
+    return snapshot
 
 
 def _value(value: Any) -> str:
@@ -279,7 +287,8 @@ class _Session:
         begin = time.perf_counter()
         self._write_metrics()
         if self._folder:
-            self._folder.write_snapshot(self._engine.snapshot(copy=False))
+            snapshot = replace(self._engine.snapshot(copy=False), backend=backend.choices())
+            self._folder.write_snapshot(snapshot)
         self._checkpointed = time.perf_counter()
         self._checkpoint_seconds = self._checkpointed - begin
 
@@ -310,7 +319,8 @@ class _Session:
             summary["events"] = self._observers.messages
         summary["seconds"] = round(time.perf_counter() - self._started, 3)
         summary["seconds_measuring"] = round(self._measuring_seconds, 3)
-        summary["versions"] = versions()
+        summary["versions"] = backend.versions()
+        summary["backend"] = backend.choices()
         summary["command"] = " ".join(sys.argv)
         if self._folder:
             self._folder.write_summary(summary)

@@ -9,6 +9,7 @@ from typing import Any
 import ray
 from torch import Tensor
 
+from gossamer import backend
 from gossamer._core.process import configure_own_process
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.ray.adapter import GlooGroup, dist
@@ -71,12 +72,19 @@ class ShardActor:
         test: Test inputs and targets, which all shards share.
         owner: Shard of each device.
         number: Number of this shard.
+        chosen: The implementations that all shards compute with.
     """
 
     def __init__(
-        self, plan: Plan, test: tuple[Tensor, Tensor], owner: IntArray, number: int
+        self,
+        plan: Plan,
+        test: tuple[Tensor, Tensor],
+        owner: IntArray,
+        number: int,
+        chosen: dict[str, str],
     ) -> None:
         configure_own_process()
+        backend.use(chosen)
         self._plan = plan
         self._test = test
         self._owner = owner

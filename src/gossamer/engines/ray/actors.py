@@ -15,6 +15,7 @@ from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskErro
 from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from gossamer import backend
 from gossamer.engines.plan import Plan, Snapshot
 from gossamer.engines.ray import shared_memory
 from gossamer.engines.ray.actor import Host, Rendezvous, ShardActor
@@ -46,6 +47,7 @@ class ShardInputs:
     owner: IntArray
     plans: list[Any]
     test: Any
+    backend: dict[str, str]
 
     @classmethod
     def put(cls, plan: Plan, owner: IntArray) -> ShardInputs:
@@ -57,7 +59,8 @@ class ShardInputs:
         for number in range(int(owner.max()) + 1):
             devices = np.flatnonzero(owner == number)
             plans.append(ray.put(replace(plan, task=task.only(devices))))
-        return cls(owner, plans, ray.put((data.x_test, data.y_test)))
+        # All shards compute with the implementations of the driver, so that they round alike.
+        return cls(owner, plans, ray.put((data.x_test, data.y_test)), backend.choices())
 
 
 @dataclass(eq=False)
@@ -93,7 +96,8 @@ class ShardActors:
         for number, plan in enumerate(self.inputs.plans):
             bundle = PlacementGroupSchedulingStrategy(self._placement, number)
             options = actor.options(num_cpus=1, max_restarts=0, scheduling_strategy=bundle)
-            handle = options.remote(plan, self.inputs.test, self.inputs.owner, number)
+            inputs = self.inputs
+            handle = options.remote(plan, inputs.test, inputs.owner, number, inputs.backend)
             self._handles.append(handle)
         hosts: list[Host] = self.call("host", timeout=max(_LOAD_SECONDS, self.settings.wait))
         self._name = f"gossamer-{secrets.token_hex(8)}"

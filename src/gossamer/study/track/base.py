@@ -31,7 +31,7 @@ RUNS_FILE = "tracking.json"
 
 _LONGEST_RUNS_FILE = 65536  # bytes
 # Facts of a summary that are no results: those of this machine, and those that are settings too.
-_NO_RESULTS = ("command", "versions", "events", "name", "method", "seed")
+_NO_RESULTS = ("command", "versions", "backend", "events", "name", "method", "seed")
 
 
 class Tracker(Observer):
