@@ -78,7 +78,7 @@ clean: ## Delete .venv and everything that was built
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/runtime: .venv/bin/python pyproject.toml constraints.txt hatch_build.py src/gossamer/backend/kernels.c
+.venv/runtime: .venv/bin/python pyproject.toml constraints.txt hatch_build.py $(wildcard src/gossamer/backend/kernels*.[ch])
 	@echo "installing gossamer into .venv (once; torch is large)"
 	$(PIP) --editable .
 	@touch $@

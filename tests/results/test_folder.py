@@ -100,6 +100,7 @@ def test_what_is_in_a_run_folder() -> None:
         "numpy",
         "python",
         "machine",
+        "processor",
         "kernels",
     }
     assert "run a.toml -q --out out --seed 3" in summary["command"]

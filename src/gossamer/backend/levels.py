@@ -165,7 +165,7 @@ def _fit_groups(sample: FloatArray) -> Scale | None:
             scale = _fit(np.unique(sample[:, member]))
             if scale is None:
                 return None
-            _assign(fields, member, scale)
+            _assign(fields, np.array([member]), scale)
     return Scale(*fields)
 
 
