@@ -1,39 +1,48 @@
-"""Time and memory by the number of devices, from 10 to 100,000: a table and a chart.
+"""Time and memory by the number of devices, from 10 to 1,000,000: tables and a chart.
 
-    python benchmarks/scale.py [--data DIR] [--most N]
+    python benchmarks/scale.py [--data DIR] [--most N] [--task digits] [--again]
+    python benchmarks/scale.py --pages        only write tables and chart from the results
 
 D-PSGD, softmax regression, eight neighbours per device with new links in every round, two threads.
 Digits: 650 parameters, 32 samples per device drawn with replacement, all of them in every step.
 MNIST: 7,850 parameters, batches of 128 out of 600 such samples. Every size runs in a process of its
-own. The time of a round is the median of several, without the first.
+own: some rounds, a measurement of a sample of 1,000 devices, a checkpoint, and a resumed round,
+whose models must be equal bit for bit. The time of a round is the median of several, without the
+first two, which allocate memory.
 
-Memory is the peak of the process less what it has after the imports. It is compared with
-2·state + gradient + data, where data are the samples (once for all devices) and the sample numbers
-of each device.
+Results are kept in results/scale/PROCESSOR.json after every size. A size that is there is not
+measured again, unless --again is given or other work used the processor: an interrupted benchmark
+goes on where it stopped, and another processor adds a file. A million devices need 12 GB of memory
+and 3 GB of disk.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import platform
+import re
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+import tracemalloc
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-OUT = Path(__file__).parent / "results"
-PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "scale.svg"
-SIZES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
-MOST = {"digits": 100_000, "mnist": 10_000}
+import scale_page
+
+if TYPE_CHECKING:
+    import gossamer as gs
+    from gossamer.results.folder import RunFolder
+
+SIZES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+MOST = {"digits": 1_000_000, "mnist": 10_000}
 DEGREE = 8
-HEAD = (
-    "| task | devices | µs per device-step | links and weights, s | start, s | memory, GB "
-    "| of 2·state + gradient + data |",
-    "|---|---|---|---|---|---|---|",
-)
+MEASURED = 1_000  # devices of a measurement
+STAT = Path("/proc/stat")
+TRACED = 100_000  # devices up to which the memory of links is traced, which takes time
 
 
 def peak() -> int:
@@ -50,143 +59,208 @@ def measure(kind: str, devices: int, folder: str | None) -> dict[str, Any]:
         folder: The folder of MNIST's files; None for the cache.
 
     Returns:
-        A row of the table.
+        A row of the results.
     """
     import own_process  # noqa: F401  # isort: skip
 
-    import numpy as np
     import torch
 
     import gossamer as gs
+    from gossamer.results.folder import RunFolder
 
-    if kind == "digits":
-        data = gs.Digits().load()
-        split = gs.Drawn(32)
-        batch = 0
-    else:
-        data = gs.Mnist(Path(folder) if folder else None).load()
-        split = gs.Drawn(600)
-        batch = 128
+    data, split, batch = _samples(kind, folder)
     torch.ones(100, 100).mm(torch.ones(100, 100))  # loads the libraries of matrix products
     before = peak()
     network = gs.Random(devices, density=min(1.0, DEGREE / (devices - 1)))
     began = time.perf_counter()
-    study = gs.Study(
-        gs.DPSGD(0.05), network, data, split, batch=batch, threads=2, measure=gs.Measure(every=0)
-    )
+    settings = gs.Measure(every=0, devices=MEASURED)
+    study = gs.Study(gs.DPSGD(0.05), network, data, split, batch=batch, threads=2, measure=settings)
     plan = study.plan(data)
     simulator = gs.Simulator(plan)
     start = time.perf_counter() - began
-    rounds = max(5, min(200, 100_000 // devices))
-    seconds = []
+    seconds, links = _rounds(simulator)
+    row = {
+        "task": kind,
+        "devices": devices,
+        "parameters": plan.task.learner.parameters,
+        "seconds to start": start,
+        "seconds per round": seconds,
+        "of that, links and weights": links,
+        "microseconds per device-step": 1e6 * seconds / devices,
+        "bytes needed": 3 * simulator.models().nbytes + plan.task.split.index.nbytes,
+    }
+    began = time.perf_counter()
+    record = simulator.record()
+    row["seconds to measure"] = time.perf_counter() - began
+    row["devices measured"] = len(record.loss)
+    with tempfile.TemporaryDirectory() as path:
+        folder = RunFolder(Path(path))
+        row |= _write(simulator, folder)
+        simulator.advance(simulator.round + 1)
+        expected = _digest(simulator)
+        del simulator  # a resumed run has this memory
+        row |= _resume(plan, folder, expected)
+    row["bytes beyond imports and samples"] = peak() - before
+    row["peak bytes"] = peak()
+    if devices <= TRACED:
+        row["bytes of links and weights"] = _traced(plan)
+    row["version"] = gs.__version__
+    return row
+
+
+def _samples(kind: str, folder: str | None) -> tuple[gs.tasks.Data, gs.Drawn, int]:
+    """Return the samples, their split and the size of a batch (0: all of a device's)."""
+    import gossamer as gs
+
+    if kind == "digits":
+        return gs.Digits().load(), gs.Drawn(32), 0
+    path = None
+    if folder:
+        path = Path(folder)
+    return gs.Mnist(path).load(), gs.Drawn(600), 128
+
+
+def _rounds(simulator: gs.Simulator) -> tuple[float, float]:
+    """Return the seconds of a round, and of its links and weights alone."""
+    import numpy as np
+
+    plan = simulator.plan
+    rounds = []
     links = []
-    for t in range(rounds):
+    for t in range(max(6, min(200, 100_000 // plan.task.devices))):
         began = time.perf_counter()
-        plan.algorithm.weights(network.links(t), t, 0)
+        plan.algorithm.weights(plan.network.links(t), t, 0).csr()
         links.append(time.perf_counter() - began)
         began = time.perf_counter()
         simulator.advance(t + 1)
-        seconds.append(time.perf_counter() - began)
-    w = simulator.models()
-    samples = sum(x.nbytes for x in (data.x, data.x_test, data.y, data.y_test))
-    needed = 3 * w.nbytes + samples + plan.task.split.index.nbytes
-    step = float(np.median(seconds[1:]))
-    return {
-        "task": kind,
-        "devices": devices,
-        "parameters": w.shape[1],
-        "seconds to start": start,
-        "seconds per round": step,
-        "of that, links and weights": float(np.median(links[1:])),
-        "microseconds per device-step": 1e6 * step / devices,
-        "bytes beyond imports and samples": peak() - before,
-        "bytes needed": needed - samples,  # the samples are loaded before
-        "memory / needed": (peak() - before + samples) / needed,
-    }
+        rounds.append(time.perf_counter() - began)
+    return float(np.median(rounds[2:])), float(np.median(links[2:]))
 
 
-def chart(rows: list[dict[str, Any]], path: Path) -> None:
-    """Draw time and memory by the number of devices.
+def _write(simulator: gs.Simulator, folder: RunFolder) -> dict[str, Any]:
+    """Write a checkpoint."""
+    began = time.perf_counter()
+    folder.write_snapshot(simulator.snapshot(copy=False))
+    seconds = time.perf_counter() - began
+    size = (folder.path / "checkpoint.safetensors").stat().st_size
+    return {"checkpoint bytes": size, "seconds to write": seconds}
 
-    Args:
-        rows: The rows of the table.
-        path: The SVG file.
-    """
-    import matplotlib
 
-    matplotlib.use("svg")
-    from matplotlib import pyplot
+def _resume(plan: gs.Plan, folder: RunFolder, expected: str) -> dict[str, Any]:
+    """Run a round from the checkpoint; stop if its models are not those of the run before."""
+    import gossamer as gs
 
-    from gossamer.results.palette import COLOURS
+    began = time.perf_counter()
+    simulator = gs.Simulator(plan, folder.snapshot())
+    seconds = time.perf_counter() - began
+    simulator.advance(simulator.round + 1)
+    if _digest(simulator) != expected:
+        raise SystemExit("the resumed run differs")
+    return {"seconds to resume": seconds}
 
-    matplotlib.rcParams["svg.hashsalt"] = "gossamer"
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    names = {"digits": "digits, 650 parameters", "mnist": "MNIST, 7,850 parameters"}
-    for k, (kind, name) in enumerate(names.items()):
-        rows_of_kind = [row for row in rows if row["task"] == kind]
-        devices = [row["devices"] for row in rows_of_kind]
-        times = [row["microseconds per device-step"] for row in rows_of_kind]
-        left.plot(devices, times, "os"[k] + "-", color=COLOURS[k], label=name)
-        # Smaller amounts are less than what loading the data took.
-        shown = [row for row in rows_of_kind if row["bytes beyond imports and samples"] > 1e6]
-        memory = [row["bytes beyond imports and samples"] / 1e9 for row in shown]
-        right.plot([row["devices"] for row in shown], memory, "os"[k] + "-", color=COLOURS[k])
-        label = "2·state + gradient + lists of samples" if k == 0 else None
-        needed = [row["bytes needed"] / 1e9 for row in rows_of_kind]
-        right.plot(devices, needed, ":", color=COLOURS[k], label=label)
-    left.set_ylabel("time of a device-step, µs")
-    right.set_ylabel("memory beyond imports and samples, GB")
-    for axes in (left, right):
-        axes.set(xscale="log", yscale="log", xlabel="devices")
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    left.legend(frameon=False)
-    right.legend(frameon=False)
-    figure.savefig(path, metadata={"Date": None})
+
+def _digest(simulator: gs.Simulator) -> str:
+    from gossamer.results.tensor_files import byte_blocks
+
+    digest = hashlib.blake2b()
+    for block in byte_blocks(simulator.models()):
+        digest.update(block)
+    return digest.hexdigest()
+
+
+def _traced(plan: gs.Plan) -> int:
+    """Return the most memory that links and weights of a round take, in bytes."""
+    tracemalloc.start()
+    try:
+        plan.algorithm.weights(plan.network.links(0), 0, 0).csr()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def busy_share(seconds: float = 1.0) -> float:
+    """Return which share of the processor other work uses now; 0 where Linux's /proc is missing."""
+    if not STAT.exists():
+        return 0.0
+    before = _processor_times()
+    time.sleep(seconds)
+    used = [after - first for after, first in zip(_processor_times(), before, strict=True)]
+    return 1 - (used[3] + used[4]) / max(1, sum(used))  # the fourth is idle, the fifth waits
+
+
+def _processor_times() -> list[int]:
+    return [int(word) for word in STAT.read_text().splitlines()[0].split()[1:9]]
+
+
+def results_file() -> Path:
+    """Return the file of this processor's results."""
+    from gossamer._core.processor import processor
+
+    name = re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-")
+    return scale_page.RESULTS / f"{name}.json"
+
+
+def known_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows that a file of results has; none if there is no file."""
+    if not path.exists():
+        return []
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"]
+    return rows
+
+
+def keep(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write the rows of this processor, sorted by task and size."""
+    from gossamer._core.processor import processor
+    from gossamer.backend import versions
+
+    rows.sort(key=lambda row: (row["task"], row["devices"]))
+    content = {"processor": processor(), "versions": versions(), "rows": rows}
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def run_size(kind: str, devices: int, folder: str | None) -> dict[str, Any]:
+    """Measure one number of devices in a process of its own."""
+    command = [sys.executable, __file__, "--one", kind, str(devices)]
+    if folder:
+        command += ["--data", folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise SystemExit(f"{kind}, {devices:,} devices: {reason}")
+    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return row
 
 
 def main() -> None:
-    """Measure every size, and write the table and the chart."""
+    """Measure every size that is missing, and write tables and chart."""
     options = argparse.ArgumentParser()
     options.add_argument("--data", help="the folder of MNIST's idx files (default: the cache)")
-    options.add_argument(
-        "--most",
-        type=int,
-        default=max(SIZES),
-        help="largest number of devices; with less than the default, no file is written",
-    )
+    options.add_argument("--most", type=int, default=max(SIZES), help="largest number of devices")
+    options.add_argument("--task", choices=[*MOST], action="append", help="only this task")
+    options.add_argument("--again", action="store_true", help="measure known sizes again")
+    options.add_argument("--pages", action="store_true", help="only write tables and chart")
     options.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     given = options.parse_args()
     if given.one:
         print(json.dumps(measure(given.one[0], int(given.one[1]), given.data)))
         return
-    rows = []
-    lines = [*HEAD]
-    print("\n".join(HEAD))
-    for kind, most in MOST.items():
-        for devices in [size for size in SIZES if size <= min(most, given.most)]:
-            command = [sys.executable, __file__, "--one", kind, str(devices)]
-            if given.data:
-                command += ["--data", given.data]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                reason = done.stderr.strip().splitlines()[-1]
-                raise SystemExit(f"{kind}, {devices} devices: {reason}")
-            row = json.loads(done.stdout.splitlines()[-1])
-            rows.append(row)
-            gigabytes = row["bytes beyond imports and samples"] / 1e9
-            lines.append(
-                f"| {kind} | {devices:,} | {row['microseconds per device-step']:.1f} "
-                f"| {row['of that, links and weights']:.3f} | {row['seconds to start']:.2f} "
-                f"| {gigabytes:.2f} | {row['memory / needed']:.2f} |"
-            )
-            print(lines[-1], flush=True)
-    if given.most == max(SIZES):
-        (OUT / "scale.json").write_text(
-            json.dumps({"rows": rows, "machine": platform.machine()}, indent=2) + "\n"
-        )
-        (OUT / "scale.md").write_text("\n".join(lines) + "\n")
-        chart(rows, PICTURE)
+    path = results_file()
+    rows = known_rows(path)
+    sizes = []
+    for kind in given.task or MOST:
+        sizes += [(kind, size) for size in SIZES if size <= min(MOST[kind], given.most)]
+    for kind, devices in sizes if not given.pages else ():
+        same = [row for row in rows if (row["task"], row["devices"]) == (kind, devices)]
+        if same and scale_page.is_quiet(same[0]) and not given.again:
+            continue
+        busy = busy_share()
+        row = run_size(kind, devices, given.data)
+        row["busy before"] = busy
+        rows = [other for other in rows if other not in same] + [row]
+        keep(path, rows)
+        print(scale_page.line(row), flush=True)
+    scale_page.write()
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from gossamer.errors import DataError
 from gossamer.network import Ring
 
 # Bytes per device: models, mixed models and gradients of 650 parameters (7,800), the numbers of 32
-# samples (264), links, weights and what sorting them takes (800).
+# samples (264), links, weights and what sorting them takes (450).
 LIMIT = 10_000
 
 PROGRAM = """
