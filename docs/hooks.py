@@ -105,12 +105,7 @@ def on_files(files: Files, config: Any) -> Files:
     for end in ("md", "png"):
         for path in (ROOT / "papers").rglob(f"*.{end}"):
             papers.append(path.relative_to(ROOT).as_posix())
-    # results/methods.md is a table that other pages include.
-    shown = []
-    for path in sorted(papers):
-        if not path.endswith("results/methods.md"):
-            shown.append(path)
-    for here, there in [*((path, path) for path in shown), *ROOT_PAGES.items()]:
+    for here, there in [*((path, path) for path in sorted(papers)), *ROOT_PAGES.items()]:
         files.append(File.generated(config, here, abs_src_path=str(ROOT / there)))
     return files
 

@@ -8,8 +8,9 @@ A table begins with a line like
     <!-- csv results/fair.csv split=noniid target=0.88; method, ours ± ours_95 as rounds -->
 
 and ends with `<!-- end -->`. Between them stand the rows of that file (relative to the Markdown
-file) for which the conditions hold, with the columns named. `<!-- include results/methods.md -->`
-stands for a whole file. Numbers in sentences are filled too, see `papers.values`.
+file) for which the conditions hold, with the columns named. `<!-- include results/speed.md -->`
+stands for a whole file, `<!-- field NAME -->` for a table of `papers.field.tables`. Numbers in
+sentences are filled too, see `papers.values`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from papers.values import selected, short, with_values
 _INCLUDE = re.compile(
     r"(?P<head><!-- include (?P<path>[^\s;]+\.md) -->\n).*?<!-- end -->", re.DOTALL
 )
+_FIELD = re.compile(r"(?P<head><!-- field (?P<name>[^\n]+?) -->\n).*?<!-- end -->", re.DOTALL)
 _TABLE = re.compile(
     r"<!-- csv (?P<path>[^\s;]+\.csv)(?P<where>[^;\n]*);(?P<columns>[^\n]*?)-->\n.*?<!-- end -->",
     re.DOTALL,
@@ -45,7 +47,15 @@ def filled(path: Path) -> str:
         return _table(block, path.parent)
 
     text = _TABLE.sub(fill, _INCLUDE.sub(include, path.read_text()))
-    return with_values(text, path.parent)
+    return with_values(_FIELD.sub(_field_table, text), path.parent)
+
+
+def _field_table(block: re.Match[str]) -> str:
+    """Return a block with a table of the comparison of all methods."""
+    # Imports torch, which most pages do not need.
+    from papers.field.tables import table
+
+    return f"{block['head']}{table(block['name'])}<!-- end -->"
 
 
 def _table(block: re.Match[str], folder: Path) -> str:

@@ -9,8 +9,8 @@ A number in a sentence stands between two comments:
 The first comment names a file (relative to the page), the conditions of its rows, the column and
 the format of the number in Python's notation. Without a format the number is as in the file. The
 conditions must leave one row, unless a function stands before the column: `min`, `max`, `mean`,
-`range` ("3 to 7"), or `count` alone, the number of rows. A condition compares a column with a value
-by `=`, `!=`, `<`, `>`, `<=` or `>=`; a backslash keeps a space in the value.
+`range` ("3 to 7", or "3" if both are), or `count` alone, the number of rows. A condition compares a
+column with a value by `=`, `!=`, `<`, `>`, `<=` or `>=`; a backslash keeps a space in the value.
 
 A sentence without a number has a comment behind it, which must be true:
 
@@ -49,7 +49,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 }
 # What is made or checked already, and what is no sentence.
 _NOT_LOOSE = re.compile(
-    r"<!-- (?:csv|include|advice) .*?<!-- end -->|<!-- value .*?<!-- / -->|<!--.*?-->"
+    r"<!-- (?:csv|include|field) .*?<!-- end -->|<!-- value .*?<!-- / -->|<!--.*?-->"
     r"|```.*?```|`[^`\n]*`|^    .*?$",
     re.DOTALL | re.MULTILINE,
 )
@@ -166,7 +166,9 @@ def _number(rows: list[Row], expression: str, form: str) -> str:
         return f"{text} ± {_formatted(_cell(rows[0], half), form)}"
     if function == "range":
         values = _column(rows, column)
-        return f"{_formatted(min(values), form)} to {_formatted(max(values), form)}"
+        low = _formatted(min(values), form)
+        high = _formatted(max(values), form)
+        return low if low == high else f"{low} to {high}"
     return _formatted(_aggregate(rows, function, column), form)
 
 

@@ -19,6 +19,7 @@ SPLITS = {
     "dirichlet 0.1": gs.Dirichlet(0.1),
     "one label": gs.OneLabel(),
 }
+SPLIT_NAMES = {"iid": "IID", "dirichlet 0.1": "Dirichlet 0.1", "one label": "one label"}
 # A link takes 0.1 s and a megabyte 1 s; a step takes 0.05 s.
 TIMING = gs.Timing(compute=0.05, rate=1e6, latency=0.1)
 STATIC = "static ring"

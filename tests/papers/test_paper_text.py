@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 from papers.blocks import filled  # noqa: E402
 
 _FOUND = (*(ROOT / "papers").rglob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "README.md")
-PAGES = sorted(page for page in _FOUND if page.name != "methods.md")  # that is a result
+PAGES = sorted(_FOUND)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

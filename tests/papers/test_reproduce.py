@@ -23,7 +23,6 @@ from gossamer.study.pools import Studies
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 import papers.wpm  # noqa: E402
-from gossamer.algorithms import METHODS  # noqa: E402
 from gossamer.cli.reproduce import parts_of  # noqa: E402
 from papers.wpm.paper import TINY, Results, Scale, expected, studies  # noqa: E402
 from papers.wpm.tuning import Method, on_tuning_seeds, tuned  # noqa: E402
@@ -120,17 +119,8 @@ def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyP
     again = reproduce_smallest("field", tmp_path, monkeypatch, *words, every=5)
     assert check_progress(again.err) == {"digits"}
     out = tmp_path / "runs" / "reproduce-field" / "tiny"
-    with (out / "methods.csv").open() as file:
-        rows = {(row["method"], row["network"]): row["rounds"] for row in csv.DictReader(file)}
-    assert set(rows) == {
-        (name, network)
-        for name in METHODS
-        for network in ("static ring", "random ring", "density 0.1")
-    }
-    assert rows["extra", "random ring"] == "refuses"  # it needs links that do not change
-    assert rows["extra", "static ring"] != "refuses"
-    assert float(rows["all-reduce", "random ring"]) <= float(rows["d-psgd", "random ring"])
     assert (out / "broken.png").stat().st_size > 1000
+    assert (out / "overview.png").stat().st_size > 1000
     for task in ("mnist", "fashion", "digits", "cifar"):
         with (out / f"{task}.csv").open() as file:
             tuned = list(csv.DictReader(file))

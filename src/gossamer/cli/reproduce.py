@@ -107,7 +107,8 @@ def reproduce(
     elif tiny:
         chosen = known
     else:
-        chosen = parts_of(paper, studies)
+        # A paper may consist of studies only.
+        chosen = parts_of(paper, studies) or known
     long_studies = paper.STUDIES
     if tiny:
         long_studies = ()
