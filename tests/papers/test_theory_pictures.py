@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from support.command import gossamer
 from support.listing import column
 
 import gossamer as gs
@@ -18,15 +18,21 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 from papers.wpm import lemma1, plain_step, slips, theorem1  # noqa: E402
-from papers.wpm.paper import TINY, Scale  # noqa: E402
+from papers.wpm.paper import Scale  # noqa: E402
+
+# The parts of the command that this module runs at the tiny scale, with the others in
+# test_reproduce.py.
+THEORY = {"lemma1": lemma1, "theorem1": theorem1, "slips": slips, "plain_step": plain_step}
 
 
-def made(part: Any, out: Path) -> list[dict[str, str]]:
+def made(name: str, out: Path) -> list[dict[str, str]]:
     """Return the rows that a part writes, after checking that all its files exist."""
-    assert part.TITLE
-    assert part.cells(Scale()) == []
-    files = part.make(TINY, None, out)
-    assert sorted(files) == sorted(out.iterdir())
+    assert THEORY[name].TITLE
+    assert THEORY[name].cells(Scale()) == []
+    done = gossamer("reproduce", "wpm", name, "--tiny", "--out", out)
+    assert done.code == 0, done.err
+    files = sorted(Path(line.removeprefix(f"{name}: ")) for line in done.out.splitlines())
+    assert sorted([*files, out / "made.json"]) == sorted(out.iterdir())
     assert all(file.stat().st_size > 100 for file in files)
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files if file.suffix == ".png")
     with next(file for file in files if file.suffix == ".csv").open() as file:
@@ -34,7 +40,7 @@ def made(part: Any, out: Path) -> list[dict[str, str]]:
 
 
 def test_lemma1(tmp_path: Path) -> None:
-    rows = made(lemma1, tmp_path)
+    rows = made("lemma1", tmp_path)
     assert set(column(rows, "p")) == {"1", "3", "5", "15"}
     for row in rows:
         measured = float(row["measured"])
@@ -46,7 +52,7 @@ def test_lemma1(tmp_path: Path) -> None:
 
 
 def test_theorem1(tmp_path: Path) -> None:
-    rows = made(theorem1, tmp_path)
+    rows = made("theorem1", tmp_path)
     assert set(column(rows, "p")) == {"1", "3", "5", "15"}
     for row in rows:
         hindsight = float(row["hindsight"])
@@ -57,7 +63,7 @@ def test_theorem1(tmp_path: Path) -> None:
 
 
 def test_slips(tmp_path: Path) -> None:
-    rows = made(slips, tmp_path)
+    rows = made("slips", tmp_path)
     assert [(row["printed_holds"], row["corrected_holds"]) for row in rows] == [("no", "yes")] * 5
     numbers = []
     for row in rows:
@@ -106,7 +112,7 @@ def test_mixing_constants_bound_the_products_of_the_weights() -> None:
 
 def test_plain_step(tmp_path: Path) -> None:
     """A start below 0 ends at −3.88·η, far from the optimum; any other ends near it."""
-    rows = made(plain_step, tmp_path)
+    rows = made("plain_step", tmp_path)
     for row in rows:
         assert row["stable"] == "yes"
     for row in rows:
