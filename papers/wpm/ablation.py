@@ -80,7 +80,7 @@ def errors(algorithm: gs.WPM, rounds: NDArray[np.int64]) -> FloatArray:
 def make(scale: Scale, results: object, out: Path) -> list[Path]:
     """Write the table and the figure."""
     last = 3000
-    etas = ETAS
+    etas: tuple[float, ...] = ETAS
     if scale.name == "tiny":
         last = 100
         etas = ETAS[1:2]
