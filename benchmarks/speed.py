@@ -1,6 +1,11 @@
 """Speed as ratios measured in one run.
 
-    python benchmarks/speed.py [--data DIR] [--quick] [--json FILE]
+    python benchmarks/speed.py [--data DIR] [--quick]
+    GOSSAMER_BACKEND=avx2 python benchmarks/speed.py     # as without AVX-512, torch too
+
+The results are written to benchmarks/results/speed-PROCESSOR-INSTRUCTIONS.json and .md, and
+`python docs/blocks.py docs/speed.md` shows every such file on the speed page; --quick writes
+nothing.
 
 gossamer and any module against the yardstick, any p against p = 1, modules against a plain loop,
 evaluation against one matrix product, mixing against the speed of memory.
@@ -14,6 +19,8 @@ import own_process  # noqa: F401  # isort: skip
 
 import argparse
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,10 +34,14 @@ from torch import nn
 from yardstick import BATCH, DEGREE, RATE, yardstick
 
 import gossamer as gs
+from gossamer.backend import choice, versions
+from gossamer.backend.loader import TITLES
 from gossamer.study import Study
 from gossamer.tasks.linear import own_is_first, split_outputs
 
 Advance = Callable[[], None]
+
+RESULTS = Path(__file__).with_name("results")
 
 
 def ours(
@@ -341,6 +352,43 @@ def show(rows: list[dict[str, object]]) -> None:
         )
 
 
+def backend() -> tuple[str, bool]:
+    """Return the instruction set of the kernels, and whether it is not the best of this machine."""
+    names = [*choice.KERNELS, choice.TORCH]
+    forced = os.environ.get(choice.VARIABLE, "auto")
+    if forced == "auto":
+        return names[0], False
+    return forced, forced != names[0]
+
+
+def file_name(processor: str) -> str:
+    """Return the name of the results of a processor, without a suffix.
+
+    Args:
+        processor: Its name, as the operating system gives it.
+    """
+    words = re.sub(r"\(r\)|\(tm\)|@.*|\bcpu\b|\bprocessor\b", " ", processor.lower())
+    name, is_forced = backend()
+    parts = ["speed", *re.findall("[a-z0-9]+", words), name]
+    if is_forced:
+        parts.append("forced")
+    return "-".join(parts)
+
+
+def write(rows: list[dict[str, object]]) -> None:
+    """Write the ratios as JSON and as a section of the speed page."""
+    made_by = versions()
+    name, is_forced = backend()
+    title = f"{made_by['processor']}, {TITLES.get(name, 'plain torch')}"
+    if is_forced:
+        title += " forced"
+    heading = f"#### {title}\n\ngossamer {made_by['gossamer']}, torch {made_by['torch']}.\n\n"
+    path = RESULTS / f"{file_name(made_by['processor'])}.json"
+    path.write_text(json.dumps({"versions": made_by, "rows": rows}, indent=2) + "\n")
+    path.with_suffix(".md").write_text(heading + table(rows))
+    print(f"written: {path}")
+
+
 def table(rows: list[dict[str, object]]) -> str:
     """Return the ratios as Markdown; those that miss their limit are in bold."""
     lines = ["| what | devices | threads | ratio | 10–90 % | limit |", "|---|---|---|---|---|---|"]
@@ -364,8 +412,7 @@ def main() -> None:
     parser.add_argument(
         "--data", type=Path, help="the folder of MNIST's idx files (default: the cache)"
     )
-    parser.add_argument("--quick", action="store_true", help="fewer blocks")
-    parser.add_argument("--json", type=Path, help="write the numbers here too")
+    parser.add_argument("--quick", action="store_true", help="fewer blocks, and no files")
     given = parser.parse_args()
     blocks = 8 if given.quick else 30
     data = gs.Mnist(given.data).load()
@@ -375,11 +422,8 @@ def main() -> None:
     rows += mixing(blocks)
     rows += modules(gs.Cifar10().load(), blocks)
     show(rows)
-    if given.json:
-        from gossamer.backend import versions
-
-        given.json.write_text(json.dumps({"versions": versions(), "rows": rows}, indent=2) + "\n")
-        given.json.with_suffix(".md").write_text(table(rows))
+    if not given.quick:
+        write(rows)
 
 
 if __name__ == "__main__":

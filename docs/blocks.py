@@ -7,6 +7,7 @@ between are generated:
     <!-- keys NAME -->         the keys of a section without kinds: study, measure, timing, fleet,
                                and of every method
     <!-- methods -->           the registered methods, with file, paper and needs
+    <!-- speed -->             the results of benchmarks/speed.py, one table per processor
 
 `python docs/blocks.py FILE…` fills the blocks; with --check it only lists the stale files. Two
 lists are generated when the site is built: `<!-- commands -->`, and `<!-- api PACKAGE… -->`, the
@@ -30,8 +31,9 @@ from gossamer.study import Study, spec
 from gossamer.study.spec.sections import PLAIN_KEYS, init_fields
 
 _BLOCK = re.compile(
-    r"^<!-- (?P<what>kinds|keys|methods) ?(?P<name>\w*) -->\n.*?^<!-- end -->", re.M | re.S
+    r"^<!-- (?P<what>kinds|keys|methods|speed) ?(?P<name>\w*) -->\n.*?^<!-- end -->", re.M | re.S
 )
+_RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
 _PLAIN = {
     "study": Study,
     "method": Algorithm,
@@ -45,7 +47,8 @@ def filled(text: str) -> str:
     """Return the text of a page with every block generated anew."""
 
     def block(found: re.Match[str]) -> str:
-        rows = {"kinds": _kinds, "keys": _keys, "methods": _methods}[found["what"]](found["name"])
+        makers = {"kinds": _kinds, "keys": _keys, "methods": _methods, "speed": _speed}
+        rows = makers[found["what"]](found["name"])
         return "\n".join([found[0].partition("\n")[0], *rows, "<!-- end -->"])
 
     return _BLOCK.sub(block, text)
@@ -75,6 +78,14 @@ def _methods(_: str) -> list[str]:
         file = f"[{method.file}](../../src/gossamer/algorithms/{method.file})"
         rows.append((f"[{name}]({name}.md)", file, method.paper, method.needs))
     return _table(("method", "file", "paper", "needs"), rows)
+
+
+def _speed(_: str) -> list[str]:
+    """Return the tables of the speed page, one per processor that was measured."""
+    lines = []
+    for file in sorted(_RESULTS.glob("speed-*.md")):
+        lines += [*file.read_text().splitlines(), ""]
+    return lines
 
 
 def _keys(name: str) -> list[str]:

@@ -39,7 +39,8 @@ settings.load_profile("gossamer")
 os.environ.setdefault(choice.VARIABLE, next(iter([*choice.KERNELS, choice.TORCH])))
 
 if loader.is_stale():  # the tests of the kernels would be skipped without a word
-    pytest.exit(f"{loader.PATH} is older than its source: install gossamer again", 1)
+    how = "install gossamer again, or run tools/compare_runs.py, which compiles it"
+    pytest.exit(f"{loader.PATH} is older than its source: {how}", 1)
 
 
 @pytest.hookimpl(hookwrapper=True, trylast=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from gossamer.backend import versions
+from gossamer.backend import choices, versions
 from gossamer.cli.progress import ShareBar
 from gossamer.cli.show import open_console, print_json
 from gossamer.cli.tables import titled_table
@@ -70,6 +70,7 @@ def document(measured: Bench) -> dict[str, Any]:
         speeds.append(row)
     return {
         "versions": versions(),
+        "backend": choices(),
         "cores": measured.cores,
         "busy": measured.busy,
         "batch": BATCH,
