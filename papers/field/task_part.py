@@ -51,7 +51,7 @@ class TaskPart:
 
     def then(self, scale: Scale, results: Results) -> list[Study]:
         """Return the runs that are needed next: for the searches, then those reported."""
-        needed = []
+        needed: list[Study] = []
         for cell, method in self._pairs(scale):
             tuned = _tuned(scale, results, cell, method)
             if tuned.best is None:

@@ -152,7 +152,7 @@ def test_wpm_equals_the_reference(rule: Any, way: dict[str, Any], anchor: bool, 
     turn = RULES.index(rule) + WAYS.index(way) + anchor + p
     network = NETWORKS[list(NETWORKS)[int(turn) % len(NETWORKS)]]
     check_against_reference(
-        plan_of(WPM(p, eta_for(rule, p), rule, anchor=anchor, **way), network, 30)
+        plan_of(WPM(p, eta_for(rule, p), rule, anchor=anchor, **way), network, 15)
     )
 
 
