@@ -58,6 +58,14 @@ def test_the_last_wave_has_no_estimate_beyond_it() -> None:
     assert clock.text(now + 1) == "1/4 runs  elapsed 3 s  left 3 s"  # more runs than expected
 
 
+def test_no_waves_are_expected_after_the_end() -> None:
+    clock = PartClock(9, 0.0)
+    now = finish_wave(clock, 2, 0.0)
+    assert clock.text(now) == "2/2 runs  elapsed 2 s  left in all 7 s"
+    clock.end()
+    assert clock.text(now) == "2/2 runs  elapsed 2 s"
+
+
 @pytest.mark.parametrize("has_waves", [True, False])
 def test_lines_without_a_terminal(capsys: pytest.CaptureFixture[str], has_waves: bool) -> None:
     with PartProgress("fair", has_waves, None, quiet=False) as progress:

@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 
 from gossamer.cli.progress import SHARE_LINE_SECONDS, duration
 
@@ -43,15 +44,16 @@ class PartProgress:
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(max(4, min(_BAR_WIDTH, room))),
-            TextColumn("{task.fields[text]}"),
+            _ClockColumn(self._clock),
             console=self._console,
         )
-        self._task = self._progress.add_task(label, total=1.0, text="")
+        self._task = self._progress.add_task(label, total=1.0)
 
     def __enter__(self) -> PartProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._clock.end()
         if self._progress.live.is_started:  # otherwise rich prints an empty line
             self._progress.stop()
 
@@ -64,13 +66,13 @@ class PartProgress:
         label = self._label
         if self._has_waves:
             label += f"  wave {self._clock.wave}"
-        text = self._clock.text(now)
         if self._console.is_terminal:
             self._progress.start()
-            self._progress.update(self._task, completed=done.share, description=label, text=text)
+            self._progress.update(self._task, completed=done.share, description=label)
         elif done.runs == done.of or now - self._printed > SHARE_LINE_SECONDS:
             self._printed = now
-            self._console.print(f"{label}  {text}", highlight=False, soft_wrap=True)
+            text = f"{label}  {self._clock.text(now)}"
+            self._console.print(text, highlight=False, soft_wrap=True)
 
 
 class PartClock:
@@ -106,6 +108,10 @@ class PartClock:
             self._first = done
             self._wave_begin = now
         self._last = done
+
+    def end(self) -> None:
+        """Expect no further waves: the part is done, or was stopped."""
+        self._expected = None
 
     def _end_wave(self, now: float) -> None:
         if self._last is None:
@@ -153,3 +159,14 @@ class PartClock:
             return None
         seconds = self._seconds + now - self._wave_begin
         return (self.left_in_wave(now) or 0.0) + later * seconds / made
+
+
+class _ClockColumn(ProgressColumn):
+    """The text of a clock, as it is now."""
+
+    def __init__(self, clock: PartClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def render(self, task: Task) -> Text:
+        return Text(self._clock.text(time.monotonic()))
