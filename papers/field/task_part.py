@@ -52,7 +52,7 @@ class TaskPart:
     def then(self, scale: Scale, results: Results) -> list[Study]:
         """Return the runs that are needed next: for the searches, then those reported."""
         needed: list[Study] = []
-        for cell, method in self._pairs(scale):
+        for cell, method in self.pairs(scale):
             tuned = _tuned(scale, results, cell, method)
             if tuned.best is None:
                 needed += tuned.missing
@@ -63,7 +63,7 @@ class TaskPart:
     def make(self, scale: Scale, results: Results, out: Path) -> list[Path]:
         """Write one row per cell, method and seed."""
         rows = []
-        for cell, method in self._pairs(scale):
+        for cell, method in self.pairs(scale):
             best = _tuned(scale, results, cell, method).best
             assert best is not None  # `then` has asked for all runs that tuning needs
             for study in _reported_studies(scale, cell, method, best):
@@ -76,7 +76,7 @@ class TaskPart:
         write_csv(path, rows)
         return [path]
 
-    def _pairs(self, scale: Scale) -> Iterator[tuple[Cell, Family]]:
+    def pairs(self, scale: Scale) -> Iterator[tuple[Cell, Family]]:
         """Yield every cell with every method that runs on it."""
         if scale.name == "tiny":
             cell = Cell(_tiny(self._task), "one label", "random ring", 10)

@@ -133,6 +133,27 @@ def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
+def test_aims_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reproduce_smallest("aims", 1, tmp_path, monkeypatch)
+    out = tmp_path / "runs" / "reproduce-aims" / "tiny"
+    for task in ("digits", "mnist"):
+        with (out / f"{task}_summary.csv").open() as file:
+            found = [row["method"] for row in csv.DictReader(file)]
+        controls = {"gain-control", "gain by divergence", "d-psgd", "d-psgd at the mean"}
+        assert set(found) == controls | {"wpm", "aims", "sinh", "arcsinh"}
+        assert (out / f"{task}.png").stat().st_size > 1000
+    with (out / "rate.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    # The guarantee favours a larger p for fewer rounds than devices, and only there.
+    for row in rows:
+        if row["method"] in ("p = 3", "p = 15"):
+            ratio = float(row["guaranteed_of_linear"])
+            few = float(row["rounds/devices"])
+            assert (ratio < 1) == (few < 1) or few == 1
+
+
+@pytest.mark.slow
 def test_the_real_command_at_the_tiny_scale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,7 +113,9 @@ class LocalSpace:
         self._maps = self.maps(divergence)
         result = torch.empty_like(x)
         for mirror, rows in self._maps:
-            part = neighbourhoods.of_receivers(near, rows, len(x))
+            part = near
+            if len(rows) < len(x):
+                part = neighbourhoods.of_receivers(near, rows, len(x))
             result[rows] = neighbourhoods.mean(part, x[rows], mirror)
         return _amplified(result, self.gain(divergence))
 

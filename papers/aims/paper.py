@@ -1,0 +1,23 @@
+"""The setting of the comparison: 32 devices, as in the paper's emulation, and few links."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from papers.wpm import paper as wpm
+from papers.wpm.paper import Results
+
+__all__ = ["HERE", "TINY", "Results", "Scale"]
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Scale(wpm.Scale):
+    """The size of a reproduction; three seeds, since eight methods are tuned on every cell."""
+
+    seeds: int = 3
+
+
+TINY = replace(Scale(), name="tiny", seeds=1, tuning_seeds=(100,))
