@@ -9,10 +9,12 @@ is m·(m/T)^(1/r): a larger r is better where T < m, and only there.
 The problem is that of the WPM paper's theory (logistic regression in 20 dimensions, all samples of
 a device in every round, each device with a model of its own), on random links of about 1.5 per
 device and round. The loss is the mean over rounds 0…T-1 of F(w̄_t) − F(w*), where F is the mean of
-the devices' losses and w̄ the mean of their models. Every method has its best constant η in
-hindsight for every m and T, of a grid with steps of √10. Where that is an end of the grid,
-`at_edge` says so. The control is linear aggregation whose mean distance from the start is
-multiplied by a gain.
+the devices' losses and w̄ the mean of their models. Every method has its best η in hindsight for
+every m and T, of a grid with steps of √10. Where that is an end of the grid, `at_edge` says so.
+
+A mirror step of constant rate gets shorter as the weights grow, and a power mean inflates what few
+devices share. So linear aggregation has two controls: a rate that decays with the rounds, which
+p = 3 is given too, and a gain of the mean distance from the start in the first rounds.
 """
 
 from __future__ import annotations
@@ -41,19 +43,21 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Method:
-    """A power mean or a gain, and the learning rates that are tried.
+    """A power mean or a control, and the learning rates that are tried.
 
     Attributes:
         name: Its name in the table.
         p: The power.
-        gain: The gain.
+        gain: The gain in the first ten rounds.
+        every: The rate is η/√(1 + t/every); 0 for a constant rate.
         exponents: The smallest and the largest logarithm of η to the base 10.
     """
 
     name: str
     p: float = 1
     gain: float = 1.0
-    exponents: tuple[float, float] = (-2.5, 1.5)
+    every: float = 0.0
+    exponents: tuple[float, float] = (-2.0, 2.0)
 
     @property
     def etas(self) -> FloatArray:
@@ -63,9 +67,10 @@ class Method:
 
     def at(self, eta: float) -> gs.Algorithm:
         """Return the method with a learning rate."""
-        anchored = self.gain != 1
-        mirror = gs.PowerMap(self.p)
-        return gs.Composition(mirror, eta, gs.Constant(), anchor=anchored, gain=self.gain)
+        rate = gs.InverseSqrt(eta, self.every) if self.every else eta
+        if self.gain == 1:
+            return gs.Composition(gs.PowerMap(self.p), rate, gs.Constant())
+        return gs.GainControl(rate, self.gain, rounds=10)
 
 
 LINEAR = Method("p = 1")
@@ -74,8 +79,12 @@ POWERS = (
     Method("p = 5", 5, exponents=(-3.5, 0.0)),
     Method("p = 15", 15, exponents=(-9.0, -3.5)),
 )
-GAINS = (Method("gain 1.02", gain=1.02), Method("gain 1.05", gain=1.05))
-METHODS = (LINEAR, *POWERS, *GAINS)
+CONTROLS = (
+    Method("p = 1, η/√(1 + t)", every=1.0),
+    Method("p = 3, η/√(1 + t)", 3, every=1.0, exponents=(-2.0, 1.5)),
+    Method("p = 1, gain 1.05", gain=1.05),
+)
+METHODS = (LINEAR, *POWERS, *CONTROLS)
 
 
 def cells(scale: Scale) -> list[Study]:
@@ -134,7 +143,7 @@ def _rows(m: int, stride: int) -> Iterator[dict[str, object]]:
                 "of_linear": losses[method][best, T - 1] / linear,
                 "idle": losses[method][best, 0],
             }
-            if method.gain == 1:
+            if method not in CONTROLS:
                 values["guaranteed"] = guaranteed(m, T, method.p + 1)
                 values["guaranteed_of_linear"] = values["guaranteed"] / guaranteed(m, T, 2)
             row: dict[str, object] = {"devices": m, "rounds": T, "rounds/devices": T / m}
@@ -170,8 +179,8 @@ def _draw(rows: list[dict[str, object]], devices: tuple[int, ...], path: Path) -
             for k, method in enumerate(POWERS):
                 _line(axis, here, method, "of_linear", COLOURS[k], DASHES[0], "measured")
                 _line(axis, here, method, "guaranteed_of_linear", COLOURS[k], DASHES[1], "bound")
-            for method in GAINS[1:]:
-                _line(axis, here, method, "of_linear", "0.5", DASHES[0], "measured")
+            for k, method in enumerate(CONTROLS):
+                _line(axis, here, method, "of_linear", "0.5", DASHES[k], "measured")
             axis.axhline(1.0, color="0.6", linewidth=0.8)
             axis.set_title(f"{m} devices", fontsize=9)
             axis.set_xscale("log", base=2)
@@ -179,7 +188,7 @@ def _draw(rows: list[dict[str, object]], devices: tuple[int, ...], path: Path) -
             axis.set(xlabel="rounds per device, T/m", ylim=(0, 2.2))
         axes[0][0].set_ylabel("loss / loss of linear aggregation")
         handles, labels = axes[0][0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=8)
+        figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8)
 
 
 def _line(

@@ -30,7 +30,7 @@ from gossamer.fleet.protocol.journal import Journal
 from gossamer.fleet.protocol.messages import Kind
 from gossamer.fleet.protocol.wire import Expected
 from gossamer.fleet.transport.memory import Endpoint, Faults, Memory
-from gossamer.mirror import power_map, signed_power
+from gossamer.mirror import MirrorMap, power_map, signed_power
 from gossamer.network import Links
 from gossamer.network.weights import (
     BestConstant,
@@ -229,13 +229,15 @@ def test_p_15_equals_the_simulator_round_by_round(tmp_path: Path) -> None:
 
 
 class OneMix(Algorithm):
-    """A round that is one power mean."""
+    """A round that is one mean in the dual of a mirror map, or one power mean."""
 
-    def __init__(self, p: float) -> None:
-        self.p = p
+    def __init__(self, p: float | MirrorMap) -> None:
+        self.mirror = p
+        if isinstance(p, int | float):
+            self.mirror = power_map(p)
 
     def round(self, state, grad, mix, t):  # type: ignore[no-untyped-def]
-        return {"w": mix.mean(state["w"], power_map(self.p))}
+        return {"w": mix.mean(state["w"], self.mirror)}
 
     def halfway(self, state, grad, mix, t):  # type: ignore[no-untyped-def]
         return state["w"]
@@ -263,8 +265,8 @@ def test_a_power_mean_equals_that_of_the_stack(
         assert ((z_here - z_there).abs() <= 8 * p * torch.finfo(dtype).eps * (a[i] @ z.abs())).all()
 
 
-def test_a_late_transfer_neither_underflows_nor_overflows(tmp_path: Path) -> None:
-    """At p = 15, values of 1e-6 and 1e3 have duals of 1e-90 and 1e45, outside float32."""
+def with_a_late_transfer(method: OneMix, w: Tensor, folder: Path) -> GossipFleet:
+    """Return two devices after three rounds, in the first of which one acknowledgement is lost."""
     network = Memory()
     network.link([(0, 1)])
 
@@ -273,10 +275,25 @@ def test_a_late_transfer_neither_underflows_nor_overflows(tmp_path: Path) -> Non
 
     network.schedule(0.0005, lambda: lose_on((0, 1)))
     network.schedule(0.5, lose_on)
-    w = initial_models(2, torch.float32)
-    fleet = GossipFleet(network, tmp_path, w, OneMix(15), rounds=3, wire=torch.float32)
+    fleet = GossipFleet(network, folder, w, method, rounds=3, wire=w.dtype)
     fleet.run()
     assert fleet.counts[1]["settled"] == 1
+    return fleet
+
+
+@pytest.mark.parametrize("mirror", [gs.SinhMap(10.0), gs.ArcsinhMap(0.1)], ids=str)
+def test_a_late_transfer_preserves_the_mean_in_the_dual(mirror: MirrorMap, tmp_path: Path) -> None:
+    w = initial_models(2)
+    end = with_a_late_transfer(OneMix(mirror), w, tmp_path).stacked("w")
+    torch.testing.assert_close(
+        mirror.to_dual(end).mean(0), mirror.to_dual(w).mean(0), rtol=1e-9, atol=0.0
+    )
+
+
+def test_a_late_transfer_neither_underflows_nor_overflows(tmp_path: Path) -> None:
+    """At p = 15, values of 1e-6 and 1e3 have duals of 1e-90 and 1e45, outside float32."""
+    w = initial_models(2, torch.float32)
+    fleet = with_a_late_transfer(OneMix(15), w, tmp_path)
     start, end = (
         signed_power(x.double() / w.double().abs().amax(0), 15) for x in (w, fleet.stacked("w"))
     )
