@@ -31,10 +31,12 @@ class Comparison(TaskPart):
     Args:
         name: The name of the part and of its results.
         task: What is learned.
+        runs: About how many runs all searches need, with those that are reported.
+        seconds_per_run: Seconds of one core.
     """
 
-    def __init__(self, name: str, task: Task) -> None:
-        super().__init__(name, task)
+    def __init__(self, name: str, task: Task, runs: int, seconds_per_run: float) -> None:
+        super().__init__(name, task, runs, seconds_per_run)
         self.TITLE = f"{task.name}: mirror functions, a p that adapts, and their controls"
         self._learned = task
 

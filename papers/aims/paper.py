@@ -1,4 +1,4 @@
-"""The setting of the comparison: 32 devices, as in the paper's emulation, and few links."""
+"""The setting of the comparison, and its size."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from papers.wpm import paper as wpm
-from papers.wpm.paper import Results
+from papers.wpm.paper import SECONDS_PER_DEVICE_ROUND, Results
 
-__all__ = ["HERE", "TINY", "Results", "Scale"]
+__all__ = ["HERE", "SECONDS_PER_DEVICE_ROUND", "TINY", "Results", "Scale"]
 
 HERE = Path(__file__).parent
 
