@@ -135,7 +135,7 @@ def test_the_field_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.slow
 @pytest.mark.no_cover
 def test_aims_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reproduce_smallest("aims", 1, tmp_path, monkeypatch)
+    reproduce_smallest("aims", tmp_path, monkeypatch, "--seeds", "1", every=5)
     out = tmp_path / "runs" / "reproduce-aims" / "tiny"
     for task in ("digits", "mnist"):
         with (out / f"{task}_summary.csv").open() as file:
