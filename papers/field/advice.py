@@ -8,6 +8,8 @@
   is above 0 too. `papers.field.compare` says what counts if a target is not reached.
 - `accepts`: the methods that accept one-way links; all others refuse them. Found by running them.
 - `evidence`: a sentence with numbers or checks of other files, see `papers.values`.
+
+`python -m papers.field.verdicts` prints every claim with its lead in every cell, then what is wrong.
 """
 
 from __future__ import annotations
@@ -192,9 +194,9 @@ def problems(advice: Iterable[Advice], measured: Measured) -> list[str]:
             for verdict in verdicts:
                 cell = cell_name(verdict.cell)
                 if not verdict.holds and cell not in claim.fails:
-                    found.append(f'{name} does not hold on "{cell}": {_lead(verdict)}')
+                    found.append(f'{name} does not hold on "{cell}": {lead_text(verdict)}')
                 if verdict.holds and cell in claim.fails:
-                    found.append(f'{name} holds on "{cell}", which is listed: {_lead(verdict)}')
+                    found.append(f'{name} holds on "{cell}", which is listed: {lead_text(verdict)}')
             cells = {cell_name(verdict.cell) for verdict in verdicts}
             unknown = sorted(set(claim.fails) - cells)
             if unknown:
@@ -237,10 +239,10 @@ def _sentence(claim: Claim, measured: Measured) -> str:
         if failed:
             text += f" (not {'; '.join(failed)})"
         tasks.append(text)
-    return f"{_head(claim, verdicts)}: {', '.join(tasks)}"
+    return f"{claim_text(claim, verdicts)}: {', '.join(tasks)}"
 
 
-def _head(claim: Claim, verdicts: list[Verdict]) -> str:
+def claim_text(claim: Claim, verdicts: list[Verdict]) -> str:
     """Return a claim in words, with the median of the leads."""
     leads = [verdict.lead.mean for verdict in verdicts if verdict.lead is not None]
     unit = _UNITS[claim.quantity]
@@ -267,7 +269,8 @@ def _short_name(cell: Cell) -> str:
     return name
 
 
-def _lead(verdict: Verdict) -> str:
+def lead_text(verdict: Verdict) -> str:
+    """Return the lead of a verdict, or why there is none."""
     if verdict.lead is None:
         return "a target is not reached"
     return verdict.lead.format()

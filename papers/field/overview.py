@@ -20,6 +20,7 @@ from papers.field.cells import SPLIT_NAMES, SPLITS, Cell
 from papers.field.compare import HARDEST, TASKS, Measured, load, ranked
 from papers.field.paper import Results, Scale
 from papers.field.tables import find, places, ties
+from papers.wpm.paper import write_csv
 
 TITLE = "which method for which data and links, and how sure: a picture of the tasks' results"
 
@@ -113,7 +114,21 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
         for axis, quantity in zip(axes[:, 0], _PANELS, strict=True):
             _panel(axis, measured, columns, quantity)
         figure.suptitle(_legend(measured), fontsize=9)
-    return [path]
+    write_csv(out / "overview.csv", rows(measured))
+    return [path, out / "overview.csv"]
+
+
+def rows(measured: Measured) -> list[dict[str, object]]:
+    """Return what the picture shows, a row per tile."""
+    found: list[dict[str, object]] = []
+    for quantity in _PANELS:
+        for place in places(measured):
+            choice = choose(measured, place, quantity)
+            row: dict[str, object] = {"quantity": quantity}
+            row |= dict(zip(("split", "network", "devices"), map(str, place), strict=True))
+            row |= {"method": choice.method, "as_good": ", ".join(choice.others)}
+            found.append(row | {"marks": choice.marks})
+    return found
 
 
 def _legend(measured: Measured) -> str:

@@ -16,6 +16,7 @@ from gossamer.engines import Simulator
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 from papers.families import CENTRAL  # noqa: E402
+from papers.field import overview  # noqa: E402
 from papers.field.advice import Advice, Claim, judge, problems, read  # noqa: E402
 from papers.field.cells import DIGITS, Cell  # noqa: E402
 from papers.field.compare import Measured, cell_name, compare, load  # noqa: E402
@@ -76,6 +77,13 @@ def test_every_row_of_the_page_has_a_claim() -> None:
     table = page.partition("<!-- field advice -->")[2].partition("<!-- end -->")[0]
     assert table.count("\n|") == len(read()) + 2
     assert page.count("\n| data and links |") == 1
+
+
+def test_the_picture_is_that_of_the_results() -> None:
+    folder = ROOT / "papers/field/results"
+    with (folder / "overview.csv").open(newline="") as file:
+        shown = list(csv.DictReader(file))
+    assert shown == overview.rows(load(folder)), "stale: gossamer reproduce field overview"
 
 
 def test_only_the_methods_that_are_named_accept_one_way_links() -> None:
