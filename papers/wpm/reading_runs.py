@@ -38,7 +38,7 @@ PLACES = ("after step", "after mix")
 ACCURACIES = ("device", "device, own label", "merged", "merged by power mean")
 LOSSES = ("device", "merged")
 ACCURACY_TARGETS = tuple(round(0.8 + 0.005 * k, 3) for k in range(21))
-LOSS_TARGETS = (0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8)
+LOSS_TARGETS = tuple(round(0.3 + 0.02 * k, 2) for k in range(26))
 
 # A run whose accuracy is below this at this round is stopped: it does not come back in time.
 _HOPELESS_ACCURACY = 0.5

@@ -6,101 +6,32 @@
 2. Descent: from our reading, the best of the screening and further draws, change one axis at a
    time while the four corners of Table 2 come closer.
 3. Finals: the best readings on all ten cells; each chooses its criterion here.
-4. Confirmation: the best ten with that criterion on fresh seeds.
+4. Confirmation: the best of them with that criterion on fresh seeds.
 
-The distance is exp of the mean |log(ours/paper)| over the cells, as in `readings`. A criterion that
-a run does not reach counts as 1,000 rounds; in the first two stages, whose runs are shorter, as
-fewer the closer it came. Every run is kept, so that a search that was stopped goes on.
+Every run is kept, so that a search that was stopped goes on.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-import gossamer as gs
-from gossamer import draws
 from gossamer.study import Study
-from papers.wpm.paper import Scale, write_csv
-from papers.wpm.reading_runs import CRITERIA, Cell, Criterion, Curves, Runs, Setting, table2
-from papers.wpm.reading_space import AXES, Reading, drawn, neighbours, size
+from papers.wpm.paper import Scale, expected, write_csv
+from papers.wpm.reading_runs import CRITERIA, Cell, Criterion, Curves, Runs
+from papers.wpm.reading_search import NOT_REACHED, TINY, Fit, Plan, Search
+from papers.wpm.reading_space import AXES, Reading, size
 
 TITLE = "search of the product of readings for the one that fits Table 2 best"
 
-NOT_REACHED = 1000.0  # rounds
-# A run of the first two stages ends at this multiple of the paper's rounds.
-_LONGEST = 1.5
-# A criterion that is missed by this much in accuracy or loss counts as not reached at all.
-_FAR = 0.2
-# The screening runs a second cell from this accuracy on.
-_PROMISING = 0.75
-# A descent also finishes the runs of readings that are at most this factor worse than its best.
-_KEPT = 1.08
-# What the screening reports: the accuracy of p = 15 with one label at the paper's 131 rounds.
-_SHOWN = ("after step/device/accuracy", "after mix/device/accuracy", "after step/merged/accuracy")
+Row = dict[str, object]
 
-
-@dataclass(frozen=True)
-class Plan:
-    """The size of a search.
-
-    Attributes:
-        setting: The size of a run.
-        rounds: The longest run.
-        screened: Number of readings drawn.
-        starts: Number of descents from the best of the screening.
-        restarts: Number of descents from further draws.
-        looks: The most neighbours that a descent compares.
-        finalists: Readings in the finals.
-        shown: Readings that are confirmed and shown.
-        seed: Seed of the draws, and of the runs of screening and descent.
-        last_seed: Seed of the runs of the finals.
-        fresh_seeds: Seeds of the runs of the confirmation.
-    """
-
-    setting: Setting = field(default_factory=Setting)
-    rounds: int = 500
-    screened: int = 340
-    starts: int = 2
-    restarts: int = 1
-    looks: int = 100
-    finalists: int = 12
-    shown: int = 10
-    seed: int = 100
-    last_seed: int = 0
-    fresh_seeds: tuple[int, ...] = (200, 201)
-
-
-TINY = Plan(
-    Setting(gs.Digits(), 0.3053, 0.3760, batch=32, test_every=4),
-    rounds=20,
-    screened=2,
-    starts=1,
-    restarts=0,
-    looks=6,
-    finalists=1,
-    shown=1,
-    fresh_seeds=(200,),
-)
-
-
-@dataclass(frozen=True)
-class Fit:
-    """How close a reading comes to the paper.
-
-    Attributes:
-        distance: The typical factor; 1 is a perfect fit.
-        criterion: The criterion with which it is reached.
-    """
-
-    distance: float
-    criterion: Criterion
+# The criterion of our own reading.
+OURS = Criterion("after step", "device", "accuracy", 0.88)
 
 
 def cells(scale: Scale) -> list[Study]:
@@ -117,242 +48,136 @@ def make(scale: Scale, results: object, out: Path) -> list[Path]:
         journal = journal.with_name("search_readings_tiny.jsonl")
     search = Search(plan, Runs(plan.setting, journal))
     search.run()
-    rows = search.rows()
-    write_csv(out / "search_readings.csv", rows)
-    write_csv(out / "search_readings_effects.csv", search.effects())
-    write_csv(out / "search_readings_size.csv", search.sizes())
-    return [
-        out / "search_readings.csv",
-        out / "search_readings_effects.csv",
-        out / "search_readings_size.csv",
-    ]
+    tables = {
+        "search_readings": best_rows(search),
+        "search_readings_effects": effect_rows(search),
+        "search_readings_size": size_rows(search),
+    }
+    paths = []
+    for name, rows in tables.items():
+        paths.append(out / f"{name}.csv")
+        write_csv(paths[-1], rows)
+    return paths
 
 
-@dataclass
-class Search:
-    """The state of a search.
+def best_rows(search: Search) -> list[Row]:
+    """Return the paper's rounds, the best readings and our own, on fresh seeds.
 
-    Attributes:
-        plan: Its size.
-        runs: Its runs.
+    Args:
+        search: A search that has ended.
     """
+    rows = [_paper_row(search.table)]
+    for k, reading in enumerate(search.ranked[: search.plan.shown]):
+        rows.append(_row(search, str(k + 1), reading, search.finals[reading]))
+    rows.append(_row(search, "ours", Reading(), Fit(math.nan, OURS)))
+    return rows
 
-    plan: Plan
-    runs: Runs
 
-    def __post_init__(self) -> None:
-        self.table = table2()
-        self.screened: dict[Reading, float] = {}  # accuracy at the paper's rounds
-        self.fits: dict[Reading, Fit] = {}  # on the four corners
-        self.tried: set[Reading] = set()
-        self.finals: dict[Reading, Fit] = {}  # on all cells
+def _paper_row(table: Sequence[Cell]) -> Row:
+    """Return what the paper prints: the rounds of Table 2, and accuracies of Table 1."""
+    row: Row = {"rank": "paper", "fitted": "", "fresh": "", "fresh_iid": "", "fresh_noniid": ""}
+    for cell in table:
+        row[_name(cell)] = round(cell.paper)
+    for printed in expected("table1_accuracy"):
+        if printed["devices"] == "10":
+            row[f"accuracy_{printed['split']}_p{printed['p']}"] = float(printed["at_500"])
+    return row
 
-    def run(self) -> None:
-        """Run all stages."""
-        promising = self._screen()
-        starts = [Reading(), *promising[: self.plan.starts]]
-        for k in range(self.plan.restarts):
-            starts.append(drawn(self.plan.seed, self.plan.screened + k))
-        for k, start in enumerate(starts):
-            best = self._descend(start, k)
-            self._tell(f"descent {k + 1} of {len(starts)}: {best.distance:.2f}")
-        self._run_finals()
 
-    # -- stages -----------------------------------------------------------------------------------
+def _row(search: Search, rank: str, reading: Reading, fit: Fit) -> Row:
+    """Return a reading, its distances, its rounds and final accuracies on fresh seeds."""
+    criterion = fit.criterion
+    counts: Row = {}
+    accuracies: Row = {}
+    logs: dict[str, list[float]] = {"iid": [], "noniid": []}
+    for cell in search.table:
+        runs = []
+        for seed in search.plan.fresh_seeds:
+            runs.append(search.full_run(reading, cell, seed))
+        mean = _mean_rounds(runs, criterion)
+        logs[cell.split].append(abs(math.log(max(mean, 1.0) / cell.paper)))
+        counts[_name(cell)] = _shown(mean, search.plan.rounds)
+        if cell.p in (1, 15):
+            accuracies[f"accuracy_{_name(cell)}"] = _final_accuracy(runs, criterion)
+    fitted: object = ""
+    if math.isfinite(fit.distance):
+        fitted = round(fit.distance, 2)
+    return {
+        "rank": rank,
+        "fitted": fitted,
+        "fresh": _factor(logs["iid"] + logs["noniid"]),
+        "fresh_iid": _factor(logs["iid"]),
+        "fresh_noniid": _factor(logs["noniid"]),
+        **counts,
+        **accuracies,
+        **asdict(reading),
+        "place": criterion.place,
+        "model": criterion.model,
+        "metric": criterion.metric,
+        "target": criterion.target,
+    }
 
-    def _screen(self) -> list[Reading]:
-        """Return the readings of the screening, the closest first."""
-        hard = self._cell("noniid", 15)
-        distances: dict[Reading, float] = {}
-        for k in range(self.plan.screened):
-            reading = drawn(self.plan.seed, k)
-            self.tried.add(reading)
-            curves = self._short(reading, hard)
-            self.screened[reading] = max(curves.at(name, hard.paper) for name in _SHOWN)
-            if self.screened[reading] >= _PROMISING:
-                fit = self._fit(reading, [hard, self._cell("noniid", 1)])
-                distances[reading] = fit.distance
-            if k % 50 == 49:
-                self._tell(f"screening {k + 1} of {self.plan.screened}")
-        return sorted(distances, key=lambda reading: distances[reading])
 
-    def _descend(self, start: Reading, number: int) -> Fit:
-        """Change one axis at a time while that brings the corners closer."""
-        best = start
-        fit = self._corners(best)
-        left = self._around(best, number, 0)
-        for look in range(self.plan.looks):
-            if not left:
-                break
-            candidate = left.pop()
-            other = self._corners(candidate, bound=_KEPT * fit.distance)
-            if other.distance < fit.distance:
-                best = candidate
-                fit = other
-                left = self._around(best, number, look + 1)
-        return fit
+def _mean_rounds(runs: Sequence[Curves], criterion: Criterion) -> float:
+    index = CRITERIA.index(criterion)
+    rounds = [float(curves.reached(NOT_REACHED)[index]) for curves in runs]
+    return sum(rounds) / len(rounds)
 
-    def _around(self, reading: Reading, number: int, look: int) -> list[Reading]:
-        """Return the neighbours of a reading in a random order."""
-        around = list(neighbours(reading))
-        order = draws.permutation(len(around), self.plan.seed, "descent", number, look)
-        return [around[k] for k in order]
 
-    def _run_finals(self) -> None:
-        """Run the best readings on all cells."""
-        ranked = sorted(self.fits, key=lambda reading: self.fits[reading].distance)
-        for reading in ranked[: self.plan.finalists]:
-            logs = np.zeros(len(CRITERIA))
-            for cell in self.table:
-                logs += self._log(self._long(reading, cell, self.plan.last_seed), cell)
-            best = int(logs.argmin())
-            fit = Fit(math.exp(logs[best] / len(self.table)), CRITERIA[best])
-            self.finals[reading] = fit
-            self._tell(f"final: {fit.distance:.2f}")
+def _final_accuracy(runs: Sequence[Curves], criterion: Criterion) -> float:
+    """Return the mean accuracy in per cent at the end, of the model that the criterion names."""
+    column = replace(criterion, metric="accuracy").column
+    accuracies = [100 * curves.at(column, math.inf) for curves in runs]
+    return round(sum(accuracies) / len(accuracies), 1)
 
-    # -- distances --------------------------------------------------------------------------------
 
-    def _corners(self, reading: Reading, bound: float = math.inf) -> Fit:
-        """Return the fit on the four corners of Table 2, with the best criterion.
+def effect_rows(search: Search) -> list[Row]:
+    """Return for every value of every axis what the screening and the descents found.
 
-        Args:
-            reading: The reading.
-            bound: The runs end as soon as the distance cannot be smaller than this.
-        """
-        self.tried.add(reading)
-        if reading not in self.fits:
-            # The shortest runs first: most readings need no other.
-            corners = [("noniid", 15), ("iid", 15), ("iid", 1), ("noniid", 1)]
-            fit = self._fit(reading, [self._cell(*corner) for corner in corners], bound)
-            if math.isinf(fit.distance):
-                return fit
-            self.fits[reading] = fit
-        return self.fits[reading]
+    Args:
+        search: A search that has ended.
+    """
+    rows: list[Row] = []
+    for axis in AXES:
+        for value in axis.values:
+            accuracies = []
+            for reading in _with(search.screened, axis.name, value):
+                accuracies.append(100 * search.screened[reading])
+            distances = []
+            for reading in _with(search.fits, axis.name, value):
+                distances.append(search.fits[reading].distance)
+            rows.append(
+                {
+                    "axis": axis.name,
+                    "value": value,
+                    "screened": len(accuracies),
+                    "mean_accuracy_%": _rounded(np.mean(accuracies) if accuracies else None, 1),
+                    "best_accuracy_%": _rounded(max(accuracies, default=None), 1),
+                    "on_corners": len(distances),
+                    "best_distance": _rounded(min(distances, default=None), 2),
+                }
+            )
+    return rows
 
-    def _fit(self, reading: Reading, cells: Sequence[Cell], bound: float = math.inf) -> Fit:
-        """Return the fit on some cells; the distance is infinite if it exceeds the bound."""
-        logs = np.zeros(len(CRITERIA))
-        for cell in cells:
-            curves = self._short(reading, cell)
-            logs += self._graded_log(curves, cell)
-            if math.exp(logs.min() / len(cells)) > bound:
-                return Fit(math.inf, CRITERIA[0])
-        best = int(logs.argmin())
-        return Fit(math.exp(logs[best] / len(cells)), CRITERIA[best])
 
-    def _log(self, curves: Curves, cell: Cell) -> NDArray[np.float64]:
-        """Return |log(ours/paper)| of each criterion."""
-        return np.abs(np.log(np.maximum(curves.reached(NOT_REACHED), 1.0) / cell.paper))
+def size_rows(search: Search) -> list[Row]:
+    """Return the size of the space, and how much of it was tried.
 
-    def _graded_log(self, curves: Curves, cell: Cell) -> NDArray[np.float64]:
-        """Return the same of a short run, graded by how far a criterion is missed."""
-        length = self._length(cell)
-        share = np.minimum(curves.missing() / _FAR, 1.0)
-        missed = length * (NOT_REACHED / length) ** share
-        rounds = np.minimum(curves.reached(math.inf), missed)
-        return np.abs(np.log(np.maximum(rounds, 1.0) / cell.paper))
-
-    def _length(self, cell: Cell) -> int:
-        every = self.plan.setting.measured
-        longest = math.ceil(_LONGEST * cell.paper / every) * every
-        return min(longest, self.plan.rounds)
-
-    def _short(self, reading: Reading, cell: Cell) -> Curves:
-        return self.runs.curves(reading, cell, self.plan.seed, self._length(cell))
-
-    def _long(self, reading: Reading, cell: Cell, seed: int) -> Curves:
-        return self.runs.curves(reading, cell, seed, self.plan.rounds, stop=False)
-
-    def _cell(self, split: str, p: int) -> Cell:
-        return next(cell for cell in self.table if (cell.split, cell.p) == (split, p))
-
-    # -- tables -----------------------------------------------------------------------------------
-
-    def rows(self) -> list[dict[str, object]]:
-        """Return the paper's rounds, the best readings and our own, on fresh seeds."""
-        ranked = sorted(self.finals, key=lambda reading: self.finals[reading].distance)
-        paper: dict[str, object] = {"rank": "paper"}
-        for cell in self.table:
-            paper[_name(cell)] = round(cell.paper)
-        rows = [paper]
-        for k, reading in enumerate(ranked[: self.plan.shown]):
-            rows.append(self._row(str(k + 1), reading, self.finals[reading]))
-        criterion = Criterion("after step", "device", "accuracy", 0.88)
-        rows.append(self._row("ours", Reading(), Fit(math.nan, criterion)))
-        self._tell("confirmed")
-        return rows
-
-    def _row(self, rank: str, reading: Reading, fit: Fit) -> dict[str, object]:
-        """Return a reading, its distances, and its rounds on fresh seeds."""
-        index = CRITERIA.index(fit.criterion)
-        counts: dict[str, object] = {}
-        by_split: dict[str, list[float]] = {"iid": [], "noniid": []}
-        for cell in self.table:
-            rounds = []
-            for seed in self.plan.fresh_seeds:
-                curves = self._long(reading, cell, seed)
-                rounds.append(float(curves.reached(NOT_REACHED)[index]))
-            mean = sum(rounds) / len(rounds)
-            by_split[cell.split].append(abs(math.log(max(mean, 1.0) / cell.paper)))
-            counts[_name(cell)] = _shown(mean, self.plan.rounds)
-        fitted: object = ""
-        if math.isfinite(fit.distance):
-            fitted = round(fit.distance, 2)
-        criterion = fit.criterion
-        return {
-            "rank": rank,
-            "fitted": fitted,
-            "fresh": _factor(by_split["iid"] + by_split["noniid"]),
-            "fresh_iid": _factor(by_split["iid"]),
-            "fresh_noniid": _factor(by_split["noniid"]),
-            **counts,
-            **asdict(reading),
-            "place": criterion.place,
-            "model": criterion.model,
-            "metric": criterion.metric,
-            "target": criterion.target,
-        }
-
-    def effects(self) -> list[dict[str, object]]:
-        """Return for every value of every axis what the screening and the descents found."""
-        rows = []
-        for axis in AXES:
-            for value in axis.values:
-                screened = _with(self.screened, axis.name, value)
-                fitted = _with(self.fits, axis.name, value)
-                accuracies = [100 * self.screened[reading] for reading in screened]
-                distances = [self.fits[reading].distance for reading in fitted]
-                rows.append(
-                    {
-                        "axis": axis.name,
-                        "value": value,
-                        "screened": len(screened),
-                        "mean_accuracy_%": _rounded(np.mean(accuracies) if accuracies else None, 1),
-                        "best_accuracy_%": _rounded(max(accuracies, default=None), 1),
-                        "on_corners": len(fitted),
-                        "best_distance": _rounded(min(distances, default=None), 2),
-                    }
-                )
-        return rows
-
-    def sizes(self) -> list[dict[str, object]]:
-        """Return the size of the space, and how much of it was tried."""
-        readings = size()
-        rows = {
-            "axes": len(AXES),
-            "readings": readings,
-            "criteria": len(CRITERIA),
-            "readings with a criterion": readings * len(CRITERIA),
-            "readings tried": len(self.tried),
-            "of these on the four corners": len(self.fits),
-            "of these on all ten cells": len(self.finals),
-            "runs": len(self.runs.used),
-        }
-        return [{"what": what, "number": number} for what, number in rows.items()]
-
-    def _tell(self, text: str) -> None:
-        made = f"{self.runs.made} new runs"
-        print(f"search_readings: {text}, {made}", file=sys.stderr, flush=True)
+    Args:
+        search: A search that has ended.
+    """
+    readings = size()
+    numbers = {
+        "axes": len(AXES),
+        "readings": readings,
+        "criteria": len(CRITERIA),
+        "readings with a criterion": readings * len(CRITERIA),
+        "readings tried": len(search.tried),
+        "on four cells": len(search.fits),
+        "on ten cells": len(search.finals),
+        "runs": len(search.runs.used),
+    }
+    return [{"what": what, "number": number} for what, number in numbers.items()]
 
 
 def _with(readings: Iterable[Reading], axis: str, value: object) -> list[Reading]:

@@ -17,7 +17,7 @@ from numpy.testing import assert_allclose
 import gossamer as gs
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from papers.wpm import search_readings
+from papers.wpm import reading_search, search_readings
 from papers.wpm.paper import TINY, Scale, wpm
 from papers.wpm.reading_runs import COLUMNS, CRITERIA, Cell, Curves, Meter, Runs, table2
 from papers.wpm.reading_space import (
@@ -34,7 +34,7 @@ from papers.wpm.reading_space import (
     start_rows,
 )
 
-DIGITS = search_readings.TINY.setting
+DIGITS = reading_search.TINY.setting
 NUMBERS = st.integers(0, 10**6)
 HARD = Cell("noniid", 15, 131.0)
 
