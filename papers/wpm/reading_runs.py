@@ -66,6 +66,13 @@ class Criterion:
         """The name of its curve."""
         return f"{self.place}/{self.model}/{self.metric}"
 
+    @property
+    def label(self) -> str:
+        """The criterion in words."""
+        if self.metric == "loss":
+            return f"loss ≤ {self.target:g}, {self.model}, {self.place}"
+        return f"accuracy ≥ {self.target:.1%}, {self.model}, {self.place}"
+
 
 def _criteria() -> Iterator[Criterion]:
     for place in PLACES:

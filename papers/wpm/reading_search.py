@@ -1,16 +1,17 @@
 """The search of readings: screening, descent, finals.
 
 The distance of a reading is exp of the mean |log(ours/paper)| over cells of Table 2, as in
-`readings`. A criterion that a run does not reach counts as 1,000 rounds; in screening and descent,
-whose runs are shorter, as fewer the closer it came.
+`readings`. A criterion that a run does not reach counts as 1,000 rounds; in screening and descent
+as fewer the closer it came. The runs of the search end at one and a half times the paper's rounds,
+those of the confirmation after 500 rounds.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,10 @@ from numpy.typing import NDArray
 import gossamer as gs
 from gossamer import draws
 from papers.wpm.reading_runs import CRITERIA, Cell, Criterion, Curves, Runs, Setting, table2
-from papers.wpm.reading_space import Reading, drawn, neighbours
+from papers.wpm.reading_space import RULES, Reading, drawn, neighbours
 
 NOT_REACHED = 1000.0  # rounds
-# A run of the first two stages ends at this multiple of the paper's rounds.
+# A run of the search ends at this multiple of the paper's rounds.
 _LONGEST = 1.5
 # A criterion that is missed by this much in accuracy or loss counts as not reached at all.
 _FAR = 0.2
@@ -29,6 +30,9 @@ _FAR = 0.2
 _PROMISING = 0.75
 # A descent also finishes the runs of readings that are at most this factor worse than its best.
 _KEPT = 1.08
+# The rules with a mirror step everywhere, as the paper demands: the safe sign takes the plain step
+# where a sign would change.
+MIRROR = frozenset(RULES) - {"plain step", "the same, safe sign"}
 # What the screening reports: the accuracy of p = 15 with one label at the paper's 131 rounds.
 _SHOWN = ("after step/device/accuracy", "after mix/device/accuracy", "after step/merged/accuracy")
 
@@ -45,22 +49,22 @@ class Plan:
         restarts: Number of descents from further draws.
         looks: The most neighbours that a descent compares.
         finalists: Readings in the finals.
-        shown: Readings that are confirmed and shown.
-        seed: Seed of the draws, and of the runs of screening and descent.
-        last_seed: Seed of the runs of the finals.
+        shown: Readings in the table.
+        mirror_finalists: Readings with a mirror step in the finals.
+        seed: Seed of the draws, and of the runs of screening, descent and finals.
         fresh_seeds: Seeds of the runs of the confirmation.
     """
 
     setting: Setting = field(default_factory=Setting)
     rounds: int = 500
     screened: int = 340
-    starts: int = 2
-    restarts: int = 1
-    looks: int = 100
-    finalists: int = 12
+    starts: int = 0
+    restarts: int = 0
+    looks: int = 60
+    finalists: int = 17
     shown: int = 10
+    mirror_finalists: int = 2
     seed: int = 100
-    last_seed: int = 0
     fresh_seeds: tuple[int, ...] = (200, 201)
 
 
@@ -72,7 +76,7 @@ TINY = Plan(
     restarts=0,
     looks=6,
     finalists=1,
-    shown=1,
+    mirror_finalists=1,
     fresh_seeds=(200,),
 )
 
@@ -121,9 +125,14 @@ class Search:
         for k in range(self.plan.restarts):
             starts.append(drawn(self.plan.seed, self.plan.screened + k))
         for k, start in enumerate(starts):
-            best = self._descend(start, k)
-            self._tell(f"descent {k + 1} of {len(starts)}: {best.distance:.2f}")
-        self._run_finals()
+            fit = self._descend(start, k)
+            self._tell(f"descent {k + 1} of {len(starts)}: {fit.distance:.2f}")
+        fit = self._descend(replace(self._best(1)[0], rule=Reading().rule), len(starts), MIRROR)
+        self._tell(f"descent with a mirror step: {fit.distance:.2f}")
+        finalists = self._best(self.plan.finalists) + self._best(self.plan.mirror_finalists, MIRROR)
+        for reading in finalists:
+            self.finals[reading] = self.on_table(reading)
+            self._tell(f"final: {self.finals[reading].distance:.2f}")
 
     # -- stages -----------------------------------------------------------------------------------
 
@@ -134,8 +143,9 @@ class Search:
         for k in range(self.plan.screened):
             reading = drawn(self.plan.seed, k)
             self.tried.add(reading)
-            curves = self._short(reading, hard)
-            self.screened[reading] = max(curves.at(name, hard.paper) for name in _SHOWN)
+            curves = self.short_run(reading, hard)
+            accuracies = [curves.at(name, hard.paper) for name in _SHOWN]
+            self.screened[reading] = max(0.0, *accuracies)  # 0 if the run diverged
             if self.screened[reading] >= _PROMISING:
                 fit = self._fit(reading, [hard, self._cell("noniid", 1)])
                 distances[reading] = fit.distance
@@ -143,12 +153,20 @@ class Search:
                 self._tell(f"screening {k + 1} of {self.plan.screened}")
         return sorted(distances, key=lambda reading: distances[reading])
 
-    def _descend(self, start: Reading, number: int) -> Fit:
-        """Change one axis at a time while that brings the corners closer."""
-        best = start
+    def _descend(self, start: Reading, number: int, rules: Container[str] = RULES) -> Fit:
+        """Change one axis at a time while that brings the corners closer.
+
+        Args:
+            start: The reading to start from.
+            number: Which descent, for the order of the neighbours.
+            rules: The step rules that are allowed.
+        """
+        best = start.canonical()
         fit = self._corners(best)
         left = self._around(best, number, 0)
         for look in range(self.plan.looks):
+            while left and left[-1].rule not in rules:
+                left.pop()
             if not left:
                 break
             candidate = left.pop()
@@ -165,19 +183,24 @@ class Search:
         order = draws.permutation(len(around), self.plan.seed, "descent", number, look)
         return [around[k] for k in order]
 
-    def _run_finals(self) -> None:
-        """Run the best readings on all cells."""
-        ranked = sorted(self.fits, key=lambda reading: self.fits[reading].distance)
-        for reading in ranked[: self.plan.finalists]:
-            logs = np.zeros(len(CRITERIA))
-            for cell in self.table:
-                logs += self._log(self.full_run(reading, cell, self.plan.last_seed), cell)
-            best = int(logs.argmin())
-            fit = Fit(math.exp(logs[best] / len(self.table)), CRITERIA[best])
-            self.finals[reading] = fit
-            self._tell(f"final: {fit.distance:.2f}")
+    def _best(self, count: int, rules: Container[str] = RULES) -> list[Reading]:
+        """Return the readings that are closest on the corners."""
+        allowed = [reading for reading in self.fits if reading.rule in rules]
+        return sorted(allowed, key=lambda reading: self.fits[reading].distance)[:count]
 
     # -- distances --------------------------------------------------------------------------------
+
+    def on_table(self, reading: Reading) -> Fit:
+        """Return the fit on all cells of Table 2, with the best criterion.
+
+        Args:
+            reading: The reading.
+        """
+        logs = np.zeros(len(CRITERIA))
+        for cell in self.table:
+            logs += self._log(self.short_run(reading, cell), cell)
+        best = int(logs.argmin())
+        return Fit(math.exp(logs[best] / len(self.table)), CRITERIA[best])
 
     def _corners(self, reading: Reading, bound: float = math.inf) -> Fit:
         """Return the fit on the four corners of Table 2, with the best criterion.
@@ -200,7 +223,7 @@ class Search:
         """Return the fit on some cells; the distance is infinite if it exceeds the bound."""
         logs = np.zeros(len(CRITERIA))
         for cell in cells:
-            curves = self._short(reading, cell)
+            curves = self.short_run(reading, cell)
             logs += self._graded_log(curves, cell)
             if math.exp(logs.min() / len(cells)) > bound:
                 return Fit(math.inf, CRITERIA[0])
@@ -213,19 +236,30 @@ class Search:
 
     def _graded_log(self, curves: Curves, cell: Cell) -> NDArray[np.float64]:
         """Return the same of a short run, graded by how far a criterion is missed."""
-        length = self._length(cell)
+        length = self.length(cell)
         share = np.minimum(curves.missing() / _FAR, 1.0)
         missed = length * (NOT_REACHED / length) ** share
         rounds = np.minimum(curves.reached(math.inf), missed)
         return np.abs(np.log(np.maximum(rounds, 1.0) / cell.paper))
 
-    def _length(self, cell: Cell) -> int:
+    def length(self, cell: Cell) -> int:
+        """Return the rounds of a run of the search.
+
+        Args:
+            cell: The cell of Table 2.
+        """
         every = self.plan.setting.measured
         longest = math.ceil(_LONGEST * cell.paper / every) * every
         return min(longest, self.plan.rounds)
 
-    def _short(self, reading: Reading, cell: Cell) -> Curves:
-        return self.runs.curves(reading, cell, self.plan.seed, self._length(cell))
+    def short_run(self, reading: Reading, cell: Cell) -> Curves:
+        """Return the curves of a run of the search.
+
+        Args:
+            reading: The reading.
+            cell: Split and exponent.
+        """
+        return self.runs.curves(reading, cell, self.plan.seed, self.length(cell))
 
     def full_run(self, reading: Reading, cell: Cell, seed: int) -> Curves:
         """Return the curves of a run of full length.

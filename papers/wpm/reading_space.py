@@ -152,6 +152,17 @@ AXES = (
     Axis("network", tuple(NETWORKS), 0),
     Axis("one_label", ("exact", "sorted"), 0),
 )
+# The words of a value in a table, where the value alone does not say what it is.
+_WORDS = {
+    "magnitude": "s = {}",
+    "factor_p": "rate times p: {}",
+    "eta": "η = {}",
+    "gradient_at": "gradient at {}",
+    "start": "start {}",
+    "own_start": "own start: {}",
+    "pixels": "pixels {}",
+    "one_label": "{} by label",
+}
 
 
 @dataclass(frozen=True)
@@ -196,6 +207,16 @@ class Reading:
         if self.start == "zero":
             reading = replace(reading, own_start=False)
         return reading
+
+    @property
+    def label(self) -> str:
+        """What differs from our choices, in words."""
+        words = []
+        for axis in AXES:
+            value = getattr(self, axis.name)
+            if value != getattr(Reading(), axis.name):
+                words.append(_WORDS.get(axis.name, "{}").format(value))
+        return "; ".join(words)
 
     def algorithm(self, p: float) -> gs.WPM:
         """Return the method for an exponent.

@@ -4,9 +4,9 @@
 
 1. Screening: readings drawn at random, on the cells of p = 15 and p = 1 with one label per device.
 2. Descent: from our reading, the best of the screening and further draws, change one axis at a
-   time while the four corners of Table 2 come closer.
+   time while the four corners of Table 2 come closer; then from the best with mirror steps only.
 3. Finals: the best readings on all ten cells; each chooses its criterion here.
-4. Confirmation: the best of them with that criterion on fresh seeds.
+4. Confirmation: some of them with that criterion on fresh seeds.
 
 Every run is kept, so that a search that was stopped goes on.
 """
@@ -23,15 +23,13 @@ import numpy as np
 from gossamer.study import Study
 from papers.wpm.paper import Scale, expected, write_csv
 from papers.wpm.reading_runs import CRITERIA, Cell, Criterion, Curves, Runs
-from papers.wpm.reading_search import NOT_REACHED, TINY, Fit, Plan, Search
+from papers.wpm.reading_search import MIRROR, NOT_REACHED, TINY, Plan, Search
 from papers.wpm.reading_space import AXES, Reading, size
 
 TITLE = "search of the product of readings for the one that fits Table 2 best"
 
 Row = dict[str, object]
-
-# The criterion of our own reading.
-OURS = Criterion("after step", "device", "accuracy", 0.88)
+CellRuns = dict[Cell, list[Curves]]
 
 
 def cells(scale: Scale) -> list[Study]:
@@ -61,21 +59,43 @@ def make(scale: Scale, results: object, out: Path) -> list[Path]:
 
 
 def best_rows(search: Search) -> list[Row]:
-    """Return the paper's rounds, the best readings and our own, on fresh seeds.
+    """Return the paper's rounds, and those of the best readings and of ours.
+
+    Readings have a row for the seed of the search, where they chose their criterion, and some one
+    for fresh seeds.
 
     Args:
         search: A search that has ended.
     """
+    confirmed = _to_confirm(search.ranked)
     rows = [_paper_row(search.table)]
-    for k, reading in enumerate(search.ranked[: search.plan.shown]):
-        rows.append(_row(search, str(k + 1), reading, search.finals[reading]))
-    rows.append(_row(search, "ours", Reading(), Fit(math.nan, OURS)))
+    for k, reading in enumerate(search.ranked):
+        if k >= search.plan.shown and reading not in confirmed:
+            continue
+        criterion = search.finals[reading].criterion
+        rows.append({"rank": k + 1, **_search_row(search, reading, criterion)})
+        if reading in confirmed:
+            rows.append({"rank": k + 1, **_fresh_row(search, reading, criterion)})
+    ours = search.on_table(Reading())
+    rows.append({"rank": "ours", **_search_row(search, Reading(), ours.criterion)})
     return rows
+
+
+def _to_confirm(ranked: Sequence[Reading]) -> list[Reading]:
+    """Return the best reading, the best with our scaling of the pixels, and with a mirror step.
+
+    Args:
+        ranked: The readings of the finals, the closest first.
+    """
+    found = [ranked[0]]
+    found += [reading for reading in ranked if reading.pixels == "normalised"][:1]
+    found += [reading for reading in ranked if reading.rule in MIRROR][:1]
+    return found
 
 
 def _paper_row(table: Sequence[Cell]) -> Row:
     """Return what the paper prints: the rounds of Table 2, and accuracies of Table 1."""
-    row: Row = {"rank": "paper", "fitted": "", "fresh": "", "fresh_iid": "", "fresh_noniid": ""}
+    row: Row = {"rank": "paper", "seeds": "", "distance": "", "iid": "", "noniid": ""}
     for cell in table:
         row[_name(cell)] = round(cell.paper)
     for printed in expected("table1_accuracy"):
@@ -84,32 +104,39 @@ def _paper_row(table: Sequence[Cell]) -> Row:
     return row
 
 
-def _row(search: Search, rank: str, reading: Reading, fit: Fit) -> Row:
-    """Return a reading, its distances, its rounds and final accuracies on fresh seeds."""
-    criterion = fit.criterion
-    counts: Row = {}
+def _search_row(search: Search, reading: Reading, criterion: Criterion) -> Row:
+    """Return the row of a reading on the seed of the search."""
+    runs = {cell: [search.short_run(reading, cell)] for cell in search.table}
+    return {"seeds": "search", **_row(search, reading, criterion, runs)}
+
+
+def _fresh_row(search: Search, reading: Reading, criterion: Criterion) -> Row:
+    """Return the row of a reading on fresh seeds, with the accuracies at the end."""
+    runs: CellRuns = {}
     accuracies: Row = {}
+    for cell in search.table:
+        seeds = search.plan.fresh_seeds
+        runs[cell] = [search.full_run(reading, cell, seed) for seed in seeds]
+        if cell.p in (1, 15):
+            accuracies[f"accuracy_{_name(cell)}"] = _final_accuracy(runs[cell], criterion)
+    return {"seeds": "fresh", **_row(search, reading, criterion, runs), **accuracies}
+
+
+def _row(search: Search, reading: Reading, criterion: Criterion, runs: CellRuns) -> Row:
+    """Return the distances, the rounds, and what the reading is."""
+    counts: Row = {}
     logs: dict[str, list[float]] = {"iid": [], "noniid": []}
     for cell in search.table:
-        runs = []
-        for seed in search.plan.fresh_seeds:
-            runs.append(search.full_run(reading, cell, seed))
-        mean = _mean_rounds(runs, criterion)
+        mean = _mean_rounds(runs[cell], criterion)
         logs[cell.split].append(abs(math.log(max(mean, 1.0) / cell.paper)))
-        counts[_name(cell)] = _shown(mean, search.plan.rounds)
-        if cell.p in (1, 15):
-            accuracies[f"accuracy_{_name(cell)}"] = _final_accuracy(runs, criterion)
-    fitted: object = ""
-    if math.isfinite(fit.distance):
-        fitted = round(fit.distance, 2)
+        counts[_name(cell)] = _shown(mean, int(runs[cell][0].rounds[-1]))
     return {
-        "rank": rank,
-        "fitted": fitted,
-        "fresh": _factor(logs["iid"] + logs["noniid"]),
-        "fresh_iid": _factor(logs["iid"]),
-        "fresh_noniid": _factor(logs["noniid"]),
+        "distance": _factor(logs["iid"] + logs["noniid"]),
+        "iid": _factor(logs["iid"]),
+        "noniid": _factor(logs["noniid"]),
         **counts,
-        **accuracies,
+        "reading": reading.label,
+        "criterion": criterion.label,
         **asdict(reading),
         "place": criterion.place,
         "model": criterion.model,
