@@ -98,6 +98,7 @@ def _paper_row(table: Sequence[Cell]) -> Row:
     row: Row = {"rank": "paper", "seeds": "", "distance": "", "iid": "", "noniid": ""}
     for cell in table:
         row[_name(cell)] = round(cell.paper)
+    row |= _saved({_name(cell): cell.paper for cell in table})
     for printed in expected("table1_accuracy"):
         if printed["devices"] == "10":
             row[f"accuracy_{printed['split']}_p{printed['p']}"] = float(printed["at_500"])
@@ -125,16 +126,19 @@ def _fresh_row(search: Search, reading: Reading, criterion: Criterion) -> Row:
 def _row(search: Search, reading: Reading, criterion: Criterion, runs: CellRuns) -> Row:
     """Return the distances, the rounds, and what the reading is."""
     counts: Row = {}
+    means: dict[str, float] = {}
     logs: dict[str, list[float]] = {"iid": [], "noniid": []}
     for cell in search.table:
         mean = _mean_rounds(runs[cell], criterion)
         logs[cell.split].append(abs(math.log(max(mean, 1.0) / cell.paper)))
+        means[_name(cell)] = mean
         counts[_name(cell)] = _shown(mean, int(runs[cell][0].rounds[-1]))
     return {
         "distance": _factor(logs["iid"] + logs["noniid"]),
         "iid": _factor(logs["iid"]),
         "noniid": _factor(logs["noniid"]),
         **counts,
+        **_saved(means),
         "reading": reading.label,
         "criterion": criterion.label,
         **asdict(reading),
@@ -143,6 +147,15 @@ def _row(search: Search, reading: Reading, criterion: Criterion, runs: CellRuns)
         "metric": criterion.metric,
         "target": criterion.target,
     }
+
+
+def _saved(rounds: dict[str, float]) -> Row:
+    """Return the share of the rounds of p = 1 that p = 15 saves, in per cent."""
+    found: Row = {}
+    for split in ("iid", "noniid"):
+        share = 1 - rounds[f"{split}_p15"] / rounds[f"{split}_p1"]
+        found[f"{split}_saved_%"] = round(100 * share)
+    return found
 
 
 def _mean_rounds(runs: Sequence[Curves], criterion: Criterion) -> float:
