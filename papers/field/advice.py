@@ -9,7 +9,7 @@
 - `accepts`: the methods that accept one-way links; all others refuse them. Found by running them.
 - `evidence`: a sentence with numbers or checks of other files, see `papers.values`.
 
-`python -m papers.field.verdicts` prints every claim with its lead in every cell, then what is wrong.
+`python -m papers.field.verdicts` prints every claim with its lead in every cell, and what is wrong.
 """
 
 from __future__ import annotations
