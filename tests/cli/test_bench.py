@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import signal
 import subprocess
+import sys
 from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 import torch
-from support.command import REAL, Result, assert_refused, gossamer, real
+from support import processes
+from support.command import REAL, Result, assert_refused, gossamer
 from support.listing import attribute, column
 from support.processes import DEADLINE, cpu_seconds, needs_proc, started, wait_until
 
@@ -304,11 +307,26 @@ def test_seconds_that_are_no_number_are_refused() -> None:
     assert_refused(gossamer("bench", "--seconds", "long"), "--seconds", "number")
 
 
+# The command with fewer devices and samples: 1,000 devices take a quarter of a minute.
+SMALL_BENCH = """
+import functools, sys
+import gossamer.cli.bench as command
+command.measure = functools.partial(command.measure, devices=(10, 100), samples=3000, tests=200)
+sys.argv = ["gossamer", "bench", "--seconds", "0.1", "--json", "-q"]
+from gossamer.cli import main
+main()
+"""
+
+
 @pytest.mark.slow
-def test_the_real_command() -> None:
-    result = real("bench", "--seconds", "0.1", "--json", "-q")
-    assert (result.code, result.err) == (0, "")
-    check(json.loads(result.out), (10, 100, 1000))
+def test_the_command_as_a_process() -> None:
+    done = processes.run([sys.executable, "-c", SMALL_BENCH])
+    assert (done.returncode, done.stderr) == (0, "")
+    check(json.loads(done.stdout), (10, 100))
+
+
+def test_the_default_sizes() -> None:
+    assert inspect.signature(bench.measure).parameters["devices"].default == (10, 100, 1000)
 
 
 @needs_proc
