@@ -195,18 +195,25 @@ KERNEL(void, gather_levels)(int64_t rows, int64_t elements, const Levels *of, co
 
 /* Find the levels of x and write them to `level`. Return how many elements differ from what is read
    back from their levels. */
-KERNEL(int64_t, find_levels)(int64_t rows, int64_t elements, const float *x, const Levels *of,
-                             uint8_t *level) {
+KERNEL(int64_t, find_levels)(int64_t rows, int64_t elements, const float *restrict x,
+                             const Levels *of, uint8_t *restrict level) {
     const Levels levels = *of;
+    const float *restrict scale = levels.scale;
     int64_t wrong = 0;
-    for (int64_t i = 0; i < rows; i++, x += elements, level += elements)
+    for (int64_t i = 0; i < rows; i++, x += elements, level += elements) {
+        int32_t differ = 0;
         for (int64_t k = 0; k < elements; k++) {
-            float step = levels.scale ? levels.scale[k] : levels.step;
-            float zero = levels.scale ? levels.scale[2 * elements + k] : levels.zero;
-            float found = (x[k] - zero) / step + 0.5f;
-            level[k] = (uint8_t)(int32_t)(found < 0 ? 0 : found < 255 ? found : 255); /* NaN: 255 */
-            wrong += from_level(&levels, elements, k, level[k]) != x[k];
+            float step = scale ? scale[k] : levels.step;
+            float rest = scale ? scale[elements + k] : 0;
+            float zero = scale ? scale[2 * elements + k] : levels.zero;
+            float at = (x[k] - zero) / step + 0.5f;
+            at = at < 0 ? 0 : at < 255 ? at : 255; /* 255 for NaN */
+            int32_t found = (int32_t)at;
+            level[k] = (uint8_t)found;
+            differ += step * (float)found + (rest * (float)found + zero) != x[k];
         }
+        wrong += differ;
+    }
     return wrong;
 }
 

@@ -31,6 +31,9 @@ KERNEL_POWER = 256
 BLOCK_ELEMENTS = 80_000
 """Elements that plain torch works on at a time, so that float64 copies (640 KB) stay in cache."""
 
+LARGEST_PRODUCT_POWER = 31
+"""Largest p whose float32 powers plain torch computes by products; log and exp are faster above."""
+
 SPARSE_BELOW = {torch.float32: 6, torch.float64: 16}
 """Weights are sparse if less than one in this many may be nonzero, by the dtype of the rows.
 
@@ -52,6 +55,9 @@ CHOICE_MARGIN = 1.15
 
 Repeated measurements on a busy machine differ by less.
 """
+
+CHOICE_ELEMENTS = 40_000
+"""Elements of the small operations that are measured: 160 KB, which stay in the L2 cache."""
 
 CHOICE_BYTES = 1 << 25
 """Size of the rows that `gather` and sums are measured with: more than the inner caches hold."""

@@ -338,7 +338,7 @@ class _Circulant:
 @operation("sums", sizes=(650, 7850))
 def SUMS(columns: int) -> Call:
     """Prepare sums of eight rows, far apart in memory, for each of some receivers."""
-    receivers = 400_000 // columns
+    receivers = 10 * limits.CHOICE_ELEMENTS // columns
     x = torch.ones(limits.CHOICE_BYTES // (4 * columns), columns)
     first = 8 * torch.arange(receivers + 1)
     column = torch.randint(len(x), (8 * receivers,))
@@ -358,7 +358,7 @@ def POWER_MEANS(p: int) -> Call:
     """Prepare the power means of four of ten models."""
     matrix = _Circulant(10, 4)
     weights = MixWeights(10, matrix, lambda: [Block(matrix, 10, 40)], torch.device("cpu"))
-    rows = [torch.randn(10, 4000)]
+    rows = [torch.randn(10, limits.CHOICE_ELEMENTS // 10)]
     out = torch.empty_like(rows[0])
 
     def call(kernels: Kernels | None) -> Tensor:

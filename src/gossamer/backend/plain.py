@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import hardshrink
 
+from gossamer.backend import limits
 from gossamer.backend.powers import blockwise, root, root_, short_root, signed_power_
 from gossamer.backend.scratch import Scratch
 
@@ -14,7 +15,6 @@ _SMALLEST_LOG_SHARE = -70  # e⁻⁷⁰: smaller shares are denormal, and a prod
 # float32: a power below this is taken as 0, since denormal numbers are very slow.
 _SMALLEST_POWER = 1e-36
 _SMALLEST_DUAL = 1e-30  # a float32 dual below has lost too many bits for its root
-_LARGEST_PRODUCT_POWER = 31  # above this p, log and exp are faster than multiplications
 
 
 def linear_outputs(w: Tensor, x: Tensor, outputs: int, bias: bool, scratch: Scratch) -> Tensor:
@@ -132,7 +132,7 @@ def _matched_block(out: Tensor, w: Tensor, d: Tensor, rate: float, p: float, flo
         out.copy_(torch.where(d == 0, w, root(z, p).mul_(s)))
         return
     smallest = _SMALLEST_POWER ** (1 / p)
-    if p > _LARGEST_PRODUCT_POWER:
+    if p > limits.LARGEST_PRODUCT_POWER:
         z = size.div_(s).clamp_min_(smallest).log_().mul_(p).exp_().mul_(w.sign())
     else:  # w/s is w/floor, limited to ±1
         ratio = torch.mul(w, 1 / floor, out=out).clamp_(-1, 1)

@@ -103,6 +103,6 @@ def _gather(kernels: Kernels | None, samples: Samples, index: Tensor, out: Tenso
 def GATHER(size: int) -> Call:
     """Prepare reading rows of this many bytes from more memory than the inner caches hold."""
     x = torch.ones(limits.CHOICE_BYTES // size, size // 4)
-    index = torch.randint(len(x), (4_000_000 // size,))
+    index = torch.randint(len(x), (100 * limits.CHOICE_ELEMENTS // size,))
     out = torch.empty(len(index), size // 4)
     return lambda kernels: _gather(kernels, Samples(x), index, out)

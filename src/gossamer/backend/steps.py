@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gossamer.backend import compiled, plain
+from gossamer.backend import compiled, limits, plain
 from gossamer.backend.choice import Call, operation
-
-_ELEMENTS = 40_000  # that the implementations are measured with
 
 
 def roots(z: Tensor, p: float, dtype: torch.dtype) -> Tensor:
@@ -33,7 +31,7 @@ def roots(z: Tensor, p: float, dtype: torch.dtype) -> Tensor:
 @operation("roots", sizes=(3, 31))
 def ROOTS(p: int) -> Call:
     """Prepare roots of some duals."""
-    z = torch.randn(_ELEMENTS)
+    z = torch.randn(limits.CHOICE_ELEMENTS)
     return lambda kernels: kernels.roots(z, p) if kernels else plain.roots(z, p, z.dtype)
 
 
@@ -58,7 +56,7 @@ def matched_step(w: Tensor, d: Tensor, rate: float, p: float, floor: float, safe
 @operation("matched step", sizes=(3, 31))
 def MATCHED_STEP(p: int) -> Call:
     """Prepare steps of some weights."""
-    w = 0.1 * torch.randn(_ELEMENTS)
-    d = torch.randn(_ELEMENTS)
+    w = 0.1 * torch.randn(limits.CHOICE_ELEMENTS)
+    d = torch.randn(limits.CHOICE_ELEMENTS)
     step = (w, d, 0.01, p, 1e-3, True)
     return lambda kernels: (kernels or plain).matched_step(*step)

@@ -169,11 +169,12 @@ class Cifar10:
 
 def _cifar_samples(records: NDArray[np.uint8]) -> tuple[Tensor, Tensor]:
     """Return the images and labels of some records."""
-    mean = np.array(_CIFAR_MEAN, dtype=np.float32).reshape(3, 1, 1)
-    std = np.array(_CIFAR_STD, dtype=np.float32).reshape(3, 1, 1)
     images = records[:, 1:].reshape(-1, *_CIFAR_SHAPE)
     labels = records[:, 0].astype(np.int64)
-    return torch.from_numpy(_scaled(images, 255, mean, std)), torch.from_numpy(labels)
+    x = torch.empty(images.shape)
+    for colour, (mean, std) in enumerate(zip(_CIFAR_MEAN, _CIFAR_STD, strict=True)):
+        x[:, colour] = scaled_bytes(images[:, colour], mean, std)
+    return x, torch.from_numpy(labels)
 
 
 DOWNLOADABLE: dict[str, type[Mnist | FashionMnist | Cifar10]] = {
