@@ -58,7 +58,7 @@ class Plan:
     setting: Setting = field(default_factory=Setting)
     rounds: int = 500
     screened: int = 340
-    starts: int = 0
+    starts: int = 1
     restarts: int = 0
     looks: int = 60
     finalists: int = 17
@@ -111,6 +111,7 @@ class Search:
         self.screened: dict[Reading, float] = {}  # accuracy at the paper's rounds
         self.fits: dict[Reading, Fit] = {}  # on the four corners
         self.tried: set[Reading] = set()
+        self.descents: list[float] = []  # the distance at which each ended
         self.finals: dict[Reading, Fit] = {}  # on all cells
 
     @property
@@ -125,10 +126,9 @@ class Search:
         for k in range(self.plan.restarts):
             starts.append(drawn(self.plan.seed, self.plan.screened + k))
         for k, start in enumerate(starts):
-            fit = self._descend(start, k)
-            self._tell(f"descent {k + 1} of {len(starts)}: {fit.distance:.2f}")
-        fit = self._descend(replace(self._best(1)[0], rule=Reading().rule), len(starts), MIRROR)
-        self._tell(f"descent with a mirror step: {fit.distance:.2f}")
+            self._descend(start, k)
+        # With our rule, the best reading has a mirror step.
+        self._descend(replace(self._best(1)[0], rule=Reading().rule), 1, MIRROR)
         finalists = self._best(self.plan.finalists) + self._best(self.plan.mirror_finalists, MIRROR)
         for reading in finalists:
             self.finals[reading] = self.on_table(reading)
@@ -153,12 +153,12 @@ class Search:
                 self._tell(f"screening {k + 1} of {self.plan.screened}")
         return sorted(distances, key=lambda reading: distances[reading])
 
-    def _descend(self, start: Reading, number: int, rules: Container[str] = RULES) -> Fit:
+    def _descend(self, start: Reading, number: int, rules: Container[str] = RULES) -> None:
         """Change one axis at a time while that brings the corners closer.
 
         Args:
             start: The reading to start from.
-            number: Which descent, for the order of the neighbours.
+            number: Which of several orders of the neighbours.
             rules: The step rules that are allowed.
         """
         best = start.canonical()
@@ -175,7 +175,8 @@ class Search:
                 best = candidate
                 fit = other
                 left = self._around(best, number, look + 1)
-        return fit
+        self.descents.append(fit.distance)
+        self._tell(f"descent {len(self.descents)}: {fit.distance:.2f}")
 
     def _around(self, reading: Reading, number: int, look: int) -> list[Reading]:
         """Return the neighbours of a reading in a random order."""
