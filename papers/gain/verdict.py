@@ -19,7 +19,7 @@ import numpy as np
 
 from gossamer.study import Study
 from papers.drawing import heat_map, saved_figure
-from papers.gain.paper import FIELD, Scale, write_csv
+from papers.gain.paper import FIELD, OURS, Scale, write_csv
 
 TITLE = "bytes to each target: fading gain against quasi-global momentum, tracking and tuned gains"
 TASKS = ("digits", "mnist", "fashion", "cifar")
@@ -76,12 +76,11 @@ def make(scale: Scale, results: object, out: Path, folder: Path = FIELD) -> list
     made = []
     rows = []
     for task in TASKS:
-        path = folder / f"{task}.csv"
-        if path.exists():
-            found = list(comparisons(costs(path)))
-            if found:
-                rows += found
-                made.append(_figure(task, found, out))
+        table = costs(folder / f"{task}.csv") | costs(OURS / f"{task}.csv")
+        found = list(comparisons(table))
+        if found:
+            rows += found
+            made.append(_figure(task, found, out))
     write_csv(out / "verdict.csv", rows or [_row(("", "", "", ""), "", "", "", None)])
     write_csv(out / "counts.csv", counts(rows) or [dict.fromkeys(_COUNTS, "")])
     return [out / "verdict.csv", out / "counts.csv", *made]
@@ -91,9 +90,11 @@ def costs(path: Path) -> Table:
     """Return the megabytes to each target, of a CSV of papers/field.
 
     Args:
-        path: The file.
+        path: The file. If it does not exist, the table is empty.
     """
     table: Table = defaultdict(dict)
+    if not path.exists():
+        return {}
     with path.open() as file:
         for row in csv.DictReader(file):
             cell = (row["task"], row["split"], row["network"], row["devices"])
@@ -142,23 +143,19 @@ def comparisons(table: Table) -> Iterator[dict[str, object]]:
                 yield _row(cell, method, rival, target, compared(ours, theirs))
 
 
-_COUNTS = ("task", "split", "method", "against", "target", "cells", "yes", "even", "no", "ratio")
+_COUNTS = ("task", "target", "method", "against", "split", "cells", "yes", "even", "no", "ratio")
 
 
 def counts(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    """Return the number of cells per verdict for each task and split, at the last target.
+    """Return the number of cells per verdict for each task, split and target.
 
     Args:
         rows: The rows of `comparisons`.
     """
-    last: dict[object, float] = {}
-    for row in rows:
-        last[row["task"]] = max(last.get(row["task"], 0.0), float(str(row["target"])))
     groups: dict[tuple[object, ...], list[dict[str, object]]] = defaultdict(list)
     for row in rows:
-        if float(str(row["target"])) == last[row["task"]]:
-            key = (row["task"], row["split"], row["method"], row["against"], row["target"])
-            groups[key].append(row)
+        key = (row["task"], row["target"], row["method"], row["against"], row["split"])
+        groups[key].append(row)
     return [_count(key, group) for key, group in sorted(groups.items(), key=str)]
 
 
@@ -188,6 +185,7 @@ def _figure(task: str, rows: list[dict[str, object]], out: Path) -> Path:
     """Draw the ratios of bytes at the last target: cells by rivals."""
     last = max(float(str(row["target"])) for row in rows)
     shown = [row for row in rows if float(str(row["target"])) == last]
+    shown.sort(key=lambda row: str(row["split"]))
     cells: dict[str, None] = {}
     columns: dict[str, None] = {}
     for row in shown:

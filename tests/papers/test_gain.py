@@ -181,7 +181,10 @@ def field_rows(costs: dict[str, list[str]]) -> list[dict[str, object]]:
     return rows
 
 
-def test_the_verdict_counts_seeds_and_never_a_missed_target(tmp_path: Path) -> None:
+def test_the_verdict_counts_seeds_and_never_a_missed_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdict, "OURS", tmp_path / "none")
     rows = field_rows(
         {
             "fading-gain": ["1", "1", "1", "2", ""],
@@ -205,6 +208,9 @@ def test_the_verdict_counts_seeds_and_never_a_missed_target(tmp_path: Path) -> N
     assert found["d-psgd", "0.9"]["verdict"] == "even"
 
 
-def test_without_results_of_the_field_the_verdict_is_empty(tmp_path: Path) -> None:
+def test_without_results_of_the_field_the_verdict_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdict, "OURS", tmp_path / "none")
     made = verdict.make(TINY, None, tmp_path, tmp_path / "none")
     assert [path.name for path in made] == ["verdict.csv", "counts.csv"]
