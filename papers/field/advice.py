@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import statistics
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -311,6 +311,6 @@ def _made(kind: type[Any], table: Mapping[str, Any]) -> Any:
         raise InputError("advice.toml", str(error), "all required fields") from None
 
 
-def _one_of(field: str, value: object, known: Iterable[str]) -> None:
+def _one_of(field: str, value: object, known: Collection[str]) -> None:
     if value not in known:
         raise InputError(field, value, "one of " + ", ".join(known))
