@@ -179,7 +179,7 @@ def list_parts(name: str) -> str:
     """Return the parts of a paper, a line each: name, number of runs, time on two cores, title.
 
     The time follows from what one core was measured to need: `SECONDS_PER_RUN` of a part, or else
-    `SECONDS_PER_DEVICE_ROUND` of the paper.
+    `SECONDS_PER_DEVICE_ROUND` of the paper. Without either, no time is shown.
 
     Args:
         name: The paper.
@@ -188,12 +188,13 @@ def list_parts(name: str) -> str:
     setting = importlib.import_module(f"{paper.__name__}.paper")
     lines = []
     for part, module in parts_of(paper).items():
-        size = _size(module, setting.Scale(), setting.SECONDS_PER_DEVICE_ROUND)
+        rate = getattr(setting, "SECONDS_PER_DEVICE_ROUND", None)
+        size = _size(module, setting.Scale(), rate)
         lines.append(f"{part:<16} {size:<20} {module.TITLE}")
     return "\n".join(lines)
 
 
-def _size(part: ModuleType, scale: Any, seconds_per_device_round: float) -> str:
+def _size(part: ModuleType, scale: Any, seconds_per_device_round: float | None) -> str:
     """Return the number of runs of a part, and how long they take on two cores."""
     if hasattr(part, "expected_runs"):
         runs = part.expected_runs(scale)
@@ -206,6 +207,8 @@ def _size(part: ModuleType, scale: Any, seconds_per_device_round: float) -> str:
         more = "+"  # how many more depends on the results
     if hasattr(part, "SECONDS_PER_RUN"):
         seconds = len(studies) * part.SECONDS_PER_RUN
+    elif seconds_per_device_round is None:
+        return f"{len(studies)}{more} runs"
     else:
         device_rounds = sum(study.network.devices * study.rounds for study in studies)
         seconds = device_rounds * seconds_per_device_round
