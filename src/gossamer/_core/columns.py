@@ -45,8 +45,7 @@ ENDINGS = ("", "_worst", "_best", "_merged", "_merged_power")
 name itself; the worst and the best device, the merged model and the power mean of all models."""
 
 SAMPLING_ERROR = "_sampling_error"
-"""What follows the name of a metric in the name of the column with the half-width of the mean's
-95 % interval, where only a sample of the devices is measured."""
+"""Ending of the half-width of the mean's 95 % interval, if a sample of devices is measured."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _TARGET = re.compile(r"\s*(?P<name>\S+?)\s*(?P<sign>>=|<=)\s*(?P<number>\S+)\s*")
@@ -159,8 +158,8 @@ class Column:
             half: Half of the width of its confidence interval, if it has one.
 
         Example:
-            >>> Column("accuracy", "higher", share=True).short_text(0.912)
-            '91.2%'
+            >>> Column("accuracy", "higher", share=True).short_text(0.912, 0.004)
+            '91.2 ± 0.4%'
             >>> Column("rmse", unit="km").short_text(1.23456)
             'rmse 1.235 km'
         """
@@ -175,10 +174,6 @@ class Column:
         Args:
             value: The value; None or NaN if it was not measured.
             half: Half of the width of its confidence interval, if it has one.
-
-        Example:
-            >>> Column("accuracy", "higher", share=True).value_text(0.912, 0.004)
-            '91.2 ± 0.4 %'
         """
         if value is None or math.isnan(value):
             return "–"
