@@ -84,7 +84,6 @@ class Scale:
     network: Callable[[int, int], gs.Network] = random_ring
 
     # Settings of the studies.
-    grid: tuple[float, ...] = (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
     targets: tuple[float, ...] = (0.8, 0.85, 0.88)
     tuning_seeds: tuple[int, ...] = (100, 101, 102)
     study_powers: tuple[float, ...] = (1, 3, 5, 9, 15, 31, 101)
@@ -110,7 +109,6 @@ TINY = Scale(
     seeds=2,
     table_devices=(10, 12, 14),
     figure_devices=(10, 12, 20),
-    grid=(0.05, 0.2),
     targets=(0.5, 0.6),
     tuning_seeds=(100,),
     study_powers=(1, 15),

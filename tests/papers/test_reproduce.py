@@ -11,7 +11,6 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.command import Result, assert_refused, gossamer, real
 
@@ -24,8 +23,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 import papers.wpm  # noqa: E402
 from gossamer.cli.reproduce import parts_of  # noqa: E402
-from papers.wpm.paper import TINY, Results, Scale, expected, studies  # noqa: E402
-from papers.wpm.tuning import Method, on_tuning_seeds, tuned  # noqa: E402
+from papers.wpm.paper import Scale, expected  # noqa: E402
 
 PARTS = parts_of(papers.wpm)
 TABLES_AND_FIGURES = parts_of(papers.wpm, studies=False)
@@ -55,7 +53,6 @@ def reproduce_smallest(
         rounds=10,
         every=every,
         batch=16,
-        grid=(0.2,),
         target=0.2,
         targets=(0.15, 0.2),
         map_rounds=6,
@@ -261,24 +258,3 @@ def test_refusals(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert_refused(gossamer(*words), *parts)
-
-
-def test_a_rate_is_tuned_on_seeds_that_are_not_reported() -> None:
-    scale = TINY
-    method = Method("D-PSGD", lambda eta: gs.DPSGD(eta))
-    reported = {study.seed for study in studies(scale, [(method.at(0.05), 10, "iid")])}
-    assert not reported & set(scale.tuning_seeds)
-
-    def cell(study: gs.Study, rounds: int) -> gs.Run:
-        accuracy = np.array([0.1, scale.target if rounds <= 20 else 0.2])
-        return gs.Run({}, {"round": np.array([0, rounds]), "accuracy": accuracy}, {}, study=study)
-
-    # The first rate reaches the target in 20 rounds; the second never does, in longer runs.
-    cells = {
-        study: cell(study, rounds)
-        for eta, rounds in zip(scale.grid, (20, 30), strict=True)
-        for study in studies(on_tuning_seeds(scale), [(method.at(eta), 10, "iid")])
-    }
-    best = tuned(Results(scale, cells), method, 10, "iid", scale.target)
-    assert best.eta == scale.grid[0]
-    assert best.edge  # a smaller rate, outside the grid, might be better

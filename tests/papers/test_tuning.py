@@ -13,6 +13,7 @@ import gossamer as gs
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from papers.search import Family, rates
 from papers.tuning import tune
+from papers.wpm.comparison import Place, needed
 from papers.wpm.paper import TINY, Results, Scale, rounds_to_target, studies
 
 ONE_SEED = Scale(seeds=1)
@@ -69,3 +70,19 @@ def test_the_best_of_a_search_are_compared_on_a_second_seed() -> None:
     assert tuned.best is not None
     assert method.values(tuned.best) == {"eta": 0.04}
     assert len([study for study in runs if study.seed == 101]) == 3
+
+
+def test_tuning_sees_neither_the_seeds_nor_the_samples_that_are_reported() -> None:
+    place = Place(Scale(), 10, "iid", 0.88)
+    method = Family("D-PSGD", gs.DPSGD, (rates(0.02, 1),))
+    runs: dict[gs.Study, gs.Run] = {}
+    missing = needed(Results(place.scale, runs), [place], [method])
+    trials: list[gs.Study] = []
+    while missing[0].seed in place.scale.tuning_seeds:
+        trials += missing
+        runs |= dict.fromkeys(missing, run_of([0.1, 0.9]))
+        everything = needed(Results(place.scale, runs), [place], [method])
+        missing = [study for study in everything if study not in runs]
+    assert {study.data for study in trials} == {gs.Validation(gs.Mnist(), 0.1)}
+    assert {study.data for study in missing} == {gs.Mnist()}
+    assert {study.seed for study in missing} == set(range(5))

@@ -1,0 +1,66 @@
+"""Statements of papers/wpm that compare rows with each other: they hold for the stored results."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WPM = ROOT / "papers" / "wpm"
+sys.path.insert(0, str(ROOT))
+
+POWERS = ("1", "3", "5", "9", "15")
+ROUNDS = ("100", "200", "300", "400", "500")
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """Return a table of results."""
+    with (WPM / "results" / f"{name}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("split", ["iid", "noniid"])
+def test_the_distance_to_consensus_grows_with_p(split: str) -> None:
+    ours: dict[str, list[float]] = {}
+    for row in rows_of("table4"):  # in the order of p
+        if row["split"] == split:
+            ours.setdefault(row["round"], []).append(float(row["ours"]))
+    assert set(ours) == set(ROUNDS)
+    for by_power in ours.values():
+        assert by_power == sorted(by_power)
+
+
+def test_the_paper_repeats_cells_of_table_4_and_grows_but_for_one_power() -> None:
+    paper = {(r["split"], r["p"], r["round"]): r["paper"] for r in rows_of("table4")}
+    repeated = set()
+    falling = set()
+    for p, smaller in zip(POWERS[2:], POWERS[1:-1], strict=True):
+        for t in ROUNDS:
+            for split in ("iid", "noniid"):
+                if float(paper[split, p, t]) < float(paper[split, smaller, t]):
+                    falling.add((split, p, t))
+    for p in POWERS[1:]:
+        repeated |= {(p, t) for t in ROUNDS if paper["iid", p, t] == paper["noniid", p, t]}
+    assert repeated == {("3", "400"), ("3", "500"), ("5", "100"), ("5", "200"), ("5", "300")}
+    assert falling == {("noniid", "9", "100"), ("noniid", "9", "200"), ("noniid", "9", "300")}
+
+
+def test_the_cost_of_a_power_is_that_of_the_benchmark() -> None:
+    """claims.md gives the range of the medians for each step rule."""
+    content = json.loads((ROOT / "benchmarks" / "results" / "speed.json").read_text())
+    text = (WPM / "claims.md").read_text()
+    for rule in ("constant", "matched"):
+        found = re.search(rf"(\d\.\d\d) to (\d\.\d\d)[^,]* with the {rule} step", text)
+        assert found is not None
+        medians = [row["ratio"] for row in content["rows"] if f" {rule} / p = 1" in row["what"]]
+        assert found.groups() == (f"{min(medians):.2f}", f"{max(medians):.2f}")
+
+
+@pytest.mark.parametrize("name", ["fair", "regimes"])
+def test_no_tuned_rate_is_at_an_edge(name: str) -> None:
+    assert not [row for row in rows_of(name) if "eta" in row["at_edge"].split()]
