@@ -18,14 +18,19 @@ from papers.tuning import Tuned, tune
 from papers.wpm.paper import Key, Results, Scale, number, rounds_to_target, studies, study
 
 _RATES = rates(0.02)
-# Below 1.5 is p = 1, a method of its own here.
-_POWERS = Axis("p", (1.5, 2, 3, 5, 9, 15, 31), 2)
+# Below 1.1 is p = 1, which is a method of its own here.
+_POWERS = Axis("p", (1.1, 1.25, 1.5, 2, 3, 5, 9, 15, 31, 101, 301), 4)
 
 # Lian's method, with the gradient at w_i, and the p = 1 of the paper.
 D_PSGD = replace(family("d-psgd"), name="D-PSGD")
 AT_THE_MEAN = replace(family(AGGREGATE), name="D-PSGD at the mean (p = 1)")
 # The power mean and its control have the same freedom: how much, and for how many rounds.
-ROBUST = replace(family("wpm"), name="WPM robust, p and duration tuned")
+_WPM = family("wpm")
+ROBUST = replace(
+    _WPM,
+    name="WPM robust, p and duration tuned",
+    axes=(_WPM.axes[0], replace(_POWERS, start=5), _WPM.axes[2]),
+)
 CONTROL = replace(family("gain-control"), name="p = 1 with a gain, gain and duration tuned")
 # Columns with the share of rounds that a method saves, and what it is compared with.
 BASES = {"saved": D_PSGD, "saved_to_mean": AT_THE_MEAN, "saved_to_control": CONTROL}
