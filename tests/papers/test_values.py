@@ -13,7 +13,14 @@ from papers.blocks import filled  # noqa: E402
 from papers.values import loose_numbers, with_values  # noqa: E402
 
 # Pages whose results are all made from files or checked against them.
-PROVED = ("README.md", "docs/how-to-choose.md", "papers/field/README.md")
+PROVED = (
+    "README.md",
+    "docs/how-to-choose.md",
+    "papers/field/README.md",
+    "papers/wpm/README.md",
+    "papers/wpm/claims.md",
+    "papers/wpm/theory.md",
+)
 
 CSV = """# comment
 method,p,ours,ours_95
