@@ -297,6 +297,7 @@ NEAR: dict[str, tuple[float, float, dict[str, Any]]] = {
     "gain-control": (0.04, 3.0, {}),
     "gain-quasi-global": (0.04, 3.0, {}),
     "fading-gain": (0.04, 3.0, {}),
+    "aims": (0.04, 3.0, {"p": 3}),  # near agreement p is 1
     "wpm-quasi-global": (0.04, 3.0, {}),
     # p switches to 1; the tests below cover a constant p.
     "wpm": (0.04, 3.0, {"p": Switch(3, 50)}),

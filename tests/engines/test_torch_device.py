@@ -26,6 +26,7 @@ DATA = Digits().load()
 # data.
 NOT_ON_META = {
     "adom",
+    "aims",
     "dabmd",
     "fedavg",
     "gossip-learning",
