@@ -1,5 +1,5 @@
-/* What the kernels of every instruction set are made of. Functions here are inlined into the kernels
-   and compiled with their instructions, or run so rarely that it does not matter. */
+/* What the kernels of every instruction set are made of. Functions here are inlined into the
+   kernels and compiled with their instructions, or run so rarely that it does not matter. */
 
 #include <math.h>
 #include <stdint.h>
