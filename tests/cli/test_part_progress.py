@@ -44,6 +44,15 @@ def test_runs_of_equal_length_are_estimated_exactly(
     assert clock.left_in_part(now) == pytest.approx((left + later) * seconds)
 
 
+def test_long_runs_first_do_not_distort_the_estimate() -> None:
+    """A sweep starts its longest runs first; those of later waves are as long on average."""
+    clock = PartClock(expected=20, now=0.0)
+    clock.update(Done(0, 10, 0.0), 0.0)
+    clock.update(Done(1, 10, 0.5), 50.0)  # one run is half of the work of the wave
+    assert clock.left_in_wave(50.0) == pytest.approx(50)
+    assert clock.left_in_part(50.0) == pytest.approx(150)
+
+
 def test_nothing_is_estimated_from_runs_that_were_there() -> None:
     clock = PartClock(10, 0.0)
     clock.update(Done(3, 5, 0.6), 1.0)

@@ -153,12 +153,20 @@ class PartClock:
             None if no more waves are expected, or no run was made yet to estimate from.
         """
         assert self._last is not None
-        made = self._made + self._last.runs - self._first.runs
         later = (self._expected or 0) - self._runs_before - self._last.of
-        if later <= 0 or made == 0:
+        if later <= 0:
             return None
-        seconds = self._seconds + now - self._wave_begin
-        return (self.left_in_wave(now) or 0.0) + later * seconds / made
+        # Count the whole wave, with its estimated end: a sweep starts the longest runs first, so
+        # those that are done say little about the others.
+        made = self._made
+        seconds = self._seconds
+        left = self.left_in_wave(now) or 0.0
+        if left or self._last.runs == self._last.of:
+            made += self._last.of - self._first.runs
+            seconds += now - self._wave_begin + left
+        if made == 0:
+            return None
+        return left + later * seconds / made
 
 
 class _ClockColumn(ProgressColumn):
