@@ -19,8 +19,6 @@ import own_process  # noqa: F401  # isort: skip
 
 import argparse
 import json
-import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -30,12 +28,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from result_names import file_name, title
 from torch import nn
 from yardstick import BATCH, DEGREE, RATE, yardstick
 
 import gossamer as gs
-from gossamer.backend import choice, versions
-from gossamer.backend.loader import TITLES
+from gossamer.backend import versions
 from gossamer.study import Study
 from gossamer.tasks.linear import own_is_first, split_outputs
 
@@ -356,38 +354,14 @@ def show(rows: list[dict[str, object]]) -> None:
         )
 
 
-def backend() -> tuple[str, bool]:
-    """Return the instruction set of the kernels, and whether it is not the best of this machine."""
-    names = [*choice.KERNELS, choice.TORCH]
-    forced = os.environ.get(choice.VARIABLE, "auto")
-    if forced == "auto":
-        return names[0], False
-    return forced, forced != names[0]
-
-
-def file_name(processor: str) -> str:
-    """Return the name of the results of a processor, without a suffix.
-
-    Args:
-        processor: Its name, as the operating system gives it.
-    """
-    words = re.sub(r"\(r\)|\(tm\)|@.*|\bcpu\b|\bprocessor\b", " ", processor.lower())
-    name, is_forced = backend()
-    parts = ["speed", *re.findall("[a-z0-9]+", words), name]
-    if is_forced:
-        parts.append("forced")
-    return "-".join(parts)
-
-
 def write(rows: list[dict[str, object]]) -> None:
     """Write the ratios as JSON and as a section of the speed page."""
     made_by = versions()
-    name, is_forced = backend()
-    title = f"{made_by['processor']}, {TITLES.get(name, 'plain torch')}"
-    if is_forced:
-        title += " forced"
-    heading = f"#### {title}\n\ngossamer {made_by['gossamer']}, torch {made_by['torch']}.\n\n"
-    path = RESULTS / f"{file_name(made_by['processor'])}.json"
+    processor = made_by["processor"]
+    heading = (
+        f"#### {title(processor)}\n\ngossamer {made_by['gossamer']}, torch {made_by['torch']}.\n\n"
+    )
+    path = RESULTS / f"{file_name('speed', processor)}.json"
     path.write_text(json.dumps({"versions": made_by, "rows": rows}, indent=2) + "\n")
     path.with_suffix(".md").write_text(heading + table(rows))
     print(f"written: {path}")

@@ -1,0 +1,40 @@
+"""Names of result files by processor, for benchmarks that keep one file per processor."""
+
+import os
+import re
+
+from gossamer.backend import choice
+from gossamer.backend.loader import TITLES
+
+
+def backend() -> tuple[str, bool]:
+    """Return the instruction set of the kernels, and whether it is not the best of this machine."""
+    names = [*choice.KERNELS, choice.TORCH]
+    forced = os.environ.get(choice.VARIABLE, "auto")
+    if forced == "auto":
+        return names[0], False
+    return forced, forced != names[0]
+
+
+def file_name(benchmark: str, processor: str) -> str:
+    """Return the name of the results of a benchmark on a processor, without a suffix.
+
+    Args:
+        benchmark: The name of the benchmark.
+        processor: The name of the processor, as the operating system gives it.
+    """
+    words = re.sub(r"\(r\)|\(tm\)|@.*|\bcpu\b|\bprocessor\b", " ", processor.lower())
+    name, is_forced = backend()
+    parts = [benchmark, *re.findall("[a-z0-9]+", words), name]
+    if is_forced:
+        parts.append("forced")
+    return "-".join(parts)
+
+
+def title(processor: str) -> str:
+    """Return the processor and its instruction set in words, for a heading."""
+    name, is_forced = backend()
+    words = f"{processor}, {TITLES.get(name, 'plain torch')}"
+    if is_forced:
+        words += " forced"
+    return words
