@@ -1,13 +1,17 @@
 """Run the adapter of a tool in the tool's own environment, and print one line of JSON.
 
-    python -P benchmarks/peers/job.py gossipy.py --data FILE.npz --devices 100 --package gossipy-dfl
+    PYTHONSAFEPATH=1 python benchmarks/peers/job.py gossipy.py --data FILE.npz --devices 100
 
 An adapter is a file with `run(x, y, devices, tick)`, which sets the tool up as its documentation
 does and calls `tick(steps)` after every round, with the number of steps that the devices took.
 THREADS are the thread counts of torch that alternate in short blocks; the faster one counts. NOTES
 name the differences from the task.
 
-This file does not import gossamer. With -P no adapter hides the package that it is named after.
+torchrun can start this file in several processes: torch then has one thread in each, and the first
+process counts and prints.
+
+This file does not import gossamer. With PYTHONSAFEPATH no adapter hides the package that it is
+named after.
 """
 
 import argparse
@@ -82,6 +86,10 @@ class Clock:
         }
 
 
+def ignore(steps: int) -> None:
+    """Count nothing: another process does."""
+
+
 def set_threads(number: int) -> None:
     """Set the threads of torch if it is installed, else those of the libraries that NumPy uses."""
     try:
@@ -113,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("adapter", help="a file in the folder of this one")
     parser.add_argument(
-        "--data", type=Path, required=True, help="x float32 [samples, 784], y int64 [samples]"
+        "--data", type=Path, required=True, help="x float32 [samples, …], y int64 [samples]"
     )
     parser.add_argument("--devices", type=int, required=True)
     parser.add_argument(
@@ -129,8 +137,11 @@ def main() -> None:
     os.dup2(2, 1)  # what the tool prints goes to the log; only the result goes to stdout
     about: dict[str, object] = {"python": platform.python_version()}
 
+    is_first = os.environ.get("RANK", "0") == "0"  # set by torchrun
+
     def finish(result: dict[str, object]) -> None:
-        os.write(out, (json.dumps(about | result) + "\n").encode())
+        if is_first:
+            os.write(out, (json.dumps(about | result) + "\n").encode())
         os._exit(0)  # the tools have no common way to stop; run.py ends what they started
 
     try:
@@ -139,7 +150,10 @@ def main() -> None:
         if given.package:
             package = importlib.metadata.metadata(given.package)
             about |= {"version": package["Version"], "licence": licence(package)}
-        clock = Clock(given.seconds, adapter["THREADS"], finish)
+        threads = adapter["THREADS"]
+        if "RANK" in os.environ:
+            threads = (1,)
+        clock = Clock(given.seconds, threads, finish)
 
         def give_up() -> None:
             result = clock.result()
@@ -154,8 +168,9 @@ def main() -> None:
         import numpy as np
 
         arrays = np.load(given.data)
-        set_threads(adapter["THREADS"][0])
-        adapter["run"](arrays["x"], arrays["y"], given.devices, clock.tick)
+        set_threads(threads[0])
+        tick = clock.tick if is_first else ignore
+        adapter["run"](arrays["x"], arrays["y"], given.devices, tick)
         finish(clock.result())
     except Exception as problem:
         traceback.print_exc()

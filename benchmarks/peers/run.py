@@ -1,13 +1,19 @@
 """The same task with other tools, gossamer and the yardstick.
 
-    python benchmarks/peers/run.py all                 run every tool, write results/peers.json
+    python benchmarks/peers/run.py all                 run every tool and write the results
     python benchmarks/peers/run.py gossipy fluke       some of them; only print the table
     python benchmarks/peers/run.py all --seconds 30    longer; for other options see --help
 
-**The task.** Softmax regression on MNIST, batch 128, one step per round, D-PSGD or the tool's
-nearest method, about four links per device: new links each round if the tool has them, else a fixed
-random graph. Evaluation is off, or as little as the tool allows. The result is device-steps per
-second after a warm-up, on this machine.
+The results are written to benchmarks/results/peers-PROCESSOR-INSTRUCTIONS.json and .md.
+
+**The common task.** Softmax regression on MNIST, batch 128, one step per round, D-PSGD or the
+tool's nearest method, about four links per device: new links each round if the tool has them, else
+a fixed random graph. Evaluation is off, or as little as the tool allows. The result is device-steps
+per second after a warm-up, on this machine.
+
+**Other tasks.** A tool that is made for federated averaging can be compared with FedAvg in
+gossamer: softmax regression as above, all devices in every round, and a small convolutional network
+on CIFAR-10, batch 32 (cnn.py). There is no yardstick for these.
 
 **Fairness.** Every tool is installed from the package index into an environment of its own and used
 as its documentation and examples do, in its fastest documented mode; its adapter is in this folder.
@@ -15,13 +21,14 @@ If torch runs in the tool's main process, one and two threads alternate and the 
 gossamer too. All use the same clock (job.py). gossamer and the yardstick run just before and just
 after each tool, and the ratio is the median of gossamer's two speeds over the tool's speed. Memory
 is the sum of the peak resident sizes of all processes of a run; every run also holds the data, 180
-MiB. A tool that cannot be installed, does not run the task or does not finish is reported with the
-reason.
+MiB of MNIST or 590 MiB of CIFAR-10 per process. A tool that cannot be installed, does not run the
+task or does not finish is reported with the reason. A ratio below its limit is in bold.
 
-**Requirements.** MNIST in the cache (`gossamer data get mnist`); 8 GB of disk; for decent-bench
-Python 3.13 or newer, on the PATH, from pyenv or from `uv python install 3.13`; on Linux, a pip that
-finds CPU builds of torch (by an extra index in its configuration); CUDA builds, which are very
-large, are refused. As root on Linux the tools run in a network namespace with only the loopback.
+**Requirements.** MNIST and CIFAR-10 in the cache (`gossamer data get mnist`); 8 GB of disk; for
+decent-bench Python 3.13 or newer, on the PATH, from pyenv or from `uv python install 3.13`; for pfl
+Python 3.12 or older; on Linux, a pip that finds CPU builds of torch (by an extra index in its
+configuration); CUDA builds, which are very large, are refused. As root on Linux the tools run in a
+network namespace with only the loopback.
 """
 
 from __future__ import annotations
@@ -29,7 +36,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import signal
 import statistics
@@ -51,25 +57,55 @@ Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class Task:
+    """What the tools and gossamer run.
+
+    Attributes:
+        title: Method and model, for the table.
+        data: The data set, "mnist" or "cifar10".
+        references: The adapters of gossamer ("ours") and, if there is one, the yardstick ("bare").
+    """
+
+    title: str
+    data: str
+    references: dict[str, str]
+
+
+COMMON = Task("D-PSGD, softmax", "mnist", {"ours": "ours.py", "bare": "bare.py"})
+FEDAVG = Task("FedAvg, softmax", "mnist", {"ours": "ours_fedavg.py"})
+FEDAVG_CNN = Task("FedAvg, CNN", "cifar10", {"ours": "ours_fedavg.py"})
+TASKS = (COMMON, FEDAVG, FEDAVG_CNN)
+
+
+@dataclass(frozen=True)
 class Peer:
     """A tool to compare with.
 
     Attributes:
         package: Its name on the package index.
         adapter: The file that runs it.
-        at_least: How many times as fast gossamer should be.
+        at_least: How many times as fast gossamer should be; None without a target.
+        task: What gossamer runs beside it.
         extras: Extras of the package.
         more: Other packages to install.
         python: The oldest Python that it supports.
+        processes: The number of processes that torchrun starts; one is started without it.
+        unavailable: Why it is not measured. No package is looked up then: a package of its name
+            that appears later may be another project's.
     """
 
     package: str
     adapter: str
-    at_least: float
+    at_least: float | None
+    task: Task = COMMON
     extras: str = ""
     more: tuple[str, ...] = ("torch",)
     python: tuple[int, int] = (3, 11)
+    processes: int = 1
+    unavailable: str = ""
 
+
+NOT_ON_THE_INDEX = "not on the package index; its repository has to be cloned"
 
 PEERS = {
     "decent-bench": Peer("decent-bench", "decent_bench.py", 5.0, more=(), python=(3, 13)),
@@ -94,6 +130,14 @@ PEERS = {
             "pyarrow<20",
         ),
     ),
+    "decentralizepy": Peer("decentralizepy", "", 5.0, unavailable=NOT_ON_THE_INDEX),
+    "decentralized-learning-simulator": Peer(
+        "decentralized-learning-simulator", "", 5.0, unavailable=NOT_ON_THE_INDEX
+    ),
+    "pfl": Peer("pfl", "pfl_research.py", 5.0, FEDAVG),
+    "pfl-2-processes": Peer("pfl", "pfl_research.py", 5.0, FEDAVG, processes=2),
+    "pfl-cnn": Peer("pfl", "pfl_research.py", None, FEDAVG_CNN),
+    "pfl-cnn-2-processes": Peer("pfl", "pfl_research.py", None, FEDAVG_CNN, processes=2),
 }
 
 
@@ -127,6 +171,8 @@ def install(peer: Peer, envs: Path) -> Path:
 
     torch has the version that gossamer is tested with, and is never a CUDA build.
     """
+    if peer.unavailable:
+        raise Unavailable(peer.unavailable)
     env = envs / peer.package
     python = env / "bin" / "python"
     ready = env / "ready"
@@ -233,31 +279,40 @@ def descendants(root: int) -> dict[tuple[int, str], int]:
 def run_job(
     python: Path | str,
     adapter: str,
+    task: Task,
     given: argparse.Namespace,
     devices: int,
     seconds: float,
     package: str = "",
+    processes: int = 1,
 ) -> Row:
-    """Run an adapter in a process of its own.
+    """Run an adapter in a process of its own, or in several.
 
     Args:
         python: The Python of its environment.
         adapter: The file of the adapter.
+        task: The task, which names the data.
         given: The options of the command line.
         devices: Number of devices.
         seconds: Seconds to measure.
         package: The package whose version and licence are reported.
+        processes: The number of processes; several are started by torchrun.
 
     Returns:
         Its result, with the memory of its processes.
     """
-    command = [str(python), "-P", str(HERE / "job.py"), adapter]
-    command += ["--data", str(given.file), "--devices", str(devices)]
+    command = [str(python)]
+    if processes > 1:
+        command += ["-m", "torch.distributed.run", "--standalone", "--nnodes=1"]
+        command += [f"--nproc-per-node={processes}"]
+    command += [str(HERE / "job.py"), adapter]
+    command += ["--data", str(given.files[task.data]), "--devices", str(devices)]
     command += ["--seconds", str(seconds), "--limit", str(given.limit)]
     if package:
         command += ["--package", package]
     environment = {
         **os.environ,
+        "PYTHONSAFEPATH": "1",  # as -P: no adapter hides the package that it is named after
         # As gossamer sets it: without it, two threads next to another busy process are very slow.
         "OMP_WAIT_POLICY": "PASSIVE",
         "FLWR_TELEMETRY_ENABLED": "0",
@@ -265,9 +320,10 @@ def run_job(
         "HF_HUB_OFFLINE": "1",
         "MPLBACKEND": "agg",
     }
+    log_name = f"{Path(adapter).stem}-{task.data}-{devices}-{processes}.log"
     peaks: dict[tuple[int, str], int] = {}
     with (
-        (given.envs / f"{Path(adapter).stem}-{devices}.log").open("w") as log_file,
+        (given.envs / log_name).open("w") as log_file,
         tempfile.TemporaryDirectory() as folder,
     ):
         process = subprocess.Popen(
@@ -285,11 +341,15 @@ def run_job(
             for key, peak in descendants(process.pid).items():
                 peaks[key] = max(peak, peaks.get(key, 0))  # the peak is 0 once a process has ended
             time.sleep(0.5)
+        code = process.poll()
         end(process, peaks)
         lines = process.communicate()[0].splitlines()
-    row: Row = {"error": f"no answer in {given.limit:.0f} s"}
     if lines:
-        row = json.loads(lines[-1])
+        row: Row = json.loads(lines[-1])
+    elif code is None:
+        row = {"error": f"no answer in {given.limit:.0f} s"}
+    else:
+        row = {"error": f"ended with exit code {code} and without a result"}
     return row | {"peak_mib": round(sum(peaks.values()) / 1024)}
 
 
@@ -301,61 +361,100 @@ def speed(row: Row) -> float:
 
 
 def measure(names: Sequence[str], given: argparse.Namespace) -> list[Row]:
-    """Run every tool between two runs of gossamer and of the yardstick.
-
-    The runs after one tool are those before the next.
-    """
+    """Install the tools, and run them task by task."""
     pythons: dict[str, Path | Unavailable] = {}
     for name in names:
+        peer = PEERS[name]
+        if peer.package in pythons:
+            continue
         try:
-            pythons[name] = install(PEERS[name], given.envs)
+            pythons[peer.package] = install(peer, given.envs)
         except Unavailable as reason:
-            pythons[name] = reason
+            pythons[peer.package] = reason
     rows: list[Row] = []
     for devices in given.devices:
-        before = references(given, devices)
-        for name in names:
-            peer = PEERS[name]
-            python = pythons[name]
-            row: Row = {
-                "peer": name,
-                "package": peer.package,
-                "devices": devices,
-                "at_least": peer.at_least,
-            }
-            if isinstance(python, Unavailable):
-                row["error"] = str(python)
-            else:
-                log(f"{name}, {devices} devices")
-                row |= run_job(python, peer.adapter, given, devices, given.seconds, peer.package)
-                after = references(given, devices)
-                for key in before:
-                    row[key] = statistics.median([speed(before[key]), speed(after[key])])
-                    row[f"{key}_mib"] = max(before[key]["peak_mib"], after[key]["peak_mib"])
-                    row[f"{key}_runs"] = [before[key], after[key]]
-                before = after
-            if "device_steps" in row:
-                row["device_steps_per_s"] = speed(row)
-                row["ratio"] = row["ours"] / speed(row)
-            rows.append(row)
+        for task in TASKS:
+            chosen = [name for name in names if PEERS[name].task is task]
+            rows += measure_task(task, chosen, pythons, given, devices)
     return rows
 
 
-def references(given: argparse.Namespace, devices: int) -> dict[str, Row]:
-    """Run gossamer ("ours") and the yardstick ("bare") now."""
-    log(f"gossamer and the yardstick, {devices} devices")
+def measure_task(
+    task: Task,
+    names: Sequence[str],
+    pythons: dict[str, Path | Unavailable],
+    given: argparse.Namespace,
+    devices: int,
+) -> list[Row]:
+    """Run every tool of a task between two runs of gossamer and of the yardstick.
+
+    The runs after one tool are those before the next.
+
+    Args:
+        task: The task.
+        names: Its tools, keys of PEERS.
+        pythons: The Python of each package, or why there is none.
+        given: The options of the command line.
+        devices: Number of devices.
+
+    Returns:
+        One row per tool.
+    """
+    rows: list[Row] = []
+    before: dict[str, Row] = {}
+    for name in names:
+        peer = PEERS[name]
+        python = pythons[peer.package]
+        row: Row = {
+            "peer": name,
+            "package": peer.package,
+            "task": task.title,
+            "devices": devices,
+            "at_least": peer.at_least,
+        }
+        rows.append(row)
+        if isinstance(python, Unavailable):
+            row["error"] = str(python)
+            continue
+        before = before or references(task, given, devices)
+        log(f"{name}, {devices} devices")
+        row |= run_job(
+            python,
+            peer.adapter,
+            task,
+            given,
+            devices,
+            given.seconds,
+            peer.package,
+            peer.processes,
+        )
+        after = references(task, given, devices)
+        for key in before:
+            row[key] = statistics.median([speed(before[key]), speed(after[key])])
+            row[f"{key}_mib"] = max(before[key]["peak_mib"], after[key]["peak_mib"])
+            row[f"{key}_runs"] = [before[key], after[key]]
+        before = after
+        if "device_steps" in row:
+            row["device_steps_per_s"] = speed(row)
+            row["ratio"] = row["ours"] / speed(row)
+    return rows
+
+
+def references(task: Task, given: argparse.Namespace, devices: int) -> dict[str, Row]:
+    """Run gossamer ("ours") and the yardstick ("bare"), if the task has one, now."""
+    log(f"{' and '.join(task.references)}, {task.title}, {devices} devices")
     found = {}
-    for key in ("ours", "bare"):
-        found[key] = run_job(sys.executable, f"{key}.py", given, devices, given.seconds / 2)
+    for key, adapter in task.references.items():
+        found[key] = run_job(sys.executable, adapter, task, given, devices, given.seconds / 2)
     return found
 
 
 def table(rows: Sequence[Row]) -> str:
     """Return the table as Markdown, with the notes on each tool."""
     lines = [
-        "| tool | devices | steps/s | gossamer | yardstick | gossamer is faster by | limit "
+        "| tool | task | devices | steps/s | gossamer | yardstick | gossamer is faster by | limit "
         "| peak MiB (gossamer) | licence |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
         value = row.get("error", "–")
@@ -363,26 +462,53 @@ def table(rows: Sequence[Row]) -> str:
         if "ratio" in row:
             value = number(row["device_steps_per_s"])
             ratio = f"{number(row['ratio'])}×"
+            if row["at_least"] and row["ratio"] < row["at_least"]:
+                ratio = f"**{ratio}**"
+        limit = "–"
+        if row["at_least"]:
+            limit = f"≥ {row['at_least']:.0f}×"
         memory = "–"
         if "peak_mib" in row:
             memory = f"{row['peak_mib']:,} ({row['ours_mib']:,})"
         cells = [
             f"{row['peer']} {row.get('version', '')}".strip(),
+            row["task"],
             str(row["devices"]),
             value,
             *(number(row[key]) if key in row else "–" for key in ("ours", "bare")),
             ratio,
-            f"≥ {row['at_least']:.0f}×",
+            limit,
             memory,
             row.get("licence", "–"),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    notes = {f"{row['peer']}: {row['notes']}" for row in rows if "notes" in row}
-    return "\n".join([*lines, "", *(f"- {note}" for note in sorted(notes, key=str.lower))])
+    return "\n".join([*lines, "", *notes(rows)])
 
 
-def chart(rows: Sequence[Row], path: Path) -> None:
-    """Draw the device-steps per second of each tool, with one panel per number of devices."""
+def notes(rows: Sequence[Row]) -> list[str]:
+    """Return what each tool, and gossamer beside it, does, as the lines of a list."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        found = {row["peer"]: row}
+        if "ours_runs" in row:
+            found[f"gossamer ({row['task']})"] = row["ours_runs"][0]
+        for name, of in found.items():
+            named = names.setdefault(of.get("notes", ""), [])
+            if name not in named:
+                named.append(name)
+    names.pop("", None)  # runs that ended before they could say it
+    lines = [f"- {', '.join(named)}: {note}" for note, named in names.items()]
+    return sorted(lines, key=str.lower)
+
+
+def chart(rows: Sequence[Row], title: str, path: Path) -> None:
+    """Draw the device-steps per second of softmax regression, a panel per number of devices.
+
+    Args:
+        rows: The results; tools that were not run are left out.
+        title: The processor.
+        path: The file to write.
+    """
     import matplotlib as mpl
 
     mpl.use("svg")
@@ -393,22 +519,34 @@ def chart(rows: Sequence[Row], path: Path) -> None:
 
     counts = sorted({row["devices"] for row in rows}, reverse=True)
     with mpl.rc_context(STYLE | {"svg.hashsalt": "gossamer", "axes.grid": False}):
-        figure, axes = plt.subplots(1, len(counts), figsize=(4.6 * len(counts), 3.0), squeeze=False)
+        figure, axes = plt.subplots(1, len(counts), figsize=(4.6 * len(counts), 3.6), squeeze=False)
         for axis, devices in zip(axes[0], counts, strict=True):
-            panel = [row for row in rows if row["devices"] == devices]
+            panel = []
+            for row in rows:
+                is_shown = "ours" in row and row["task"] != FEDAVG_CNN.title
+                if is_shown and row["devices"] == devices:
+                    panel.append(row)
             panel.sort(key=lambda row: row.get("device_steps_per_s", 0.0), reverse=True)
-            labels = ["bare torch", "gossamer"]
+            labels = []
             values = []
             texts = []
-            for key in ("bare", "ours"):
-                speeds = [row[key] for row in panel if key in row]
-                values.append(statistics.median(speeds) if speeds else 0.0)
-                texts.append(number(values[-1]) if speeds else "–")
+            colours = []
+            for label, colour, key, task in (
+                ("bare torch", "0.75", "bare", COMMON),
+                ("gossamer", COLOURS[0], "ours", COMMON),
+                ("gossamer, FedAvg", COLOURS[0], "ours", FEDAVG),
+            ):
+                speeds = [row[key] for row in panel if row["task"] == task.title and key in row]
+                if speeds:
+                    labels.append(label)
+                    values.append(statistics.median(speeds))
+                    texts.append(number(values[-1]))
+                    colours.append(colour)
             for row in panel:
                 labels.append(row["peer"])
                 values.append(row.get("device_steps_per_s", 0.0))
                 texts.append(number(values[-1]) if values[-1] else short(row.get("error", "")))
-            colours = ["0.75", COLOURS[0], *[COLOURS[1]] * len(panel)]
+                colours.append(COLOURS[1])
             axis.barh(labels, values, color=colours, height=0.65)
             axis.set_xscale("log")
             least = 1.0 if min(filter(None, values)) > 1 else 0.1
@@ -419,6 +557,7 @@ def chart(rows: Sequence[Row], path: Path) -> None:
             axis.tick_params(axis="y", length=0)
             axis.set_title(f"{devices} devices", fontsize=10)
             axis.set_xlabel("device-steps per second (log scale)")
+        figure.suptitle(title, fontsize=10)
         figure.savefig(path, metadata={"Date": None})
 
 
@@ -441,6 +580,52 @@ def short(reason: str) -> str:
 def log(line: str) -> None:
     """Print progress to standard error."""
     print(line, file=sys.stderr, flush=True)
+
+
+def write_data(names: Sequence[str], given: argparse.Namespace, folder: Path) -> dict[str, Path]:
+    """Write the data sets that some tools need as arrays, which need no gossamer to be read.
+
+    Args:
+        names: The tools, keys of PEERS.
+        given: The options of the command line.
+        folder: Where to write them.
+
+    Returns:
+        The files by data set.
+    """
+    import numpy as np
+
+    import gossamer as gs
+
+    files = {}
+    for name in sorted({PEERS[name].task.data for name in names}):
+        if name == "mnist":
+            data = gs.Mnist(given.data).load()
+            x = data.x.reshape(len(data.x), -1)
+        else:
+            data = gs.Cifar10().load()
+            x = data.x
+        files[name] = folder / f"{name}.npz"
+        np.savez(files[name], x=x.numpy(), y=data.y.numpy())
+    return files
+
+
+def write(rows: Sequence[Row]) -> None:
+    """Write the results as JSON, as a section of the speed page, and as a picture."""
+    sys.path.append(str(HERE.parent))
+    from result_names import file_name, title
+
+    from gossamer.backend import versions
+
+    made_by = versions()
+    processor = made_by["processor"]
+    path = RESULTS / f"{file_name('peers', processor)}.json"
+    found = {"versions": made_by, "cores": os.cpu_count(), "peers_torch": TORCH, "rows": rows}
+    path.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    heading = f"#### {title(processor)}\n\ngossamer {made_by['gossamer']}, torch {TORCH}.\n\n"
+    path.with_suffix(".md").write_text(heading + table(rows) + "\n")
+    chart(rows, title(processor), PICTURE)
+    log(f"written: {path}")
 
 
 def main() -> None:
@@ -478,24 +663,11 @@ def main() -> None:
     given.envs = given.envs.expanduser().resolve()
     given.envs.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        import numpy as np
-
-        import gossamer as gs
-
-        data = gs.Mnist(given.data).load()
-        given.file = Path(folder) / "mnist.npz"
-        np.savez(given.file, x=data.x.reshape(len(data.x), -1).numpy(), y=data.y.numpy())
-        del data
+        given.files = write_data(names, given, Path(folder))
         rows = measure(names, given)
     print(table(rows))
     if "all" in given.peers:
-        machine = {"machine": platform.machine(), "cores": os.cpu_count(), "torch": TORCH}
-        RESULTS.mkdir(exist_ok=True)
-        (RESULTS / "peers.json").write_text(
-            json.dumps(machine | {"rows": rows}, indent=2, ensure_ascii=False) + "\n"
-        )
-        (RESULTS / "peers.md").write_text(table(rows) + "\n")
-        chart(rows, PICTURE)
+        write(rows)
 
 
 if __name__ == "__main__":
