@@ -29,6 +29,7 @@ from papers.field.compare import (
     COSTS,
     HARDEST,
     TARGETS,
+    TASKS,
     Measured,
     cell_name,
     compare,
@@ -65,6 +66,7 @@ class Claim:
         split: The splits; empty for all.
         network: The networks; empty for all.
         devices: The numbers of devices; empty for all.
+        task: The tasks, by the names of their files; empty for all.
         fails: The cells in which the claim does not hold, as `cell_name` writes them.
     """
 
@@ -76,6 +78,7 @@ class Claim:
     split: tuple[str, ...] = ()
     network: tuple[str, ...] = ()
     devices: tuple[int, ...] = ()
+    task: tuple[str, ...] = ()
     fails: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -83,6 +86,8 @@ class Claim:
         _one_of("target", self.target, (*TARGETS, HARDEST))
         for split in self.split:
             _one_of("split", split, SPLITS)
+        for task in self.task:
+            _one_of("task", task, TASKS)
 
     def cells(self, measured: Measured) -> Iterator[tuple[Cell, str]]:
         """Yield the cells in which both methods were run, with the name of B."""
@@ -99,6 +104,7 @@ class Claim:
             (cell.split, self.split),
             (cell.network, self.network),
             (cell.devices, self.devices),
+            (task_name(cell), self.task),
         ):
             if wanted and value not in wanted:
                 return False

@@ -162,25 +162,22 @@ def cells(task: Task) -> list[Cell]:
 
     All splits and networks with 20 devices; IID data and one label with 10 and 100 devices on the
     random ring; both on a ring that never changes, which some methods need; all splits on the
-    hospital's contacts, if they are at hand. The cells with 75 and 100 devices take more than half
-    of the time, so Fashion-MNIST, whose model is that of MNIST, does without them. The CNN takes
-    about thirty times as long per device and round as softmax regression on MNIST, so it has all
-    splits on one network with 10 devices only.
+    hospital's contacts, if they are at hand. The CNN takes about thirty times as long per device
+    and round as softmax regression on MNIST, so it has all splits on one network with 10 devices
+    only.
     """
     if task == CIFAR:
         return [Cell(task, split, "random ring", 10) for split in SPLITS]
-    large = task != FASHION
     found = []
     for name in ("random ring", "density 0.1", "density 0.05", "mobility"):
         for split in SPLITS:
             found.append(Cell(task, split, name, 20))
     for devices in (10, 100):
         for split in ("iid", "one label"):
-            if large or devices <= 20:
-                found.append(Cell(task, split, "random ring", devices))
+            found.append(Cell(task, split, "random ring", devices))
     for split in ("iid", "one label"):
         found.append(Cell(task, split, STATIC, 20))
-    if large and trace_path() is not None:
+    if trace_path() is not None:
         devices = network(TRACE, 0, 0).devices
         for split in SPLITS:
             found.append(Cell(task, split, TRACE, devices))
