@@ -5,12 +5,13 @@ Every engine takes the same `Plan` and returns the same `Record`s and `Snapshot`
 
 from gossamer.engines.observer import Observer
 from gossamer.engines.plan import Engine, Measure, Plan, Record, Snapshot
-from gossamer.engines.settings import EngineSpec, Ray, Simulation
+from gossamer.engines.settings import EngineSpec, Events, Ray, Simulation
 from gossamer.engines.simulate import Simulator
 
 __all__ = [
     "Engine",
     "EngineSpec",
+    "Events",
     "Measure",
     "Observer",
     "Plan",

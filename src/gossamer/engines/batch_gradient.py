@@ -16,24 +16,37 @@ class BatchGradient:
 
     Args:
         worker: Computes gradients on the data of the devices.
-        t: The round.
+        t: The round; or the round of each row of the stack.
         steps: Number of gradients per device, which every call increases; None: not counted.
+        devices: The rows of the worker that the stack holds; None: all.
     """
 
     worker: Worker
-    t: int
+    t: int | IntArray
     steps: IntArray | None = None
+    devices: Tensor | None = None
 
     def __call__(self, w: Tensor, step: int = 0, rows: Tensor | None = None) -> Tensor:
         self._count(rows)
-        return self.worker.gradient(w, self.t, step, rows)
+        t, rows = self._of(rows)
+        return self.worker.gradient(w, t, step, rows)
 
     def loss(self, w: Tensor, step: int = 0) -> Tensor:
-        return self.worker.loss(w, self.t, step)
+        t, rows = self._of(None)
+        return self.worker.loss(w, t, step, rows)
 
     def conjugate(self, z: Tensor) -> Tensor:
         self._count(None)
-        return self.worker.conjugate(z)
+        return self.worker.conjugate(z, self.devices)
+
+    def _of(self, rows: Tensor | None) -> tuple[int | IntArray, Tensor | None]:
+        """Return the rounds and the worker's rows of some rows of the stack."""
+        if self.devices is None or rows is None:
+            return self.t, self.devices if rows is None else rows
+        t = self.t
+        if not isinstance(t, int):
+            t = t[rows.cpu().numpy()]
+        return t, self.devices[rows]
 
     def _count(self, rows: Tensor | None) -> None:
         if self.steps is None:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from gossamer._core import checks
 from gossamer._core.registry import register
+from gossamer.engines.events import EventEngine
 from gossamer.engines.observer import Observer
 from gossamer.engines.plan import Engine, Plan, Snapshot
 from gossamer.engines.simulate import Simulator
@@ -58,6 +59,43 @@ class Simulation(EngineSpec):
         self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
     ) -> Engine:
         return Simulator(plan, snapshot)
+
+
+@register("engine", "events")
+@dataclass(frozen=True)
+class Events(EngineSpec):
+    """The engine without rounds, in this process: devices compute at their own pace and meet.
+
+    The study needs a `timing`. Its rounds are rounds of the network, that is, time.
+
+    Args:
+        seconds_per_round: How long the links of a round of the network last. 0: as long as the
+            network says (a trace, mobility), else one second.
+        patience: How long a device that is ready waits for a neighbour, in steps of its own. 0: it
+            meets only those that wait or become ready at that moment.
+
+    Raises:
+        InputError: If a value is not accepted.
+
+    Example:
+        >>> from gossamer import Study, Timing
+        >>> study = Study(timing=Timing(compute=0.1, rate=1e6), rounds=5)
+        >>> Events(seconds_per_round=2.0).start(study.plan()).round
+        0
+    """
+
+    seconds_per_round: float = 0.0
+    patience: float = 1.0
+
+    def __post_init__(self) -> None:
+        checks.not_negative("seconds_per_round", self.seconds_per_round, "a number of seconds")
+        checks.not_negative("patience", self.patience, "a number of steps")
+
+    def start(
+        self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
+    ) -> Engine:
+        seconds = self.seconds_per_round or plan.network.round_seconds or 1.0
+        return EventEngine(plan, seconds, self.patience, snapshot)
 
 
 @register("engine", "ray")

@@ -25,6 +25,7 @@ from gossamer.network.weights import Weights
 
 _BUFFER = "buffer/"  # prefix of the model's buffers in a snapshot
 CLOCK = "engine/clock"  # name of the devices' clocks in a snapshot
+_OTHER_ENGINE = "engine/events/"  # prefix of what only the events engine can resume from
 
 
 class Simulator:
@@ -300,6 +301,10 @@ class Simulator:
             if name == CLOCK:
                 if self._clock is not None:
                     self._clock.now[:] = x.numpy()
+            elif name.startswith(_OTHER_ENGINE):
+                raise DataError(
+                    "the checkpoint is of the events engine; resume it there: --engine events"
+                )
             elif name.startswith(_BUFFER):
                 self.worker.buffers[name.removeprefix(_BUFFER)].copy_(x)
             else:

@@ -189,6 +189,7 @@ class Network(ABC):
         geographic: True if the positions are degrees of longitude and latitude.
         names: Names of the devices in the order of their numbers; None if they have no names.
         weighted: True if links carry mixing weights, in some rounds at least.
+        round_seconds: Seconds from one round to the next; None if rounds have no length.
         groups: What else is known of the devices, such as their class or ward: by name of the
             property, one value per device. Empty by default.
     """
@@ -198,6 +199,7 @@ class Network(ABC):
     has_positions: bool = False
     geographic: bool = False
     weighted: bool = False
+    round_seconds: float | None = None
     names: tuple[str, ...] | None = None
     groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
@@ -350,6 +352,10 @@ class Faulty(Network):
     @property
     def rounds(self) -> int | None:
         return self.network.rounds
+
+    @property
+    def round_seconds(self) -> float | None:  # type: ignore[override]
+        return self.network.round_seconds
 
     def describe(self) -> tuple[str, ...]:
         *lines, last = self.network.describe()

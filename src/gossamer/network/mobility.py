@@ -98,6 +98,10 @@ class Mobility(Network):
     def has_positions(self) -> bool:  # type: ignore[override]
         return True
 
+    @property
+    def round_seconds(self) -> float:  # type: ignore[override]
+        return self.seconds_per_round
+
     def links(self, t: int) -> Links:
         return Links(self.devices, *within(self.positions(t), self.radius))
 

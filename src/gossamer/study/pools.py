@@ -24,9 +24,15 @@ from gossamer._core import checks
 from gossamer._core.files import write_atomically
 from gossamer._core.interrupts import defer_interrupts
 from gossamer._core.process import configure_own_process
-from gossamer.engines import Ray
+from gossamer.engines import Events, Ray
 from gossamer.engines.settings import EngineSpec, check_ray
-from gossamer.errors import Diverged, GossamerError, Interrupted, NetworkWarning
+from gossamer.errors import (
+    Diverged,
+    GossamerError,
+    InputError,
+    Interrupted,
+    NetworkWarning,
+)
 from gossamer.results.folder import RunFolder
 from gossamer.study import spec
 from gossamer.study.run import run
@@ -168,9 +174,12 @@ def pool_on(engine: EngineSpec, workers: int = 0) -> Iterator[Pool]:
         The pool, to be used inside the `with` block.
 
     Raises:
-        InputError: If `workers` is negative.
+        InputError: If `workers` is negative, or the engine takes single runs only.
     """
     checks.whole("workers", workers, 0)
+    if isinstance(engine, Events):
+        accepted = 'simulator or ray for several runs; `gossamer run` takes "events"'
+        raise InputError("engine.kind", "events", accepted)
     cluster = engine.cluster()
     if cluster is None:
         with Processes(workers).open() as pool:

@@ -60,7 +60,8 @@ def batch(
     Args:
         split: The samples of each device.
         seed: The seed of the run.
-        t: The round; or several rounds, as [rounds, 1, 1].
+        t: The round; the round of each device, as [devices, 1]; or several rounds, as
+            [rounds, 1, 1].
         step: Local step within the round.
         size: Samples per batch.
         devices: Numbers of the devices.

@@ -104,12 +104,14 @@ class Worker:
         """Return the start that all devices share: [1, parameters]."""
         return self.learner.init(self._seed).to(self._torch_device, self._dtype)[None]
 
-    def gradient(self, w: Tensor, t: int, step: int = 0, rows: Tensor | None = None) -> Tensor:
+    def gradient(
+        self, w: Tensor, t: int | NDArray[np.int64], step: int = 0, rows: Tensor | None = None
+    ) -> Tensor:
         """Return each model's stochastic gradient. The next call may overwrite the result.
 
         Args:
             w: The models, one per row.
-            t: The round.
+            t: The round; or, with `rows`, the round of each.
             step: Local step within the round.
             rows: Which of the worker's devices the models are of (None: all).
         """
@@ -138,26 +140,33 @@ class Worker:
         """
         self._gradient = None
 
-    def loss(self, w: Tensor, t: int, step: int = 0) -> Tensor:
+    def loss(
+        self, w: Tensor, t: int | NDArray[np.int64], step: int = 0, rows: Tensor | None = None
+    ) -> Tensor:
         """Return each model's loss on the batch that its gradient is computed from.
 
         Args:
-            w: The models of all of the worker's devices.
-            t: The round.
+            w: The models, one per row.
+            t: The round; or, with `rows`, the round of each.
             step: Local step within the round.
+            rows: Which of the worker's devices the models are of (None: all).
         """
+        buffers = self.buffers
+        if rows is not None:
+            buffers = {name: b[rows] for name, b in self.buffers.items()}
         losses = []
-        for chunk in self._chunks(t, step, None):
-            own = {name: b[chunk.rows] for name, b in self.buffers.items()}
+        for chunk in self._chunks(t, step, rows):
+            own = {name: b[chunk.rows] for name, b in buffers.items()}
             x, y = self._batches(chunk).gather()
             losses.append(self.learner.loss(w[chunk.rows], x, y, own, chunk.keys))
         return torch.cat(losses)
 
-    def conjugate(self, z: Tensor) -> Tensor:
+    def conjugate(self, z: Tensor, rows: Tensor | None = None) -> Tensor:
         """Return where the gradient of each device's loss, over all of its samples, is z.
 
         Args:
             z: The gradients, one row per device.
+            rows: Which of the worker's devices they are of (None: all).
 
         Raises:
             InputError: If the batches are not whole, or the model has no conjugate.
@@ -169,7 +178,7 @@ class Worker:
             )
             raise InputError("batch", self._batch, accepted)
         found = []
-        for chunk in self._chunks(0, 0, None):
+        for chunk in self._chunks(0, 0, rows):
             x, y = self._batches(chunk).gather()
             found.append(self.learner.conjugate(z[chunk.rows], x, y))
         return torch.cat(found)
@@ -188,7 +197,7 @@ class Worker:
             buffers = self.buffers
         return self.learner.scores(w, self._x_test, self._y_test, buffers, metrics)
 
-    def _chunks(self, t: int, step: int, rows: Tensor | None) -> list[_Chunk]:
+    def _chunks(self, t: int | NDArray[np.int64], step: int, rows: Tensor | None) -> list[_Chunk]:
         """Return the batches of a step, for some rows at a time.
 
         The batches of a chunk stay in the processor's cache until they are used, and many devices
@@ -215,9 +224,13 @@ class Worker:
     def _sample_elements(self) -> int:
         return self.learner.sample_elements or self._samples.x[0].numel()
 
-    def _keys(self, t: int, step: int, devices: NDArray[np.int64]) -> NDArray[np.uint64]:
+    def _keys(
+        self, t: int | NDArray[np.int64], step: int, devices: NDArray[np.int64]
+    ) -> NDArray[np.uint64]:
         if not self.learner.draws:
             return np.zeros(len(devices), np.uint64)
+        if not isinstance(t, int):
+            return draws.bits(self._seed, f"module/{step}", t, devices)
         return draws.row(self._seed, f"module/{step}", t, self._all_devices)[devices]
 
     def _batches(self, chunk: _Chunk) -> Batches:
@@ -263,10 +276,16 @@ class _BatchDraws:
         # By step: the first round that was drawn, and the rounds [rounds, devices, batch].
         self._drawn: dict[int, tuple[int, NDArray[np.int64]]] = {}
 
-    def of(self, t: int, step: int, devices: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    def of(
+        self, t: int | NDArray[np.int64], step: int, devices: NDArray[np.int64] | None
+    ) -> NDArray[np.int64]:
         """Return sample numbers [devices, batch] of some devices, or of all (None)."""
         if not self._batch:
             return self._whole_batches(devices)
+        if not isinstance(t, int):  # every device in a round of its own
+            assert devices is not None
+            rounds = t[:, None]
+            return splits.batch(self._split, self._seed, rounds, step, self._batch, devices)
         if devices is not None:
             return splits.batch(self._split, self._seed, t, step, self._batch, devices)
         first, drawn = self._drawn.get(step, (0, np.empty((0, 0, 0), dtype=np.int64)))

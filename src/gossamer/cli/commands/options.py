@@ -16,7 +16,7 @@ Seed = Annotated[
 EngineName = Annotated[
     str | None,
     typer.Option(
-        "--engine", metavar="NAME", help="Where it runs: simulator or ray; else the spec's."
+        "--engine", metavar="NAME", help="Where it runs: simulator, events or ray; else the spec's."
     ),
 ]
 AllowCode = Annotated[
