@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import safetensors.torch
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support import processes
 from support.command import REAL, assert_refused, files, gossamer, real
@@ -902,7 +902,9 @@ WORDS = st.one_of(
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::gossamer.errors.NetworkWarning")  # a density of 0 is accepted
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(key="network", inner=".density", word="0.0")
 @given(st.sampled_from(KEYS), st.sampled_from(INNER), WORDS)
 def test_no_setting_gives_a_traceback(key: str, inner: str, word: str) -> None:
     """Any setting either works or is an error of one sentence."""
