@@ -19,13 +19,14 @@ from papers.search import Axis, Family, rates
 _RATES = rates(0.04)
 _ADAM_RATES = rates(0.004)
 
-# The last number of rounds stands for all of them.
+# The first value of these axes switches the setting off, which is another method of the comparison:
+# a gain, p or number of local steps of 1, β = 0. The last number of rounds stands for all of them.
 _ALWAYS = 10**6
-_DURATION = Axis("rounds", (3, 5, 10, 20, 40, 80, 160, _ALWAYS), 4, complete=True)
-_GAIN = (Axis("gain", (1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.4), 4), _DURATION)
-_POWER = (Axis("p", (1.5, 2, 3, 5, 9, 15, 31, 101), 3), _DURATION)
-_BETA = Axis("beta", (0.3, 0.5, 0.8, 0.9, 0.95, 0.98), 3)
-_LOCAL_STEPS = Axis("local_steps", (2, 3, 4, 6, 8, 12), 2)
+_DURATION = Axis("rounds", (1, 3, 5, 10, 20, 40, 80, 160, _ALWAYS), 5, True, True)
+_GAIN = (Axis("gain", (1, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.4, 1.8), 5, True), _DURATION)
+_POWER = (Axis("p", (1, 1.5, 2, 3, 5, 9, 15, 31, 101, 301, 1001), 4, True), _DURATION)
+_BETA = Axis("beta", (0.0, 0.3, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995), 4, True)
+_LOCAL_STEPS = Axis("local_steps", (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), 3, True)
 _EXTRA_AXES: dict[str, tuple[Axis, ...]] = {
     "gain-control": _GAIN,
     "gain-quasi-global": (*_GAIN, _BETA),
@@ -72,7 +73,7 @@ def family(name: str) -> Family:
         name: Its name.
 
     Example:
-        >>> family("gain-control").at((8, 4, 2)).gain
+        >>> family("gain-control").at((8, 5, 2)).gain
         1.05
     """
     if name == AGGREGATE:

@@ -32,13 +32,15 @@ class Axis:
         name: Argument of the method.
         values: The values.
         start: Index of the first value to try.
-        complete: True if no value beyond the last would differ from it.
+        closed_below: True if the first value gives a method that is compared itself, such as p = 1.
+        closed_above: True if no value beyond the last would differ from it.
     """
 
     name: str
     values: tuple[Any, ...]
     start: int
-    complete: bool = False
+    closed_below: bool = False
+    closed_above: bool = False
 
 
 def rates(middle: float, steps: int = 8) -> Axis:
@@ -85,6 +87,19 @@ class Family:
         """Return the settings of a point as one word per setting."""
         return " ".join(f"{name}={value}" for name, value in self.values(point).items())
 
+    def point(self, text: str) -> Point | None:
+        """Return the point that `text` describes; None if no point does."""
+        words = dict(word.split("=", 1) for word in text.split())
+        if list(words) != [axis.name for axis in self.axes]:
+            return None
+        found = []
+        for axis in self.axes:
+            values = [str(value) for value in axis.values]
+            if words[axis.name] not in values:
+                return None
+            found.append(values.index(words[axis.name]))
+        return tuple(found)
+
     def first_points(self) -> list[Point]:
         """Return the points that a search tries first: several rates, all else at its start."""
         rest = tuple(axis.start for axis in self.axes[1:])
@@ -104,8 +119,9 @@ class Family:
         """Return the names of the axes that end at a point, of those with a choice."""
         found = []
         for axis, i in zip(self.axes, point, strict=True):
-            last = i == len(axis.values) - 1 and not axis.complete
-            if len(axis.values) > 1 and (i == 0 or last):
+            at_first = i == 0 and not axis.closed_below
+            at_last = i == len(axis.values) - 1 and not axis.closed_above
+            if len(axis.values) > 1 and (at_first or at_last):
                 found.append(axis.name)
         return found
 

@@ -13,7 +13,7 @@ from functools import cache
 from gossamer._core import checks
 from gossamer.algorithms import METHODS
 from gossamer.study import Interval
-from papers.families import AGGREGATE, CANDIDATES
+from papers.families import AGGREGATE
 from papers.field.advice import RESULTS, summary
 from papers.field.cells import SPLIT_NAMES, SPLITS, Cell
 from papers.field.compare import (
@@ -33,6 +33,18 @@ from papers.field.compare import (
 _IID = ("d-psgd", AGGREGATE, "momentum", "quasi-global", "d-adam", "wpm", "gain-control")
 # A power mean and its control.
 PAIRS = (("wpm", "gain-control"), ("wpm-quasi-global", "gain-quasi-global"))
+# What the table of learning rates lists.
+_WITH_RATES = (
+    "d-psgd",
+    AGGREGATE,
+    "momentum",
+    "d-adam",
+    "quasi-global",
+    "tracking",
+    "gain-control",
+    "fading-gain",
+    "wpm",
+)
 # Names of methods that are listed beside the best one, at most.
 _TIES_SHOWN = 3
 
@@ -262,20 +274,13 @@ def _rounds_and_bytes(measured: Measured, cell: Cell, method: str) -> str:
 
 
 def _rates(measured: Measured) -> str:
-    """Return the smallest and the largest tuned learning rate of each candidate."""
-    heads = ["method"]
+    """Return the smallest and the largest tuned learning rate of some methods."""
+    lines = _heading("task", "data", *_WITH_RATES)
     for task in measured.tasks:
-        heads += [f"{task}, {SPLIT_NAMES[split]}" for split in SPLITS]
-    lines = _heading(*heads)
-    known = {method for _, method in measured.runs}
-    for method in CANDIDATES:
-        if method not in known:
-            continue
-        row = [method]
-        for task in measured.tasks:
-            for split in SPLITS:
-                row.append(_rate(measured, task, split, method))
-        lines.append(_line(row))
+        for split in SPLITS:
+            row = [task, SPLIT_NAMES[split]]
+            row += [_rate(measured, task, split, method) for method in _WITH_RATES]
+            lines.append(_line(row))
     return _text(lines)
 
 

@@ -53,28 +53,39 @@ class TaskPart:
         """Return the runs that are needed next: for the searches, then those reported."""
         needed: list[Study] = []
         for cell, method in self.pairs(scale):
-            tuned = _tuned(scale, results, cell, method)
-            if tuned.best is None:
-                needed += tuned.missing
-            else:
-                needed += _reported_studies(scale, cell, method, tuned.best)
+            needed += self.needed(scale, results, cell, method)
         return needed
+
+    def needed(self, scale: Scale, results: Results, cell: Cell, method: Family) -> list[Study]:
+        """Return the runs of one method on one cell that are needed next."""
+        tuned = _tuned(scale, results, cell, method)
+        if tuned.best is None:
+            return list(tuned.missing)
+        return _reported_studies(scale, cell, method, tuned.best)
 
     def make(self, scale: Scale, results: Results, out: Path) -> list[Path]:
         """Write one row per cell, method and seed."""
         rows = []
         for cell, method in self.pairs(scale):
-            best = _tuned(scale, results, cell, method).best
-            assert best is not None  # `then` has asked for all runs that tuning needs
-            for study in _reported_studies(scale, cell, method, best):
-                run = results.by_study[study]
-                row = cell.columns | {"method": method.name, "central": method.name in CENTRAL}
-                row |= {"seed": study.seed, "setting": method.text(best)}
-                row |= {"at_edge": " ".join(method.at_edge(best))}
-                rows.append(row | _measured(run, cell.task))
+            rows += self.rows(scale, results, cell, method)
         path = out / f"{self.__name__}.csv"
         write_csv(path, rows)
         return [path]
+
+    def rows(
+        self, scale: Scale, results: Results, cell: Cell, method: Family
+    ) -> list[dict[str, object]]:
+        """Return the rows of one method on one cell, one per seed."""
+        rows = []
+        best = _tuned(scale, results, cell, method).best
+        assert best is not None  # `needed` has asked for all runs that tuning needs
+        for study in _reported_studies(scale, cell, method, best):
+            run = results.by_study[study]
+            row = cell.columns | {"method": method.name, "central": method.name in CENTRAL}
+            row |= {"seed": study.seed, "setting": method.text(best)}
+            row |= {"at_edge": " ".join(method.at_edge(best))}
+            rows.append(row | _measured(run, cell.task))
+        return rows
 
     def pairs(self, scale: Scale) -> Iterator[tuple[Cell, Family]]:
         """Yield every cell with every method that runs on it."""

@@ -151,6 +151,30 @@ def test_aims_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
+@pytest.mark.no_cover
+@pytest.mark.filterwarnings("ignore::gossamer.errors.NetworkWarning")  # devices without links
+def test_asynchronous_at_the_tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("iid", "--seeds", "2")
+    reproduce_smallest("asynchronous", tmp_path, monkeypatch, *words, every=5)
+    out = tmp_path / "runs" / "reproduce-asynchronous" / "tiny"
+    with (out / "iid.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    forms = {row["form"] for row in rows}
+    assert forms == {"alone", "in rounds", "in pairs", "in the background"}
+    for row in rows:
+        # A round of the trace lasts longer than the slowest device needs for a common round.
+        if row["form"] == "in rounds":
+            assert 100 < float(row["clock_seconds_per_round"]) < 220
+        assert (row["staleness"] != "") == (row["form"] == "in the background")
+        assert (float(row["bytes"]) > 0) == (row["form"] != "alone")
+    with (out / "iid_summary.csv").open() as file:
+        summary = list(csv.DictReader(file))
+    assert len(summary) == len(rows)  # two targets, two seeds
+    assert any(row["hours"] for row in summary)
+    assert (out / "iid.png").stat().st_size > 1000
+
+
+@pytest.mark.slow
 def test_the_real_command_at_the_tiny_scale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

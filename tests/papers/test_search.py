@@ -16,8 +16,14 @@ import gossamer as gs
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from papers import families
+from papers.field import cells
+from papers.field.again import Again
+from papers.field.cells import Cell
+from papers.field.paper import Scale
+from papers.field.task_part import TaskPart
 from papers.score import final, rounds_to, score
 from papers.search import Axis, Family, Point, Score, rates, search
+from papers.wpm.paper import write_csv
 
 GAINS = Axis("gain", (1.02, 1.05, 1.1, 1.2), 1)
 TWO_AXES = Family("two", lambda eta, gain: gs.GainControl(eta, gain), (rates(0.04), GAINS))
@@ -100,3 +106,52 @@ def test_a_power_and_its_control_have_the_same_freedom() -> None:
         control = families.family(f"gain{name or '-control'}")
         assert len(power.axes) == len(control.axes)
         assert set(control.axes[2].values) <= set(power.axes[2].values)
+
+
+@given(st.integers(0, 16), st.integers(0, 3))
+def test_the_text_of_a_point_names_it(rate: int, gain: int) -> None:
+    assert TWO_AXES.point(TWO_AXES.text((rate, gain))) == (rate, gain)
+
+
+@pytest.mark.parametrize("text", ["eta=0.04", "eta=0.04 gain=7", "gain=1.05 eta=0.04", ""])
+def test_a_text_of_other_axes_names_no_point(text: str) -> None:
+    assert TWO_AXES.point(text) is None
+
+
+def test_the_first_value_of_a_closed_axis_is_not_an_end() -> None:
+    closed = Axis("gain", (1, 1.05, 1.1), 1, closed_below=True)
+    family = Family("closed", gs.GainControl, (rates(0.04), closed))
+    assert family.at_edge((3, 0)) == []
+    assert family.at_edge((3, 2)) == ["gain"]
+
+
+@pytest.mark.parametrize("name", families.CANDIDATES)
+def test_the_ends_of_a_closed_axis_are_accepted_by_the_method(name: str) -> None:
+    family = families.family(name)
+    for k, axis in enumerate(family.axes):
+        for i in (0, len(axis.values) - 1):
+            point = list(family.first_points()[0])
+            point[k] = i
+            assert isinstance(family.at(tuple(point)), gs.Algorithm)
+
+
+def test_pairs_without_rows_or_at_an_end_or_with_other_axes_are_searched_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = Cell(cells.DIGITS, "iid", "random ring", 20)
+    part = TaskPart("digits", cells.DIGITS, runs=1, seconds_per_run=1.0)
+    known = {
+        "d-psgd": ("eta=0.32", ""),
+        "momentum": ("eta=0.32 beta=0.3", "beta"),
+        "wpm": ("eta=0.32 p=3", ""),
+    }
+    pairs = [(cell, families.family(name)) for name in (*known, "fading-gain")]
+    monkeypatch.setattr(part, "pairs", lambda scale: iter(pairs))
+    rows = []
+    for method, (setting, edge) in known.items():
+        row: dict[str, object] = dict(cell.columns)
+        rows.append(row | {"method": method, "seed": 0, "setting": setting, "at_edge": edge})
+    write_csv(tmp_path / "digits.csv", rows)
+    stale = [method.name for _, method in Again((part,), tmp_path).pairs(Scale())]
+    assert stale == ["momentum", "wpm", "fading-gain"]
+    assert not list(Again((part,), tmp_path / "nowhere").pairs(Scale()))
