@@ -6,10 +6,8 @@ from pathlib import Path
 
 from papers.wpm.paper import TINY, Results, Scale, write_csv
 
-__all__ = ["FIELD", "HERE", "OURS", "TINY", "Results", "Scale", "write_csv"]
+__all__ = ["FIELD", "HERE", "TINY", "Results", "Scale", "write_csv"]
 
 HERE = Path(__file__).parent
 # Where `gossamer reproduce field` writes the runs that are compared.
 FIELD = HERE.parent / "field" / "results"
-# Rows of the methods of this folder for tasks whose results in papers/field are older than they.
-OURS = HERE / "runs"

@@ -19,10 +19,11 @@ import numpy as np
 
 from gossamer.study import Study
 from papers.drawing import heat_map, saved_figure
-from papers.gain.paper import FIELD, OURS, Scale, write_csv
+from papers.field.compare import TASKS
+from papers.gain.paper import FIELD, Scale, write_csv
 
 TITLE = "bytes to each target: fading gain against quasi-global momentum, tracking and tuned gains"
-TASKS = ("digits", "mnist", "fashion", "cifar")
+_SHORT_NAMES = {task.name: name for name, task in TASKS.items()}
 RIVALS = {
     "fading-gain": ("d-psgd", "gain-control", "momentum", "quasi-global", "tracking"),
     "fading-gain-tracking": ("tracking", "gain-tracking", "quasi-global", "fading-gain"),
@@ -76,14 +77,15 @@ def make(scale: Scale, results: object, out: Path, folder: Path = FIELD) -> list
     made = []
     rows = []
     for task in TASKS:
-        table = costs(folder / f"{task}.csv") | costs(OURS / f"{task}.csv")
+        table = costs(folder / f"{task}.csv")
         found = list(comparisons(table))
         if found:
             rows += found
             made.append(_figure(task, found, out))
     write_csv(out / "verdict.csv", rows or [_row(("", "", "", ""), "", "", "", None)])
     write_csv(out / "counts.csv", counts(rows) or [dict.fromkeys(_COUNTS, "")])
-    return [out / "verdict.csv", out / "counts.csv", *made]
+    write_csv(out / "summary.csv", summary(rows) or [{"method": ""}])
+    return [out / "verdict.csv", out / "counts.csv", out / "summary.csv", *made]
 
 
 def costs(path: Path) -> Table:
@@ -157,6 +159,47 @@ def counts(rows: list[dict[str, object]]) -> list[dict[str, object]]:
         key = (row["task"], row["target"], row["method"], row["against"], row["split"])
         groups[key].append(row)
     return [_count(key, group) for key, group in sorted(groups.items(), key=str)]
+
+
+def summary(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    """Return the verdicts at the last target of each task, a column per task.
+
+    Args:
+        rows: The rows of `comparisons`.
+
+    Returns:
+        A row per method, rival and kind of data (IID, or different between devices). A cell such as
+        "5 / 2 / 1 (0.82)" has the numbers of cells with the verdicts yes, even and no, and the
+        ratio of bytes.
+    """
+    last: dict[object, object] = {}
+    for row in rows:
+        last[row["task"]] = max(row["target"], last.get(row["task"], ""), key=_number)
+    groups: dict[tuple[object, ...], dict[object, list[dict[str, object]]]] = {}
+    for row in rows:
+        if row["target"] == last[row["task"]]:
+            data = "IID" if row["split"] == "iid" else "different"
+            by_task = groups.setdefault((row["method"], row["against"], data), {})
+            by_task.setdefault(row["task"], []).append(row)
+    found = []
+    for key, by_task in sorted(groups.items(), key=str):
+        line: dict[str, object] = dict(zip(("method", "against", "data"), key, strict=True))
+        for task in last:
+            line[_SHORT_NAMES[str(task)]] = _summary_of(by_task.get(task, []))
+        found.append(line)
+    return found
+
+
+def _summary_of(group: list[dict[str, object]]) -> str:
+    if not group:
+        return ""
+    row = _count((), group)
+    ratio = row["ratio"] or "–"
+    return f"{row['yes']} / {row['even']} / {row['no']} ({ratio})"
+
+
+def _number(target: object) -> float:
+    return float(str(target) or -1)
 
 
 def _count(key: tuple[object, ...], group: list[dict[str, object]]) -> dict[str, object]:

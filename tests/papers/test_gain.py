@@ -181,10 +181,7 @@ def field_rows(costs: dict[str, list[str]]) -> list[dict[str, object]]:
     return rows
 
 
-def test_the_verdict_counts_seeds_and_never_a_missed_target(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verdict, "OURS", tmp_path / "none")
+def test_the_verdict_counts_seeds_and_never_a_missed_target(tmp_path: Path) -> None:
     rows = field_rows(
         {
             "fading-gain": ["1", "1", "1", "2", ""],
@@ -198,7 +195,8 @@ def test_the_verdict_counts_seeds_and_never_a_missed_target(
         writer.writeheader()
         writer.writerows(rows)
     made = verdict.make(TINY, None, tmp_path / "out", tmp_path)
-    assert [path.name for path in made] == ["verdict.csv", "counts.csv", "verdict_digits.png"]
+    files = ["verdict.csv", "counts.csv", "summary.csv", "verdict_digits.png"]
+    assert [path.name for path in made] == files
     with made[0].open() as file:
         found = {(row["against"], row["target"]): row for row in csv.DictReader(file)}
     assert found["d-psgd", "0.95"]["verdict"] == "yes"  # cheaper on four seeds, both miss on one
@@ -206,11 +204,13 @@ def test_the_verdict_counts_seeds_and_never_a_missed_target(
     assert found["quasi-global", "0.95"]["verdict"] == "even"
     assert found["momentum", "0.95"]["verdict"] == "no"
     assert found["d-psgd", "0.9"]["verdict"] == "even"
+    with made[2].open() as file:
+        shown = {row["against"]: row for row in csv.DictReader(file)}
+    assert shown["d-psgd"]["digits"] == "1 / 0 / 0 (0.50)"
+    assert shown["momentum"]["digits"] == "0 / 0 / 1 (2.38)"
+    assert shown["d-psgd"]["data"] == "IID"
 
 
-def test_without_results_of_the_field_the_verdict_is_empty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verdict, "OURS", tmp_path / "none")
+def test_without_results_of_the_field_the_verdict_is_empty(tmp_path: Path) -> None:
     made = verdict.make(TINY, None, tmp_path, tmp_path / "none")
-    assert [path.name for path in made] == ["verdict.csv", "counts.csv"]
+    assert [path.name for path in made] == ["verdict.csv", "counts.csv", "summary.csv"]
