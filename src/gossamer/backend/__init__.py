@@ -13,9 +13,16 @@ from gossamer._core.processor import processor
 from gossamer._core.versions import version
 from gossamer.backend import choice
 from gossamer.backend.choice import choices, use, using
+from gossamer.backend.event_rounds import (
+    CompiledTimeline,
+    compiled_timeline,
+    neighbours,
+    wave_numbers,
+)
 from gossamer.backend.gradients import softmax_gradient
 from gossamer.backend.mixing import Block, MixWeights
 from gossamer.backend.plain import linear_gradient, linear_outputs, softmax_slope
+from gossamer.backend.rows import copy_rows, get_rows, sample_numbers, set_rows
 from gossamer.backend.samples import Batches, Samples, gather
 from gossamer.backend.scratch import Scratch
 from gossamer.backend.steps import matched_step, roots
@@ -23,20 +30,28 @@ from gossamer.backend.steps import matched_step, roots
 __all__ = [
     "Batches",
     "Block",
+    "CompiledTimeline",
     "MixWeights",
     "Samples",
     "Scratch",
     "choices",
+    "compiled_timeline",
+    "copy_rows",
     "gather",
+    "get_rows",
     "linear_gradient",
     "linear_outputs",
     "matched_step",
+    "neighbours",
     "roots",
+    "sample_numbers",
+    "set_rows",
     "softmax_gradient",
     "softmax_slope",
     "use",
     "using",
     "versions",
+    "wave_numbers",
 ]
 
 

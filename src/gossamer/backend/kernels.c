@@ -7,9 +7,11 @@
    nor on the number of devices that a process holds.
 
    Every kernel is compiled for each instruction set of the processor family, with the suffix
-   _avx512, _avx2 or _neon. The loader calls `has_…` before it uses any of them. */
+   _avx512, _avx2 or _neon. The loader calls `has_…` before it uses any of them. The timelines of
+   the events engine (kernels_events.h) are compiled once, for any processor. */
 
 #include "kernels_common.h"
+#include "kernels_events.h"
 
 /* The loader refuses kernels whose arguments are those of another version: as in loader.py. */
 int kernels_layout(void) { return 2; }
@@ -29,6 +31,7 @@ int has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supp
 #define LANES 16
 #define VECTOR Vector16
 #define LOOSE Loose16
+#define DOUBLES Double8
 #define TOTAL total16
 #define SAMPLES 8
 #include "kernels_template.h"
@@ -36,6 +39,7 @@ int has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supp
 #undef LANES
 #undef VECTOR
 #undef LOOSE
+#undef DOUBLES
 #undef TOTAL
 #undef SAMPLES
 
@@ -44,6 +48,7 @@ int has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supp
 #define LANES 8
 #define VECTOR Vector8
 #define LOOSE Loose8
+#define DOUBLES Double4
 #define TOTAL total8
 #define SAMPLES 6
 #include "kernels_template.h"
@@ -57,6 +62,7 @@ int has_neon(void) { return 1; }
 #define LANES 4
 #define VECTOR Vector4
 #define LOOSE Loose4
+#define DOUBLES Double2
 #define TOTAL total4
 #define SAMPLES 8
 #include "kernels_template.h"

@@ -7,10 +7,12 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-/* LENGTH elements are processed at a time, padded with zeros. Slopes of a block of samples are
-   SLOPES apart. */
-enum { LENGTH = 64, EIGHT = 8, SIXTEEN = 16, SLOPES = 8 };
-typedef double Eight __attribute__((vector_size(64), aligned(8), may_alias));
+/* LENGTH elements are processed at a time, padded with zeros; HALF of them in float64 where sums
+   have to stay in registers. Slopes of a block of samples are SLOPES apart. */
+enum { LENGTH = 64, HALF = LENGTH / 2, SIXTEEN = 16, SLOPES = 8 };
+typedef double Double2 __attribute__((vector_size(16), aligned(8), may_alias));
+typedef double Double4 __attribute__((vector_size(32), aligned(8), may_alias));
+typedef double Double8 __attribute__((vector_size(64), aligned(8), may_alias));
 typedef float Vector4 __attribute__((vector_size(16), may_alias));
 typedef float Vector8 __attribute__((vector_size(32), may_alias));
 typedef float Vector16 __attribute__((vector_size(64), may_alias));
@@ -41,7 +43,7 @@ INLINE void store(const float *from, float *to, int64_t capacity) {
 }
 
 INLINE void prefetch(const void *from, size_t bytes) {
-    for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch((const char *)from + k);
+    for (size_t k = 0; k < bytes; k += 64) __builtin_prefetch((const char *)from + k, 0, 2);
 }
 
 /* Return x^[1/p] = x·2^((1/p − 1)·log2|x|), to 1e-8: accurate enough that the mean of equal models

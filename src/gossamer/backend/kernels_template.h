@@ -4,6 +4,7 @@
    KERNEL(type, name)   begin of a function of this instruction set
    LANES                float32 elements of a vector
    VECTOR, LOOSE        the type of such a vector, and of one at any address
+   DOUBLES              the type of as many bytes of float64 elements
    TOTAL                the function that adds its elements
    SAMPLES              samples that softmax_gradient multiplies by the weights of two classes at a
                         time. The loops need 2·SAMPLES + 3 registers. */
@@ -43,11 +44,11 @@ KERNEL(void, power_mean)(int64_t receivers, const int64_t *first, const int64_t 
             double sum[LENGTH];
             float mean[LENGTH];
             int any_lost = 0;
-            for (int part = 0; part < LENGTH; part += 4 * EIGHT) {
-                Eight s[4] = {0}; /* these sums stay in registers */
+            for (int part = 0; part < LENGTH; part += HALF) {
+                DOUBLES s[HALF / (LANES / 2)] = {0}; /* these sums stay in registers */
                 for (int64_t e = first[i]; e < first[i + 1]; e++) {
-                    const Eight *z = (const Eight *)(scratch + sender[e] * LENGTH + part);
-                    for (int k = 0; k < 4; k++) s[k] += weight[e] * z[k];
+                    const DOUBLES *z = (const DOUBLES *)(scratch + sender[e] * LENGTH + part);
+                    for (int k = 0; k < HALF / (LANES / 2); k++) s[k] += weight[e] * z[k];
                 }
                 memcpy(sum + part, s, sizeof s);
             }

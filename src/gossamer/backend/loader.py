@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 PATH = Path(__file__).with_name("kernels.so")
 
@@ -95,6 +95,22 @@ def load() -> dict[str, Library]:
         if has is not None and has():
             found[name] = Library(loaded, name)
     return found
+
+
+def load_function(name: str, result: Any, arguments: list[Any]) -> Function | None:
+    """Return a function that is compiled once for all instruction sets; None if there is none.
+
+    Args:
+        name: Its name in kernels_events.h.
+        result: The ctypes type of its result.
+        arguments: Those of its arguments.
+    """
+    function = getattr(_open(), name, None)  # None: not built, or of an earlier version
+    if function is None:
+        return None
+    function.restype = result
+    function.argtypes = arguments
+    return cast(Function, function)
 
 
 def _open() -> ctypes.CDLL | None:

@@ -10,6 +10,8 @@ from torch import Tensor
 from gossamer.backend import limits
 
 _TINY = 1e-300  # bound that avoids the logarithm of 0
+# Elements per vector of any processor, and more: torch computes what is left over by other code.
+_LANES = 64
 
 # A weighted sum of duals within these bounds neither underflows nor overflows in float64.
 _SMALLEST_DUAL = 1e-280
@@ -27,10 +29,24 @@ def signed_power_(x: Tensor, c: float, scratch: Tensor | None = None) -> Tensor:
         scratch: A buffer of the shape of x. Allocating one costs as much as the arithmetic.
     """
     if c != int(c) or c > 1024:
-        return x.copy_(torch.pow(x.abs(), c).copysign_(x))
+        return x.copy_(_real_power(x.abs(), c).copysign_(x))
     if c % 2 == 0:
         return x.copy_(_integer_power_(x.clone(), int(c), scratch).copysign_(x))
     return _integer_power_(x, int(c), scratch)
+
+
+def _real_power(x: Tensor, c: float) -> Tensor:
+    """Return x^c of elements of at least 0. In float64 it does not depend on their position.
+
+    torch computes the last few elements of a tensor by other code than the rest, which differs in
+    the last bit. So the power mean of a device would depend on how many devices are computed with
+    it. The elements that are added here make a tensor have no such rest.
+    """
+    rest = x.numel() % _LANES
+    if x.dtype != torch.float64 or not rest:
+        return torch.pow(x, c)
+    padded = torch.cat([x.reshape(-1), x.new_ones(_LANES - rest)])
+    return torch.pow(padded, c)[: x.numel()].view(x.shape)
 
 
 def _multiplications(c: int) -> int:
@@ -68,7 +84,7 @@ def root(z: Tensor, p: float, dtype: torch.dtype = torch.float64) -> Tensor:
         dtype: Type of the result.
     """
     if dtype == torch.float64:
-        return torch.pow(z.abs(), 1 / p).copysign_(z)
+        return _real_power(z.abs(), 1 / p).copysign_(z)
     return root_(z, p, torch.empty_like(z)).to(dtype)
 
 
