@@ -25,7 +25,7 @@ import numpy as np
 import gossamer as gs
 from gossamer.engines import Ray, Simulator
 from gossamer.engines.ray.partition import boundary_rows, partition
-from gossamer.study.pools import RayTasks
+from gossamer.study.ray_tasks import RayTasks
 from gossamer.study.sweep import sweep
 
 OUT = Path(__file__).parent / "results" / "ray_engine.json"

@@ -7,12 +7,13 @@ D-PSGD, softmax regression, eight neighbours per device with new links in every 
 Digits: 650 parameters, 32 samples per device drawn with replacement, all of them in every step.
 MNIST: 7,850 parameters, batches of 128 out of 600 such samples. Every size runs in a process of its
 own: some rounds, a measurement of a sample of 1,000 devices, a checkpoint, and a resumed round,
-whose models must be equal bit for bit. The time of a round is the median of several, without the
-first two, which allocate memory.
+whose models must be equal bit for bit. Times are processor time, summed over both threads, so that
+other work on the machine hardly affects them; that of a round is the median of several, without
+the first two, which allocate memory.
 
 Results are kept in results/scale/PROCESSOR.json after every size. A size that is there is not
-measured again, unless --again is given or other work used the processor: an interrupted benchmark
-goes on where it stopped, and another processor adds a file. A million devices need 12 GB of memory
+measured again, unless --again is given: an interrupted benchmark goes on where it stopped, and
+another processor adds a file. A million devices need 12 GB of memory
 and 3 GB of disk.
 """
 
@@ -41,7 +42,6 @@ SIZES = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000
 MOST = {"digits": 1_000_000, "mnist": 10_000}
 DEGREE = 8
 MEASURED = 1_000  # devices of a measurement
-STAT = Path("/proc/stat")
 TRACED = 100_000  # devices up to which the memory of links is traced, which takes time
 
 
@@ -72,26 +72,26 @@ def measure(kind: str, devices: int, folder: str | None) -> dict[str, Any]:
     torch.ones(100, 100).mm(torch.ones(100, 100))  # loads the libraries of matrix products
     before = peak()
     network = gs.Random(devices, density=min(1.0, DEGREE / (devices - 1)))
-    began = time.perf_counter()
+    began = time.process_time()
     settings = gs.Measure(every=0, devices=MEASURED)
     study = gs.Study(gs.DPSGD(0.05), network, data, split, batch=batch, threads=2, measure=settings)
     plan = study.plan(data)
     simulator = gs.Simulator(plan)
-    start = time.perf_counter() - began
+    start = time.process_time() - began
     seconds, links = _rounds(simulator)
     row = {
         "task": kind,
         "devices": devices,
         "parameters": plan.task.learner.parameters,
-        "seconds to start": start,
-        "seconds per round": seconds,
+        "processor seconds to start": start,
+        "processor seconds per round": seconds,
         "of that, links and weights": links,
-        "microseconds per device-step": 1e6 * seconds / devices,
+        "processor microseconds per device-step": 1e6 * seconds / devices,
         "bytes needed": 3 * simulator.models().nbytes + plan.task.split.index.nbytes,
     }
-    began = time.perf_counter()
+    began = time.process_time()
     record = simulator.record()
-    row["seconds to measure"] = time.perf_counter() - began
+    row["processor seconds to measure"] = time.process_time() - began
     row["devices measured"] = len(record.loss)
     with tempfile.TemporaryDirectory() as path:
         folder = RunFolder(Path(path))
@@ -121,42 +121,42 @@ def _samples(kind: str, folder: str | None) -> tuple[gs.tasks.Data, gs.Drawn, in
 
 
 def _rounds(simulator: gs.Simulator) -> tuple[float, float]:
-    """Return the seconds of a round, and of its links and weights alone."""
+    """Return the processor seconds of a round, and of its links and weights alone."""
     import numpy as np
 
     plan = simulator.plan
     rounds = []
     links = []
     for t in range(max(6, min(200, 100_000 // plan.task.devices))):
-        began = time.perf_counter()
+        began = time.process_time()
         plan.algorithm.weights(plan.network.links(t), t, 0).csr()
-        links.append(time.perf_counter() - began)
-        began = time.perf_counter()
+        links.append(time.process_time() - began)
+        began = time.process_time()
         simulator.advance(t + 1)
-        rounds.append(time.perf_counter() - began)
+        rounds.append(time.process_time() - began)
     return float(np.median(rounds[2:])), float(np.median(links[2:]))
 
 
 def _write(simulator: gs.Simulator, folder: RunFolder) -> dict[str, Any]:
     """Write a checkpoint."""
-    began = time.perf_counter()
+    began = time.process_time()
     folder.write_snapshot(simulator.snapshot(copy=False))
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     size = (folder.path / "checkpoint.safetensors").stat().st_size
-    return {"checkpoint bytes": size, "seconds to write": seconds}
+    return {"checkpoint bytes": size, "processor seconds to write": seconds}
 
 
 def _resume(plan: gs.Plan, folder: RunFolder, expected: str) -> dict[str, Any]:
     """Run a round from the checkpoint; stop if its models are not those of the run before."""
     import gossamer as gs
 
-    began = time.perf_counter()
+    began = time.process_time()
     simulator = gs.Simulator(plan, folder.snapshot())
-    seconds = time.perf_counter() - began
+    seconds = time.process_time() - began
     simulator.advance(simulator.round + 1)
     if _digest(simulator) != expected:
         raise SystemExit("the resumed run differs")
-    return {"seconds to resume": seconds}
+    return {"processor seconds to resume": seconds}
 
 
 def _digest(simulator: gs.Simulator) -> str:
@@ -176,20 +176,6 @@ def _traced(plan: gs.Plan) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-
-
-def busy_share(seconds: float = 1.0) -> float:
-    """Return which share of the processor other work uses now; 0 where Linux's /proc is missing."""
-    if not STAT.exists():
-        return 0.0
-    before = _processor_times()
-    time.sleep(seconds)
-    used = [after - first for after, first in zip(_processor_times(), before, strict=True)]
-    return 1 - (used[3] + used[4]) / max(1, sum(used))  # the fourth is idle, the fifth waits
-
-
-def _processor_times() -> list[int]:
-    return [int(word) for word in STAT.read_text().splitlines()[0].split()[1:9]]
 
 
 def results_file() -> Path:
@@ -252,11 +238,9 @@ def main() -> None:
         sizes += [(kind, size) for size in SIZES if size <= min(MOST[kind], given.most)]
     for kind, devices in sizes if not given.pages else ():
         same = [row for row in rows if (row["task"], row["devices"]) == (kind, devices)]
-        if same and scale_page.is_quiet(same[0]) and not given.again:
+        if same and not given.again:
             continue
-        busy = busy_share()
         row = run_size(kind, devices, given.data)
-        row["busy before"] = busy
         rows = [other for other in rows if other not in same] + [row]
         keep(path, rows)
         print(scale_page.line(row), flush=True)

@@ -16,7 +16,7 @@ PROJECTION = Path(__file__).parent / "results" / "scale-projection.md"
 PICTURE = Path(__file__).parents[1] / "docs" / "pictures" / "scale.svg"
 
 HEAD = (
-    "| task | devices | µs per device-step | links and weights | start, s | measure, s "
+    "| task | devices | processor µs per device-step | links and weights | start, s | measure, s "
     "| checkpoint, GB | write, s | resume, s | peak memory, GB | bytes per device |",
     "|---|---|---|---|---|---|---|---|---|---|---|",
 )
@@ -27,45 +27,45 @@ LARGEST = 1_000_000
 MAX_GIGABYTES = 12.0
 MAX_RATIO = 1.3
 MAX_SHARE = 0.2
-MAX_BUSY = 0.15  # share of the processor that other work may use; above it, times do not count
 
 # Of the projection.
 PROJECTED = 100_000_000  # devices
 MACHINE_GIGABYTES = 64.0
+CORES = 2  # per machine
 NEIGHBOURS = 8
 FLOAT = 4  # bytes
 NETWORK_SPEED = 1.25e9  # bytes per second: 10 Gbit/s
 
 
-def is_quiet(row: Row) -> bool:
-    """True if the processor had no other work, so that the times of a row count."""
-    return bool(row["busy before"] <= MAX_BUSY)
+def links_share(row: Row, threads: int) -> float:
+    """Return the share of links and weights, which one thread computes, in the time of a round.
+
+    Args:
+        row: A row of the results.
+        threads: The threads that share the rest of the processor time.
+    """
+    links = row["of that, links and weights"]
+    rest = (row["processor seconds per round"] - links) / threads
+    return float(links / (links + rest))
 
 
 def line(row: Row) -> str:
     """Return a row of a table."""
-    share = row["of that, links and weights"] / row["seconds per round"]
+    share = links_share(row, threads=1)
     cells = [
         row["task"],
         f"{row['devices']:,}",
-        _time(row, f"{row['microseconds per device-step']:.1f}"),
-        _time(row, f"{100 * share:.0f} %"),
-        _time(row, _number(row, "seconds to start", 2)),
-        _time(row, _number(row, "seconds to measure", 2)),
+        f"{row['processor microseconds per device-step']:.1f}",
+        f"{100 * share:.0f} %",
+        _number(row, "processor seconds to start", 2),
+        _number(row, "processor seconds to measure", 2),
         _number(row, "checkpoint bytes", 3, 1e-9),
-        _time(row, _number(row, "seconds to write", 2)),
-        _time(row, _number(row, "seconds to resume", 2)),
+        _number(row, "processor seconds to write", 2),
+        _number(row, "processor seconds to resume", 2),
         _number(row, "peak bytes", 2, 1e-9),
         f"{row['bytes beyond imports and samples'] / row['devices']:,.0f}",
     ]
     return "| " + " | ".join(cells) + " |"
-
-
-def _time(row: Row, text: str) -> str:
-    """Return a time of a row; a dash if it does not count."""
-    if is_quiet(row):
-        return text
-    return "–"
 
 
 def _number(row: Row, name: str, digits: int, scale: float = 1.0) -> str:
@@ -85,7 +85,7 @@ def write() -> None:
         kernels = result["versions"]["kernels"]
         lines = [f"**{result['processor']}**, two threads, kernels: {kernels}", "", *HEAD]
         lines += [line(row) for row in result["rows"]]
-        lines += ["", *limits(result["rows"]), *disturbances(result["rows"])]
+        lines += ["", *limits(result["rows"])]
         blocks.append("\n".join(lines))
     TABLES.write_text("\n\n".join(blocks) + "\n")
     newest = largest_result(results)
@@ -113,34 +113,20 @@ def limits(rows: Sequence[Row]) -> list[str]:
     if LARGEST not in by_size or REFERENCE not in by_size:
         return [f"{LARGEST:,} devices were not measured on this processor."]
     row = by_size[LARGEST]
-    name = "microseconds per device-step"
+    name = "processor microseconds per device-step"
     ratio = row[name] / by_size[REFERENCE][name]
-    share = row["of that, links and weights"] / row["seconds per round"]
     lines = [*LIMITS_HEAD]
-    quiet = is_quiet(row) and is_quiet(by_size[REFERENCE])
-    for what, value, limit, counts in (
-        ("peak memory of the process, GB", row["peak bytes"] / 1e9, MAX_GIGABYTES, True),
-        (f"device-step / that among {REFERENCE:,}", ratio, MAX_RATIO, quiet),
-        ("links and weights, share of a round", share, MAX_SHARE, quiet),
+    for what, value, limit in (
+        ("peak memory of the process, GB", row["peak bytes"] / 1e9, MAX_GIGABYTES),
+        (f"device-step / that among {REFERENCE:,}", ratio, MAX_RATIO),
+        ("links and weights, share of a round, one thread", links_share(row, 1), MAX_SHARE),
+        ("the same, two threads", links_share(row, 2), MAX_SHARE),
     ):
-        text = "–"
-        if counts:
-            text = f"{value:.2f}"
-        if counts and value > limit:
+        text = f"{value:.2f}"
+        if value > limit:
             text = f"**{text}**"
         lines.append(f"| {what} | {text} | ≤ {limit:g} |")
     return lines
-
-
-def disturbances(rows: Sequence[Row]) -> list[str]:
-    """Return why some times are missing, if they are."""
-    if all(is_quiet(row) for row in rows):
-        return []
-    return [
-        "",
-        "Times with a dash were measured beside other work on the same processor and do not count; "
-        "memory is not affected. The next run of the benchmark measures these sizes again.",
-    ]
 
 
 def projection(result: Row) -> list[str]:
@@ -152,15 +138,15 @@ def projection(result: Row) -> list[str]:
     links_bytes = links_row["bytes of links and weights"] / links_row["devices"]
     own = row["bytes beyond imports and samples"] / row["devices"] - links_bytes
     links_seconds = row["of that, links and weights"] / row["devices"]
-    step = row["microseconds per device-step"] * 1e-6 - links_seconds
+    step = row["processor microseconds per device-step"] * 1e-6 - links_seconds
     machines = machines_needed(own, 0.0)
     with_links = machines_needed(own, links_bytes)
     gigabytes = f"{MACHINE_GIGABYTES:.0f} GB"
     return [
-        f"Constants measured with {row['devices']:,} devices on {result['processor']}, two "
-        f"threads, per device and round: {own:,.0f} bytes{_and_time(row, step)} for models, "
-        f"gradients and samples (a model has {model:,} bytes), {links_bytes:,.0f} bytes"
-        f"{_and_time(row, links_seconds)} for links and weights.",
+        f"Constants measured with {row['devices']:,} devices on {result['processor']}, per device "
+        f"and round: {own:,.0f} bytes and {1e6 * step:.2f} µs of a processor for models, "
+        f"gradients and samples (a model has {model:,} bytes), {links_bytes:,.0f} bytes and "
+        f"{1e6 * links_seconds:.2f} µs for links and weights.",
         "",
         f"| {PROJECTED:,} devices | arithmetic | value |",
         "|---|---|---|",
@@ -189,12 +175,6 @@ def machines_needed(own: float, links_bytes: float) -> int:
     return math.ceil(PROJECTED * own / room)
 
 
-def _and_time(row: Row, seconds: float) -> str:
-    if not is_quiet(row):
-        return ""
-    return f" and {1e6 * seconds:.2f} µs"
-
-
 def _sent(machines: int, model: int) -> float:
     """Return the bytes between machines per round."""
     return PROJECTED * model * _copies(machines)
@@ -218,16 +198,14 @@ def _traffic(machines: int, model: int) -> list[str]:
 
 
 def _times(row: Row, machines: int, step: float, links_seconds: float) -> list[str]:
-    """Return the rows of what is computed in a round; none if the times do not count."""
-    if not is_quiet(row):
-        return []
-    compute = PROJECTED * step / machines
+    """Return the rows of what is computed in a round."""
+    compute = PROJECTED * step / machines / CORES
     links = PROJECTED * links_seconds
     sending = _sent(machines, FLOAT * row["parameters"]) / machines / NETWORK_SPEED
     terms = {"steps and mixing": compute, "sending": sending, "links": links}
     return [
-        f"| steps and mixing, s per round | {PROJECTED:,} × {1e6 * step:.2f} µs / {machines} "
-        f"| {compute:,.0f} |",
+        f"| steps and mixing, s per round | {PROJECTED:,} × {1e6 * step:.2f} µs / {machines} / "
+        f"{CORES} | {compute:,.0f} |",
         f"| links of all devices, s per round, on every machine | {PROJECTED:,} × "
         f"{1e6 * links_seconds:.2f} µs | {links:,.0f} |",
         f"| largest of the three | | {max(terms, key=lambda name: terms[name])} |",
@@ -238,7 +216,7 @@ def chart(rows: Sequence[Row], path: Path) -> None:
     """Draw time and memory by the number of devices.
 
     Args:
-        rows: The rows of one processor. Without times that count, only memory is drawn.
+        rows: The rows of one processor.
         path: The SVG file.
     """
     import matplotlib
@@ -247,9 +225,7 @@ def chart(rows: Sequence[Row], path: Path) -> None:
     from matplotlib import pyplot
 
     matplotlib.rcParams["svg.hashsalt"] = "gossamer"
-    panels = [_draw_memory]
-    if any(is_quiet(row) for row in rows):
-        panels.insert(0, _draw_times)
+    panels = (_draw_times, _draw_memory)
     figure, found = pyplot.subplots(
         1, len(panels), figsize=(4.5 * len(panels), 3.6), layout="constrained", squeeze=False
     )
@@ -267,15 +243,14 @@ def _draw_times(axes: Any, k: int, name: str, rows: Sequence[Row]) -> None:
     """Draw the time of a device-step of one task, and of its links."""
     from gossamer.results.palette import COLOURS
 
-    quiet = [row for row in rows if is_quiet(row)]
-    if not quiet:
+    if not rows:
         return
-    devices = [row["devices"] for row in quiet]
-    times = [row["microseconds per device-step"] for row in quiet]
-    links = [1e6 * row["of that, links and weights"] / row["devices"] for row in quiet]
+    devices = [row["devices"] for row in rows]
+    times = [row["processor microseconds per device-step"] for row in rows]
+    links = [1e6 * row["of that, links and weights"] / row["devices"] for row in rows]
     axes.plot(devices, times, "os"[k] + "-", color=COLOURS[k], label=name)
     axes.plot(devices, links, ":", color=COLOURS[k], label=_once(k, "of that, links and weights"))
-    axes.set_ylabel("time of a device-step, µs")
+    axes.set_ylabel("processor time of a device-step, µs")
 
 
 def _draw_memory(axes: Any, k: int, name: str, rows: Sequence[Row]) -> None:
