@@ -31,14 +31,15 @@ _EXPORTS = {
     "network": """
         Network Links Random Full Ring RandomRing ErdosRenyi Regular Star Torus SmallWorld
         StochasticBlocks Epidemic Exponential OnePeerExponential HyperHypercube BaseGraph
-        EquiStatic EquiDyn Mobility Cycle Graph Callback Sequence ContactLog ContactTrace
-        PositionLog PositionTrace read_contacts read_positions Timing LogUniform TimingTrace
+        EquiStatic EquiDyn Mobility PoissonMeetings Cycle Graph Callback Sequence ContactLog
+        ContactTrace PositionLog PositionTrace read_contacts read_positions Timing Energy
+        LogUniform TimingTrace
         LinkFailure GilbertElliott Churn from_networkx metropolis Metropolis Laplacian
         BestConstant OnePair Matching RandomPeer NetworkWeights ReceivedMean
     """,
     "tasks": """
         Task Data Digits Mnist FashionMnist Cifar10 Arrays Table from_arrays from_dataset from_table
-        Iid OneLabel ByClass Labels Dirichlet Uneven Drawn Lists from_lists Validation
+        Iid OneLabel ByClass Labels Dirichlet Uneven Drawn Lists from_lists Validation Stream
         Softmax Svm Mlp Cnn Module LinearRegression LogisticRegression Loss
         CrossEntropy BinaryCrossEntropy SquaredError AbsoluteError Huber
         Accuracy FunctionMetric IoU MAE MacroF1 Metric Perplexity R2 RMSE TopKAccuracy

@@ -49,8 +49,12 @@ def _finalise(h: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return h
 
 
-def _finalise_int(h: int) -> int:
-    """Do the same for one Python number."""
+def finalise(h: int) -> int:
+    """Apply MurmurHash3's finaliser to one Python number: random bits from random bits.
+
+    Args:
+        h: 64 bits.
+    """
     h = ((h ^ (h >> 33)) * _C1) & _MASK
     h = ((h ^ (h >> 33)) * _C2) & _MASK
     return h ^ (h >> 33)
@@ -76,8 +80,8 @@ def bits(seed: int, purpose: str, *fields: ArrayLike) -> NDArray[np.uint64]:
     number = _key(int(seed), purpose)
     for field in fields[:plain]:
         step = (int(field) * _GOLDEN + _GOLDEN) & _MASK  # type: ignore[arg-type]
-        number = _finalise_int(number ^ step)
-    h = np.array(number if fields else _finalise_int(number), dtype=np.uint64)
+        number = finalise(number ^ step)
+    h = np.array(number if fields else finalise(number), dtype=np.uint64)
     with np.errstate(over="ignore"):  # NumPy warns of scalars that wrap around, not of arrays
         for field in fields[plain:]:
             steps = np.asarray(field).astype(np.int64).view(np.uint64)

@@ -3,6 +3,7 @@
 GossamerError            any error of gossamer; the command exits with 2
 ├── InputError           a value that cannot be used (also a ValueError)
 ├── DataError            a file that is missing, damaged, or not what it should be
+│   └── Unavailable      what may mend itself, such as a full disk: try again; exit code 75
 ├── Diverged             a model has a value that is not finite; exit code 3
 ├── MissingExtra         a package that is not installed
 └── Lost                 a cluster or a link that a run needs is gone; exit code 4
@@ -17,9 +18,12 @@ SpeedWarning             a model that runs, but slowly (a UserWarning)
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
+from typing import Any
 
 _LONGEST_VALUE = 80  # characters of a value in a message
+_LONGEST_NUMBER = 1000  # bits of a whole number in a message
 _SIMILARITY = 0.6  # least similarity of a word in a hint, as difflib measures it
 
 
@@ -78,6 +82,19 @@ class DataError(GossamerError):
     """
 
 
+class Unavailable(DataError):
+    """What may mend itself: a full disk, a certificate that is not valid yet, no network.
+
+    The exit code is 75, that of a temporary failure (EX_TEMPFAIL of sysexits.h): try again.
+
+    Example:
+        >>> Unavailable.exit_code
+        75
+    """
+
+    exit_code = 75
+
+
 class Diverged(GossamerError):
     """A model has a value that is not finite. The exit code is 3.
 
@@ -85,6 +102,9 @@ class Diverged(GossamerError):
         round: The round after which it was found.
         device: Number of the device.
         received: True if the model was finite until it was mixed with what it had received.
+
+    Attributes:
+        run: The `gossamer.Run` with what was measured before; None if it is not known.
 
     Example:
         >>> Diverged(round=7, device=3).device
@@ -102,6 +122,7 @@ class Diverged(GossamerError):
         self.round = round
         self.device = device
         self.received = received
+        self.run: Any = None  # a `Run`, which this module cannot import
 
     def __reduce__(self) -> tuple[type[Diverged], tuple[int, int, bool]]:
         return Diverged, (self.round, self.device, self.received)
@@ -172,7 +193,16 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def _shortened(value: object) -> str:
-    text = repr(value)
+    """Return a value as Python writes it, in one line and not too long."""
+    if isinstance(value, type):
+        return value.__name__
+    # Python does not write numbers of more than 4300 digits.
+    if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
+        return f"a number of {round(value.bit_length() * math.log10(2))} digits"
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # of a class of the user, or a list of such numbers
+        return f"<{type(value).__name__}>"
     if len(text) <= _LONGEST_VALUE:
         return text
     return text[: _LONGEST_VALUE - 1] + "…"

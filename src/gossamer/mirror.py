@@ -22,11 +22,15 @@ from torch import Tensor
 
 from gossamer import backend
 from gossamer._core import checks
+from gossamer._core.arguments import checked
 from gossamer._core.registry import register
 from gossamer.backend.powers import block_columns, dual_fits, root, signed_power_, within
 from gossamer.errors import InputError
 
+_MAX_POWER = 1_000_000  # far beyond it, p times a step is no longer a float32
 
+
+@checked
 def signed_power(x: Tensor, c: float) -> Tensor:
     """Return x^[c] = sgn(x)·|x|^c in the type of x. Signed zeros and NaN are kept.
 
@@ -243,6 +247,7 @@ def inside_float32(z: Tensor) -> bool:
     return bool(within(z.abs(), 1e-30, 1e30).all())
 
 
+@checked
 def power_mean(models: Tensor, weights: Tensor, p: float) -> Tensor:
     """Return the weighted power-p mean of models.
 
@@ -262,7 +267,7 @@ def power_mean(models: Tensor, weights: Tensor, p: float) -> Tensor:
         tensor([1.6510])
     """
     check_p(p)
-    if not len(models):
+    if not models.dim() or not len(models):
         raise InputError("models", tuple(models.shape), "at least one model")
     if weights.dim() not in (1, 2) or weights.shape[-1] != models.shape[0]:
         raise InputError(
@@ -293,6 +298,7 @@ def _scaled_mean(x: Tensor, shares: Tensor, p: float) -> Tensor:
     return root(shares @ signed_power(x / scale, p), p) * scale
 
 
+@checked
 def bregman(a: Tensor, b: Tensor, p: float) -> Tensor:
     """Return the Bregman divergence D_φ(a, b) = φ(a) − φ(b) − ⟨∇φ(b), a − b⟩ of the power map.
 
@@ -311,8 +317,11 @@ def bregman(a: Tensor, b: Tensor, p: float) -> Tensor:
         tensor(2., dtype=torch.float64)
     """
     check_p(p)
-    a = a.double()
-    b = b.double()
+    try:
+        a, b = torch.broadcast_tensors(a.double(), b.double())
+    except RuntimeError:
+        accepted = f"a tensor whose shape goes with {list(a.shape)}, that of a"
+        raise InputError("b", f"a tensor of shape {list(b.shape)}", accepted) from None
     if p == 1:
         return (a - b).square().sum(-1) / 2
     # The divergence of a/s and b/s is s^-(p+1) times that of a and b.
@@ -326,9 +335,10 @@ def bregman(a: Tensor, b: Tensor, p: float) -> Tensor:
 
 
 def check_p(p: float) -> None:
-    """Raise InputError if p is below 1, NaN or infinite.
+    """Raise InputError if p is not a number from 1 to 1e6.
 
     Args:
         p: The exponent.
     """
     checks.number("p", p, least=1)
+    checks.number("p", p, most=_MAX_POWER)

@@ -71,7 +71,7 @@ def number(
         Traceback (most recent call last):
         gossamer.errors.InputError: pull = 2 is not accepted: give a number above 0 and at most 1
     """
-    accepted = isinstance(value, Real) and math.isfinite(value)
+    accepted = isinstance(value, Real) and _is_finite(value)
     if accepted:
         from_least = least is None or value >= least
         over = above is None or value > above
@@ -143,6 +143,13 @@ def one_of(field: str, value: Any, choices: Collection[str]) -> None:
         words = ", ".join(repr(choice) for choice in choices)
         hint = nearest(value, choices) if isinstance(value, str) else ""
         raise InputError(field, value, f"one of {words}{hint}")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number too large for a float
+        return False
 
 
 def _range(

@@ -28,6 +28,13 @@ _OTHER_COLUMNS = (
     "messages",
     "bytes",
     "simulated_seconds",
+    "joules",
+    "steps",
+    "staleness",
+    "computing",
+    "exchanging",
+    "waiting",
+    "away",
 )
 # Keys of summary.json that a metric would hide.
 _SUMMARY_KEYS = (

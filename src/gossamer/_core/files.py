@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import secrets
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from gossamer.errors import DataError
+from gossamer._core.disk import SYSTEM_DISK, Disk
+from gossamer.errors import DataError, Unavailable
 
 PUBLIC_MODE = 0o644
 """Mode of a file that others may read. The umask of the process still applies."""
@@ -17,8 +17,13 @@ PUBLIC_MODE = 0o644
 PRIVATE_MODE = 0o600
 """Mode of a file that holds a secret."""
 
+PRIVATE_FOLDER_MODE = 0o700
+"""Mode of a folder that holds secrets."""
+
 PARTIAL_SUFFIX = ".part"
 """Suffix of a file that is being written. A killed process can leave such files behind."""
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 Content = bytes | Callable[[BinaryIO], None]
 
@@ -32,7 +37,8 @@ def os_errors(action: str, path: Path | str) -> Iterator[None]:
         path: The file or folder that it is done to.
 
     Raises:
-        DataError: If the block raises an `OSError`.
+        Unavailable: If the disk is full.
+        DataError: If the block raises another `OSError`.
 
     Example:
         >>> with os_errors("read", "missing.toml"):
@@ -43,7 +49,8 @@ def os_errors(action: str, path: Path | str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"cannot {action} {path}: {error.strerror or error}") from None
+        kind = Unavailable if error.errno in _DISK_FULL else DataError
+        raise kind(f"cannot {action} {path}: {error.strerror or error}") from None
 
 
 def write_atomically(
@@ -53,6 +60,7 @@ def write_atomically(
     mode: int = PUBLIC_MODE,
     sync: bool = True,
     sync_folder: bool = False,
+    disk: Disk = SYSTEM_DISK,
 ) -> None:
     """Write a whole file or nothing: to a temporary file in the same folder, then rename it.
 
@@ -67,6 +75,7 @@ def write_atomically(
             killed process, but not a power failure.
         sync_folder: Also wait until the rename is on disk (POSIX only). Needed where another
             machine relies on the new content.
+        disk: Where to write.
 
     Raises:
         DataError: If the operating system refuses. The file is then as it was before.
@@ -78,44 +87,38 @@ def write_atomically(
         ...     Path(folder, "a.txt").read_bytes()
         b'content'
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}")
+    temporary = path.with_name(f".{path.name}.{disk.unique()}{PARTIAL_SUFFIX}")
     with os_errors("write", path):
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        file = disk.create(temporary, mode)
         try:
-            with os.fdopen(handle, "wb") as file:
+            with file:
                 if callable(content):
                     content(file)
                 else:
                     file.write(content)
                 file.flush()
                 if sync:
-                    os.fsync(file.fileno())
-            os.replace(temporary, path)
+                    disk.sync(file)
+            disk.replace(temporary, path)
         except BaseException:
             with suppress(OSError):
-                os.unlink(temporary)
+                disk.remove(temporary)
             raise
-        if sync_folder and os.name == "posix":
-            _sync_folder(path.parent)
+        if sync_folder:
+            disk.sync_folder(path.parent)
 
 
-def remove_partial_files(folder: Path) -> None:
+def remove_partial_files(folder: Path, disk: Disk = SYSTEM_DISK) -> None:
     """Remove what `write_atomically` left in a folder when its process was killed.
 
     Args:
         folder: The folder. No other process may be writing to it.
+        disk: Where the folder is.
 
     Raises:
         DataError: If the operating system refuses.
     """
     with os_errors("clear", folder):
-        for file in folder.glob(f".*{PARTIAL_SUFFIX}"):
-            file.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        for path in disk.files(folder):
+            if path.name.startswith(".") and path.name.endswith(PARTIAL_SUFFIX):
+                disk.remove(path)

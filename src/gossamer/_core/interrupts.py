@@ -1,39 +1,87 @@
-"""Ctrl-C, which a terminal sends to every process of a command at once, and SIGTERM."""
+"""Ctrl-C, which a terminal sends to every process of a command at once, SIGTERM and SIGHUP."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+# Seconds after which SIGTERM and SIGHUP interrupt a block that has not looked at the event, and
+# after which they end the process, which may be in a long call of compiled code.
+_GRACE_SECONDS = 5.0
+_LAST_SECONDS = 10.0
+_EXIT_CODE = 130
+
+
+class _Stop(threading.Event):
+    """An event that knows whether the block has seen it."""
+
+    seen = False
+
+    def is_set(self) -> bool:
+        """True if the block is to stop."""
+        found = super().is_set()
+        if found:
+            self.seen = True
+        return found
+
 
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """Let Ctrl-C and SIGTERM ask the block to stop; a second one raises KeyboardInterrupt.
+    """Let Ctrl-C, SIGTERM and SIGHUP ask the block to stop.
 
-    Outside the main thread, which alone receives signals, nothing is changed.
+    A second Ctrl-C raises KeyboardInterrupt. So do SIGTERM and SIGHUP after a few seconds in which
+    the block does not look at the event; whoever sends them does not wait for long. A signal that
+    is ignored, as SIGHUP is under `nohup`, stays so. Outside the main thread, which alone receives
+    signals, nothing is changed.
 
     Yields:
         An event that is set from the first signal on.
     """
-    stopped = threading.Event()
+    stopped = _Stop()
     if threading.current_thread() is not threading.main_thread():
         yield stopped
         return
+    ended = threading.Event()
+    was_set = super(_Stop, stopped).is_set
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        if stopped.is_set():
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if was_set():
+            stopped.seen = True
             raise KeyboardInterrupt
         stopped.set()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    def terminate(number: int, frame: FrameType | None) -> None:
+        if not was_set():
+            stopped.set()
+            threading.Thread(target=_insist, args=(stopped, ended), daemon=True).start()
+
+    handlers = {signal.SIGINT: interrupt, signal.SIGTERM: terminate}
+    if hasattr(signal, "SIGHUP"):
+        handlers[signal.SIGHUP] = terminate
+    before = {}
+    for number, handler in handlers.items():
+        if number == signal.SIGINT or signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, handler)
     try:
         yield stopped
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        ended.set()
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def _insist(stopped: _Stop, ended: threading.Event) -> None:
+    """Interrupt a block that does not see that it is to stop; in the end, exit."""
+    if ended.wait(_GRACE_SECONDS) or stopped.seen:
+        return
+    # A second signal, which raises KeyboardInterrupt in the main thread.
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    if not ended.wait(_LAST_SECONDS) and not stopped.seen:
+        os._exit(_EXIT_CODE)
 
 
 @contextmanager

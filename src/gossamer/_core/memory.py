@@ -1,4 +1,4 @@
-"""How much memory this process can still allocate."""
+"""How much memory this process can still allocate, and what does not fit it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,35 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from gossamer.errors import InputError
+
 _MEMINFO = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")  # limits of a container
+
+
+def refuse_too_large(field: str, value: object, needed: float, accepted: str) -> None:
+    """Refuse what does not fit the memory, before it is allocated.
+
+    Args:
+        field: Name of the argument that determines the size.
+        value: The argument.
+        needed: Bytes that it takes at least.
+        accepted: What is accepted instead, and what takes the memory: "a smaller batch: its samples
+            take".
+
+    Raises:
+        InputError: If more is needed than is available.
+
+    Example:
+        >>> refuse_too_large("batch", 10, 320, "a smaller batch: its samples take")
+    """
+    available = available_memory()
+    if available is not None and needed > available:
+        raise InputError(
+            field,
+            value,
+            f"{accepted} {needed / 2**30:,.1f} GiB, and {available / 2**30:.1f} GiB are available",
+        )
 
 
 def available_memory() -> int | None:

@@ -139,6 +139,14 @@ a folder; there is no folder /nowhere
                 found.append(f"{file.relative_to(self.folder).as_posix()} {digest}")
             return tuple(found)
 
+    def contents(self) -> dict[str, bytes]:
+        """Return the files that the module consists of, by their paths in the folder."""
+        with self._naming():
+            found = {}
+            for file in sorted(self._imports.files):
+                found[file.relative_to(self.folder).as_posix()] = _bytes_of(file)
+            return found
+
     def load(self) -> Any:
         """Import the module, and return the object.
 

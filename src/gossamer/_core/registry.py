@@ -1,6 +1,7 @@
 """The registry of parts: every class that a spec can name registers itself in its own file.
 
-The name is the `kind` of a TOML table. Specs, the documentation and `gossamer methods` read it.
+The name is the `kind` of a TOML table. Specs, the documentation and `gossamer methods` read it. The
+arguments of a registered class are checked against its type hints.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-Part = TypeVar("Part", bound=type)
+from gossamer._core.arguments import checked
+from gossamer._core.parts import PARTS as PARTS
 
-PARTS: dict[str, dict[str, type]] = {}
+Part = TypeVar("Part", bound=type)
 
 
 def register(section: str, kind: str) -> Callable[[Part], Part]:
@@ -21,7 +23,7 @@ def register(section: str, kind: str) -> Callable[[Part], Part]:
         kind: Its name in specs: lower-case words joined by hyphens.
 
     Returns:
-        A class decorator that returns the class unchanged.
+        A class decorator that returns the class, whose arguments are checked from then on.
 
     Raises:
         ValueError: Another class has this name.
@@ -44,7 +46,7 @@ def register(section: str, kind: str) -> Callable[[Part], Part]:
         if before is not None and before.__qualname__ != part.__qualname__:
             raise ValueError(f"{section} has a kind {kind!r} already: {before.__qualname__}")
         known[kind] = part
-        return part
+        return checked(part)
 
     return add
 
