@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from gossamer.network.base import Fault, Faulty, Links, Network
 from gossamer.network.consensus import consensus_errors, rounds_to_consensus
+from gossamer.network.energy import Energy
 from gossamer.network.faults import Churn, GilbertElliott, LinkFailure
 from gossamer.network.files import Sequence, save
 from gossamer.network.generators import (
@@ -24,6 +25,7 @@ from gossamer.network.generators import (
     Graph,
     HyperHypercube,
     OnePeerExponential,
+    PoissonMeetings,
     Random,
     RandomRing,
     Regular,
@@ -73,6 +75,7 @@ __all__ = [
     "ContactLog",
     "ContactTrace",
     "Cycle",
+    "Energy",
     "Epidemic",
     "EquiDyn",
     "EquiStatic",
@@ -95,6 +98,7 @@ __all__ = [
     "NetworkWeights",
     "OnePair",
     "OnePeerExponential",
+    "PoissonMeetings",
     "PositionLog",
     "PositionTrace",
     "PushSum",

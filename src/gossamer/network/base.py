@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -194,6 +194,8 @@ class Network(ABC):
             property, one value per device. Empty by default.
     """
 
+    endless: ClassVar[bool] = True  # an iteration over the rounds need not end
+
     devices: int
     directed: bool = False
     has_positions: bool = False
@@ -236,6 +238,19 @@ class Network(ABC):
         """
         if self.period == 1:
             return len(self.links(0)) * rounds
+        return None
+
+    @property
+    def structured(self) -> bool:
+        """False if devices are as likely to be linked to any device as to any other one.
+
+        Then no division of the devices into groups has fewer links between the groups.
+        """
+        return True
+
+    @property
+    def link_radius(self) -> float | None:
+        """Largest distance of a link, in the unit of the positions or in metres; None if none."""
         return None
 
     @property
@@ -340,6 +355,14 @@ class Faulty(Network):
     @property
     def schedule(self) -> Network | None:
         return self.network.schedule
+
+    @property
+    def structured(self) -> bool:
+        return self.network.structured
+
+    @property
+    def link_radius(self) -> float | None:
+        return self.network.link_radius
 
     @property
     def names(self) -> tuple[str, ...] | None:  # type: ignore[override]

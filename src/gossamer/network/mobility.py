@@ -102,6 +102,10 @@ class Mobility(Network):
     def round_seconds(self) -> float:  # type: ignore[override]
         return self.seconds_per_round
 
+    @property
+    def link_radius(self) -> float:
+        return self.radius
+
     def links(self, t: int) -> Links:
         return Links(self.devices, *within(self.positions(t), self.radius))
 

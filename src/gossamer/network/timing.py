@@ -16,6 +16,7 @@ import numpy as np
 
 from gossamer import draws
 from gossamer._core import checks
+from gossamer._core.arguments import checked
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
 from gossamer.network import limits
@@ -205,6 +206,7 @@ def _name(code: int, ends: int) -> str:
     return f"the link {code // limits.MAX_DEVICES}–{code % limits.MAX_DEVICES}"
 
 
+@checked
 @dataclass(frozen=True)
 class Timing:
     """How long computing and sending take.

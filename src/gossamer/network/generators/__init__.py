@@ -4,6 +4,7 @@ from gossamer.network.generators.equitopo import EquiDyn, EquiStatic
 from gossamer.network.generators.exponential import Exponential, OnePeerExponential
 from gossamer.network.generators.finite_time import BaseGraph, HyperHypercube
 from gossamer.network.generators.fixed import Full, Ring, Star, Torus
+from gossamer.network.generators.meetings import PoissonMeetings
 from gossamer.network.generators.random_graphs import ErdosRenyi, Random, RandomRing, Regular
 from gossamer.network.generators.structured import Epidemic, SmallWorld, StochasticBlocks
 from gossamer.network.generators.supplied import Callback, Cycle, Graph, from_networkx
@@ -21,6 +22,7 @@ __all__ = [
     "Graph",
     "HyperHypercube",
     "OnePeerExponential",
+    "PoissonMeetings",
     "Random",
     "RandomRing",
     "Regular",

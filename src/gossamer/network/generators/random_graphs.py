@@ -49,6 +49,10 @@ class Redrawn(Network):
             return 1
         return None
 
+    @property
+    def structured(self) -> bool:
+        return self.every == 0
+
     def links(self, t: int) -> Links:
         if self.every == 0:
             return self._draw(0)

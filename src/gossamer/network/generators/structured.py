@@ -49,6 +49,10 @@ class SmallWorld(Redrawn):
     seed: int = 0
     every: int = 1
 
+    @property
+    def structured(self) -> bool:
+        return True  # the lattice
+
     def __post_init__(self) -> None:
         super().__post_init__()
         checks.whole("degree", self.degree, 0, self.devices - 1)
@@ -124,6 +128,10 @@ class StochasticBlocks(Redrawn):
         inside = self.blocks * pair_count(self._largest)
         limits.check_links("within", self.within, self.within * inside)
         limits.check_links("between", self.between, self.between * pair_count(self.devices))
+
+    @property
+    def structured(self) -> bool:
+        return True  # the blocks
 
     @cached_property
     def groups(self) -> Mapping[str, tuple[str, ...]]:  # type: ignore[override]

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
+from gossamer._core.arguments import checked, conversion
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.network import limits
 from gossamer.network.base import Links, Network
+from gossamer.network.generators.fixed import Static
 
 if TYPE_CHECKING:
     import networkx
-from gossamer.network.generators.fixed import Static
 
 
+@checked
 @dataclass(frozen=True)
 class Graph(Static):
     """The same given links in every round.
@@ -112,6 +115,7 @@ class Cycle(Network):
         return self.networks[turn].links(inner_round)
 
 
+@checked
 @dataclass(frozen=True)
 class Callback(Network):
     """Links from a function of the round.
@@ -153,6 +157,7 @@ class Callback(Network):
         return Links.of(self.devices, given, self.directed)
 
 
+@checked
 def from_networkx(graphs: networkx.Graph[Any] | Sequence[networkx.Graph[Any]]) -> Network:
     """Create a network from networkx graphs.
 
@@ -179,7 +184,20 @@ def from_networkx(graphs: networkx.Graph[Any] | Sequence[networkx.Graph[Any]]) -
     return _graph(graphs, graphs)
 
 
+@conversion(Network)
+def _network_of(field: str, value: Any) -> Any:
+    """Make a network from a networkx graph."""
+    if "networkx" in sys.modules:
+        import networkx
+
+        if isinstance(value, networkx.Graph):
+            return from_networkx(value)
+    return value
+
+
 def _graph(graph: networkx.Graph[Any], first: networkx.Graph[Any]) -> Graph:
+    if not all(hasattr(each, "edges") and hasattr(each, "is_directed") for each in (graph, first)):
+        raise InputError("graphs", graph, "a networkx graph, or a list of them")
     nodes = list(first)
     if set(graph) != set(nodes):
         raise InputError("graphs", graph, "graphs that all have the same nodes")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gossamer._core.arguments import checked
 from gossamer.network.base import FloatArray, IntArray
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class ContactLog:
     """The contacts of a log.
@@ -37,6 +39,7 @@ class ContactLog:
         return len(self.a)
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class PositionLog:
     """The fixes of a log.

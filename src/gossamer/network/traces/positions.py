@@ -164,6 +164,10 @@ class PositionTrace(Trace):
     def has_positions(self) -> bool:  # type: ignore[override]
         return True
 
+    @property
+    def link_radius(self) -> float:
+        return self.radius
+
     def layout(self, t: int) -> FloatArray:
         if self.beyond == "repeat":
             t %= self.recorded

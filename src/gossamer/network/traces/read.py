@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gossamer._core import checks
+from gossamer._core.arguments import checked
 from gossamer.network.traces.logs import ContactLog, PositionLog
 
 FORMATS = ("auto", "contacts", "intervals")
 
 
+@checked
 def read_contacts(
     path: str | Path, columns: Sequence[str] | Mapping[str, str] = (), format: str = "auto"
 ) -> ContactLog:
@@ -59,6 +61,7 @@ def read_contacts(
     return contacts_of(Path(path), columns, format)
 
 
+@checked
 def read_positions(
     path: str | Path,
     columns: Sequence[str] | Mapping[str, str] = (),

@@ -35,7 +35,7 @@ class TraceReader:
             size = self.path.stat().st_size
             if size > MAX_BYTES:
                 raise DataError(f"{self.path} has {size:,} bytes: a trace may have {MAX_BYTES:,}")
-            with open(self.path, encoding="utf-8") as file:
+            with open(self.path, encoding="utf-8-sig") as file:
                 for self.line, text in enumerate(file, 1):
                     words = text.partition("#")[0].replace(",", " ").split()
                     if words:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from gossamer._core.arguments import checked
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.network.base import Links
@@ -20,6 +21,7 @@ _NOT_LOCAL = (
 _MAX_EIGENVALUES = 4000  # devices for which `BestConstant` computes all eigenvalues
 
 
+@checked
 def metropolis(links: Links, t: int = 0, seed: int = 0) -> Weights:
     """Return Metropolis weights: a_ij = min(1/(|N_i|+1), 1/(|N_j|+1)), a_ii the rest up to 1.
 
