@@ -22,6 +22,7 @@ from gossamer.tasks.own_metrics import FunctionMetric
 from gossamer.tasks.split_files import Lists
 from gossamer.tasks.split_rules import ByClass, Dirichlet, Drawn, Iid, Labels, OneLabel, Uneven
 from gossamer.tasks.splits import Split, from_lists
+from gossamer.tasks.stream import Stream
 from gossamer.tasks.tables import Table, from_table
 from gossamer.tasks.task import Model, Task
 from gossamer.tasks.validation import Validation
@@ -72,6 +73,7 @@ __all__ = [
     "Softmax",
     "Split",
     "SquaredError",
+    "Stream",
     "Svm",
     "Table",
     "Task",

@@ -9,15 +9,19 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from gossamer._core.arguments import checked, conversion
 from gossamer.errors import InputError
 from gossamer.tasks.label_checks import warn_of_labels
+
+if TYPE_CHECKING:
+    from gossamer.tasks.table_format import TableFormat
 
 MAX_CLASSES = 100_000
 """Most classes. A larger label is taken for a mistake, such as an identifier: the model gets an
@@ -29,9 +33,11 @@ MAX_TOKENS = 1 << 24
 IGNORED = -100
 """Target of a position that does not count, as in torch."""
 
+_ARRAYS = ("x", "y", "x_test", "y_test")
 _WORDS = "an array of numbers: numpy.unique(y, return_inverse=True)[1] numbers the words from 0"
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Data:
     """Samples to train on and to test on.
@@ -57,6 +63,7 @@ class Data:
         owner: Number of the device that holds each training sample, if the data say so: a study's
             split rule then does not apply.
         device_names: Names of these devices, in the order of their numbers.
+        table: How rows of a table became these samples, if they come from one.
 
     Example:
         >>> from gossamer import Digits
@@ -74,6 +81,7 @@ class Data:
     labels: tuple[str, ...] = ()
     owner: Tensor | None = None
     device_names: tuple[str, ...] = ()
+    table: TableFormat | None = None
 
     @property
     def samples(self) -> int:
@@ -118,6 +126,23 @@ class Source(Protocol):
         """Return the data."""
 
 
+@conversion(Source)
+def _data_of(field: str, value: Any) -> Any:
+    """Make data from a tuple of four arrays; name the function for what is not complete."""
+    accepted = "gs.from_arrays(x, y, x_test, y_test), or a tuple of these four"
+    if isinstance(value, tuple | list):
+        if len(value) != len(_ARRAYS) or any(isinstance(part, str) for part in value):
+            raise InputError(field, f"a {type(value).__name__} of {len(value)}", accepted)
+        return from_arrays(*value)
+    if isinstance(value, torch.utils.data.Dataset):
+        accepted = "gs.from_dataset(train, test)"
+        raise InputError(field, type(value).__name__, accepted)
+    if hasattr(value, "shape"):
+        raise InputError(field, f"an array of shape {list(value.shape)}", accepted)
+    return value
+
+
+@checked
 def from_arrays(
     x: ArrayLike | Tensor,
     y: ArrayLike | Tensor,
@@ -178,6 +203,8 @@ def with_devices(data: Data, devices: Sequence[Any] | NDArray[Any]) -> Data:
         >>> with_devices(data, ["van 10", "van 9", "van 9"]).owner.tolist()
         [1, 0, 0]
     """
+    if getattr(devices, "ndim", 1) != 1:
+        raise InputError("devices", devices, f"one per training sample, {data.samples}")
     held = [str(device) for device in devices]
     if len(held) != data.samples:
         accepted = f"one per training sample, {data.samples}"
@@ -257,6 +284,7 @@ def _is_binary(y: Tensor) -> bool:
     return y.dim() > 1 and y.is_floating_point() and bool(((y == 0) | (y == 1)).all())
 
 
+@checked
 def from_dataset(
     train: Iterable[Any] | Mapping[str, Iterable[Any]],
     test: Iterable[Any],
@@ -373,6 +401,8 @@ def _to_float32(field: str, array: NDArray[Any]) -> Tensor:
 
 def _pairs(dataset: Any) -> list[Any]:
     """Return the pairs of a dataset."""
+    if not hasattr(dataset, "__len__") and not hasattr(dataset, "__iter__"):
+        raise InputError("train", f"a {type(dataset).__name__}", "a dataset for each device")
     if hasattr(dataset, "__len__"):  # a map-style dataset need not raise IndexError at its end
         return [dataset[i] for i in range(len(dataset))]
     return list(dataset)
@@ -381,9 +411,13 @@ def _pairs(dataset: Any) -> list[Any]:
 def _stack_pairs(field: str, dataset: Any) -> tuple[Tensor, Tensor]:
     xs = []
     ys = []
-    for x, y in _pairs(dataset):
-        xs.append(x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x)))
-        ys.append(torch.as_tensor(y))
+    try:
+        for x, y in _pairs(dataset):
+            xs.append(x if isinstance(x, Tensor) else torch.as_tensor(np.asarray(x)))
+            ys.append(torch.as_tensor(y))
+    except (TypeError, ValueError, LookupError, RuntimeError) as error:
+        accepted = f"pairs of a sample and its target, both of numbers ({error})"
+        raise InputError(field, f"a {type(dataset).__name__}", accepted) from error
     try:
         return torch.stack(xs), torch.stack(ys)
     except RuntimeError as error:  # no samples, or unequal shapes

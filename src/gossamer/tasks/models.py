@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import nn
 
 from gossamer import draws
 from gossamer._core import checks
+from gossamer._core.arguments import checked, conversion
+from gossamer._core.memory import refuse_too_large
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Learner
 from gossamer.tasks.losses import Loss, LossFunction
 from gossamer.tasks.modules import ModuleLearner
+from gossamer.tasks.task import Model
 
+_BYTES = 4  # of a parameter in float32
 _SMALLEST_IMAGE = 4  # pixels: two poolings halve an image twice
 
 
+@checked
 @dataclass(frozen=True)
 class Module:
     """A model that is any `torch.nn.Module`.
@@ -64,6 +72,18 @@ class Module:
         )
 
 
+@conversion(Model)
+def _model_of(field: str, value: Any) -> Any:
+    """Make a model from a torch module; name the class for a function that makes one."""
+    if isinstance(value, nn.Module):
+        return Module(value)
+    is_module_class = isinstance(value, type) and issubclass(value, nn.Module)
+    if is_module_class or inspect.isfunction(value):
+        accepted = "gs.Module(function), whose function makes a torch.nn.Module"
+        raise InputError(field, value, accepted)
+    return value
+
+
 def _make_seeded(make: Callable[[], nn.Module], seed: int) -> nn.Module:
     """Make a module with torch's generator at a named seed, and restore the generator."""
     with torch.random.fork_rng(devices=[]):
@@ -104,6 +124,9 @@ class Mlp:
 
     def learner(self, data: Data) -> Learner:
         outputs = _outputs("mlp", data)
+        widths = (torch.Size(data.shape).numel(), *self.hidden, outputs)
+        parameters = sum(a * b for a, b in pairwise(widths))
+        _check_parameters("hidden", self.hidden, parameters)
 
         def make() -> nn.Module:
             layers: list[nn.Module] = [nn.Flatten()]
@@ -116,6 +139,12 @@ class Mlp:
             return nn.Sequential(*layers, nn.Linear(width, outputs))
 
         return Module(make, self.loss).learner(_with_floats(data))
+
+
+def _check_parameters(field: str, value: object, parameters: int) -> None:
+    """Refuse a model that cannot be in memory, before torch is asked for it."""
+    needed = parameters * _BYTES
+    refuse_too_large(field, value, needed, f"a smaller model: {parameters:,} parameters take")
 
 
 @register("model", "cnn")
@@ -156,6 +185,8 @@ class Cnn:
             )
             raise InputError("model", "cnn", accepted)
         outputs = _outputs("cnn", data)
+        first, second = self.channels
+        _check_parameters("channels", self.channels, 9 * first * (data.shape[0] + second))
 
         def make() -> nn.Module:
             layers: list[nn.Module] = []

@@ -10,11 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gossamer._core.arguments import checked
 from gossamer._core.columns import Better, Column
 from gossamer.errors import GossamerError, InputError
 from gossamer.tasks.metric import FIELD, LoopMeter, Meter, Metric
 
 
+@checked
 @dataclass(frozen=True)
 class FunctionMetric(Metric):
     """A metric that is a function of one's own.

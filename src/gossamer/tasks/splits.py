@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gossamer import draws
+from gossamer._core.arguments import checked
+from gossamer.backend import sample_numbers
 from gossamer.errors import InputError
 
 IntArray = NDArray[np.int64]
@@ -51,7 +53,13 @@ class Split:
 
 
 def batch(
-    split: Split, seed: int, t: int | IntArray, step: int, size: int, devices: IntArray
+    split: Split,
+    seed: int,
+    t: int | IntArray,
+    step: int,
+    size: int,
+    devices: IntArray,
+    arrived: IntArray | None = None,
 ) -> IntArray:
     """Draw batches from each device's own samples, uniformly and with replacement.
 
@@ -65,6 +73,7 @@ def batch(
         step: Local step within the round.
         size: Samples per batch.
         devices: Numbers of the devices.
+        arrived: How many samples each of them has so far, the first ones; None: all.
 
     Returns:
         Sample numbers [devices, size], or [rounds, devices, size].
@@ -75,7 +84,17 @@ def batch(
         (2, 4)
     """
     column = devices[:, None]
-    position = draws.below(split.sizes[column], seed, "batch", t, step, column, np.arange(size))
+    bits = draws.bits(seed, "batch", t, step, column)
+    rows = np.broadcast_to(column, bits.shape).ravel()
+    held = split.sizes[column]
+    if arrived is not None:
+        held = arrived[:, None]
+    first = split.offsets[rows]
+    sizes = np.broadcast_to(held, bits.shape).ravel()
+    found = sample_numbers(bits.ravel(), first, sizes, split.index, size)
+    if found is not None:
+        return found.reshape(*bits.shape[:-1], size)
+    position = draws.below(held, seed, "batch", t, step, column, np.arange(size))
     position += split.offsets[column]
     return split.index[position]
 
@@ -103,6 +122,7 @@ def whole(split: Split, devices: IntArray) -> IntArray:
     return split.index[first[:, None] + np.arange(size)]
 
 
+@checked
 def from_lists(lists: Iterable[ArrayLike], samples: int | None = None) -> Split:
     """Make a split from one list of sample numbers per device.
 

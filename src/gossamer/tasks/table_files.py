@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -74,7 +75,7 @@ def stem(path: Path) -> str:
     return name
 
 
-def read_table(path: Path) -> pyarrow.Table:
+def read_table(path: Path, whole_lines: bool = False) -> pyarrow.Table:
     """Read a CSV or Parquet file.
 
     A CSV file has a header. Its values are separated by commas, semicolons or tabs; between
@@ -82,6 +83,7 @@ def read_table(path: Path) -> pyarrow.Table:
 
     Args:
         path: The file.
+        whole_lines: Leave out a last line of a CSV file without its end: it is being written.
 
     Returns:
         Its columns, with types as found.
@@ -89,9 +91,9 @@ def read_table(path: Path) -> pyarrow.Table:
     Raises:
         DataError: If it is missing, damaged, too large, empty or has no header.
     """
-    read = _read_csv
+    read = partial(_read_csv, whole_lines=whole_lines)
     if path.name.endswith(".parquet"):
-        read = _read_parquet
+        read = partial(_read_parquet)
     table = read(path)
     _check_text(path, table)
     if table.num_rows == 0:
@@ -153,11 +155,13 @@ def _read_parquet(path: Path) -> pyarrow.Table:
         raise DataError(f"{path} is damaged or not Parquet: {_first_line(error)}") from None
 
 
-def _read_csv(path: Path) -> pyarrow.Table:
+def _read_csv(path: Path, whole_lines: bool) -> pyarrow.Table:
     import pyarrow
     from pyarrow import csv
 
     content = _content(path)
+    if whole_lines:
+        content = content[: content.rfind(b"\n") + 1]
     try:
         head = content[:_HEAD].decode("utf-8-sig", errors="ignore")
         delimiter = _delimiter(path, head)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gossamer import draws
 from gossamer._core import checks
+from gossamer._core.arguments import checked
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
 from gossamer.tasks import table_columns
@@ -19,8 +20,11 @@ from gossamer.tasks.data import Data, checked_arrays, with_devices
 from gossamer.tasks.label_checks import listed, warn, warn_of_unseen
 from gossamer.tasks.table_columns import Part
 from gossamer.tasks.table_files import files_in, read_table, stem
+from gossamer.tasks.table_format import TableFormat
 
 Targets = Literal["labels", "values"]
+
+_TEST_SHARE = 0.2  # of the rows of a device, where the tables to test on are of all devices
 
 
 @register("data", "table")
@@ -108,6 +112,7 @@ class Table:
         return reader.read(parts, test, names, device, stem(self._folder))
 
 
+@checked
 def from_table(
     train: Any,
     test: Any = 0.2,
@@ -250,19 +255,25 @@ class _Reader:
         x = self._samples(parts)
         y, labels = self._read_targets(parts)
         in_test = np.zeros(len(x), dtype=bool)
+        share = _TEST_SHARE if isinstance(test, list) else test
         if isinstance(test, list):
             in_test[sum(part.table.num_rows for part in train) :] = True
         else:
             in_test = _drawn(held, len(x), test, self._seed)
+        mean = np.zeros(x.shape[1])
+        spread = np.ones(x.shape[1])
         if self._scale:
-            x = self._scaled(x, ~in_test)
+            mean, spread = self._scale_of(x[~in_test])
+            x = ((x.astype(np.float64) - mean) / spread).astype(np.float32)
         data = checked_arrays(x[~in_test], y[~in_test], x[in_test], y[in_test], name)
         if labels:
             data = replace(data, classes=len(labels), labels=labels)
             warn_of_unseen(data)
         if held is not None:
             data = with_devices(data, held[~in_test[: len(held)]])
-        return data
+        names_of_inputs = tuple(self._names)
+        columns = (names_of_inputs, tuple(mean.tolist()), tuple(spread.tolist()))
+        return replace(data, table=TableFormat(*columns, tuple(self._target), labels, share))
 
     def _samples(self, parts: list[Part]) -> NDArray[np.float32]:
         for name in self._target:
@@ -293,13 +304,11 @@ class _Reader:
             return table_columns.number_labels(table_columns.labels_of(parts, name), name)
         return table_columns.values_of(parts, [name]), ()
 
-    def _scaled(
-        self, x: NDArray[np.float32], in_training: NDArray[np.bool_]
-    ) -> NDArray[np.float32]:
-        """Return inputs of mean 0 and variance 1 in training."""
-        training = x[in_training].astype(np.float64)
+    def _scale_of(self, x: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the mean and the spread of the inputs in training."""
+        training = x.astype(np.float64)
         if not len(training):
-            return x
+            return np.zeros(x.shape[1]), np.ones(x.shape[1])
         spread = training.std(axis=0)
         constant = training.max(axis=0) == training.min(axis=0)
         if constant.any():
@@ -309,7 +318,7 @@ class _Reader:
                 "such a column"
             )
         spread[constant] = 1
-        return ((x - training.mean(axis=0)) / spread).astype(np.float32)
+        return training.mean(axis=0), spread
 
 
 def _held(

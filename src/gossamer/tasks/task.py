@@ -10,11 +10,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gossamer._core import checks
+from gossamer._core.arguments import checked
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
 from gossamer.tasks.learner import Learner
 from gossamer.tasks.splits import Split
 from gossamer.tasks.worker import Worker
+
+MAX_BATCH = 1 << 40
+"""Largest batch; far smaller ones do not fit the memory of any machine."""
 
 
 @runtime_checkable
@@ -25,6 +30,7 @@ class Model(Protocol):
         """Return the learner for data of some shape."""
 
 
+@checked
 @dataclass(frozen=True)
 class Task:
     """What is learned: data, a split and a model.
@@ -53,9 +59,8 @@ class Task:
     batch: int = 32
 
     def __post_init__(self) -> None:
-        if self.batch < 0:
-            accepted = "a whole number of at least 1, or 0 for all of a device's samples"
-            raise InputError("batch", self.batch, accepted)
+        noun = "0 for all of a device's samples, or a whole number"
+        checks.whole("batch", self.batch, 0, MAX_BATCH, noun)
         sizes = self.split.sizes[self.split.sizes > 0]
         if self.batch == 0 and len(np.unique(sizes)) > 1:
             accepted = (

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer import draws
-from gossamer._core.memory import available_memory
+from gossamer._core.memory import refuse_too_large
 from gossamer._core.threads import available_threads, limit_torch_threads, run_in_threads
 from gossamer.backend import Batches, Samples, Scratch
 from gossamer.errors import InputError
@@ -24,6 +24,8 @@ from gossamer.tasks.metric import Metric
 from gossamer.tasks.splits import Split
 
 _SAMPLES_DRAWN_AT_ONCE = 1 << 15  # sample numbers of one draw: several rounds of few devices
+_SAMPLES_DRAWN_AHEAD = 1 << 20  # sample numbers that `draw_samples` draws, at most: 8 MB
+_BYTES_PER_DRAW = 32  # of the number of one sample, with the intermediate values of its draw
 _COPIES = 2  # of the models, at least: the models and their gradients
 
 
@@ -63,6 +65,7 @@ class Worker:
         test: int,
     ) -> None:
         _check_memory(learner.parameters, len(devices), dtype, torch_device)
+        _check_batch(batch, len(devices), data, dtype)
         self.learner = learner
         self._batch = batch
         self._devices = devices
@@ -87,6 +90,7 @@ class Worker:
         self._scratch = Scratch()
         self._gradient: Tensor | None = None
         self._batch_draws = _BatchDraws(split, seed, batch, devices)
+        self.samples = len(data.x)
 
     def _inputs(self, x: Tensor) -> Tensor:
         dtype = self._dtype
@@ -104,8 +108,33 @@ class Worker:
         """Return the start that all devices share: [1, parameters]."""
         return self.learner.init(self._seed).to(self._torch_device, self._dtype)[None]
 
+    def draw_samples(
+        self, t: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> NDArray[np.int64] | None:
+        """Return the samples of the first step of some rounds, to be given to `gradient`.
+
+        Many small calls of `gradient` are faster if their samples are drawn at once.
+
+        Args:
+            t: The rounds.
+            rows: Which of the worker's devices they are rounds of.
+
+        Returns:
+            Sample numbers [rounds, batch]; None if it is better to let `gradient` draw: the batches
+            are whole, or drawing takes longer than the calls.
+        """
+        if not 0 < len(t) * self._batch <= _SAMPLES_DRAWN_AHEAD:
+            return None
+        return self._batch_draws.of(t, 0, self._devices[rows])
+
     def gradient(
-        self, w: Tensor, t: int | NDArray[np.int64], step: int = 0, rows: Tensor | None = None
+        self,
+        w: Tensor,
+        t: int | NDArray[np.int64],
+        step: int = 0,
+        rows: Tensor | None = None,
+        samples: NDArray[np.int64] | None = None,
+        arrived: NDArray[np.int64] | None = None,
     ) -> Tensor:
         """Return each model's stochastic gradient. The next call may overwrite the result.
 
@@ -114,6 +143,8 @@ class Worker:
             t: The round; or, with `rows`, the round of each.
             step: Local step within the round.
             rows: Which of the worker's devices the models are of (None: all).
+            samples: What `draw_samples` returned for these rows (None: draw them now).
+            arrived: How many samples each device has so far; None: all.
         """
         buffers = self.buffers
         if rows is not None:
@@ -127,7 +158,7 @@ class Worker:
             batches = self._batches(chunk)
             self.learner.batch_gradient(w[chunk.rows], batches, own, chunk.keys, result[chunk.rows])
 
-        self._for_each(compute, self._chunks(t, step, rows))
+        self._for_each(compute, self._chunks(t, step, rows, samples, arrived))
         if rows is not None:
             for name, b in buffers.items():
                 self.buffers[name][rows] = b
@@ -141,7 +172,12 @@ class Worker:
         self._gradient = None
 
     def loss(
-        self, w: Tensor, t: int | NDArray[np.int64], step: int = 0, rows: Tensor | None = None
+        self,
+        w: Tensor,
+        t: int | NDArray[np.int64],
+        step: int = 0,
+        rows: Tensor | None = None,
+        arrived: NDArray[np.int64] | None = None,
     ) -> Tensor:
         """Return each model's loss on the batch that its gradient is computed from.
 
@@ -150,12 +186,13 @@ class Worker:
             t: The round; or, with `rows`, the round of each.
             step: Local step within the round.
             rows: Which of the worker's devices the models are of (None: all).
+            arrived: How many samples each device has so far; None: all.
         """
         buffers = self.buffers
         if rows is not None:
             buffers = {name: b[rows] for name, b in self.buffers.items()}
         losses = []
-        for chunk in self._chunks(t, step, rows):
+        for chunk in self._chunks(t, step, rows, arrived):
             own = {name: b[chunk.rows] for name, b in buffers.items()}
             x, y = self._batches(chunk).gather()
             losses.append(self.learner.loss(w[chunk.rows], x, y, own, chunk.keys))
@@ -197,7 +234,14 @@ class Worker:
             buffers = self.buffers
         return self.learner.scores(w, self._x_test, self._y_test, buffers, metrics)
 
-    def _chunks(self, t: int | NDArray[np.int64], step: int, rows: Tensor | None) -> list[_Chunk]:
+    def _chunks(
+        self,
+        t: int | NDArray[np.int64],
+        step: int,
+        rows: Tensor | None,
+        samples: NDArray[np.int64] | None = None,
+        arrived: NDArray[np.int64] | None = None,
+    ) -> list[_Chunk]:
         """Return the batches of a step, for some rows at a time.
 
         The batches of a chunk stay in the processor's cache until they are used, and many devices
@@ -206,8 +250,10 @@ class Worker:
         devices = self._devices
         if rows is not None:
             devices = devices[rows.cpu().numpy()]
-        numbers = self._batch_draws.of(t, step, None if rows is None else devices)
-        index = torch.from_numpy(numbers).to(self._torch_device)
+        if samples is None:
+            chosen = None if rows is None else devices
+            samples = self._batch_draws.of(t, step, chosen, arrived)
+        index = torch.from_numpy(samples).to(self._torch_device)
         keys = torch.from_numpy(self._keys(t, step, devices).view(np.int64)).to(self._torch_device)
         elements = index.numel() * self._sample_elements()
         count = max(1, math.ceil(elements / self.learner.at_once))
@@ -251,14 +297,22 @@ def _check_memory(
     parameters: int, devices: int, dtype: torch.dtype, torch_device: torch.device
 ) -> None:
     """Refuse models that cannot all be in memory, before any of them is allocated."""
-    available = available_memory()
-    needed = _COPIES * devices * parameters * dtype.itemsize
-    if torch_device.type == "cpu" and available is not None and needed > available:
-        accepted = (
-            f"a smaller model or fewer devices: models and gradients take {needed / 2**30:.1f} GiB,"
-            f" and {available / 2**30:.1f} GiB are available"
+    if torch_device.type == "cpu":
+        refuse_too_large(
+            "model",
+            f"{parameters:,} parameters on {devices} devices",
+            _COPIES * devices * parameters * dtype.itemsize,
+            "a smaller model or fewer devices: models and gradients take",
         )
-        raise InputError("model", f"{parameters:,} parameters on {devices} devices", accepted)
+
+
+def _check_batch(batch: int, devices: int, data: Data, dtype: torch.dtype) -> None:
+    """Refuse a batch whose sample numbers, and samples of one device, cannot be in memory."""
+    numbers = devices * batch * _BYTES_PER_DRAW
+    samples = batch * data.x[0].numel() * dtype.itemsize
+    refuse_too_large(
+        "batch", batch, numbers + samples, "a smaller batch: drawing its samples takes"
+    )
 
 
 class _BatchDraws:
@@ -277,17 +331,24 @@ class _BatchDraws:
         self._drawn: dict[int, tuple[int, NDArray[np.int64]]] = {}
 
     def of(
-        self, t: int | NDArray[np.int64], step: int, devices: NDArray[np.int64] | None
+        self,
+        t: int | NDArray[np.int64],
+        step: int,
+        devices: NDArray[np.int64] | None,
+        arrived: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
         """Return sample numbers [devices, batch] of some devices, or of all (None)."""
         if not self._batch:
             return self._whole_batches(devices)
+        split = self._split
         if not isinstance(t, int):  # every device in a round of its own
             assert devices is not None
             rounds = t[:, None]
-            return splits.batch(self._split, self._seed, rounds, step, self._batch, devices)
+            return splits.batch(split, self._seed, rounds, step, self._batch, devices, arrived)
         if devices is not None:
-            return splits.batch(self._split, self._seed, t, step, self._batch, devices)
+            return splits.batch(split, self._seed, t, step, self._batch, devices, arrived)
+        if arrived is not None:
+            return splits.batch(split, self._seed, t, step, self._batch, self._devices, arrived)
         first, drawn = self._drawn.get(step, (0, np.empty((0, 0, 0), dtype=np.int64)))
         if not first <= t < first + len(drawn):
             count = _SAMPLES_DRAWN_AT_ONCE // (len(self._devices) * self._batch)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gossamer._core import checks
+from gossamer._core.arguments import checked
 from gossamer.errors import InputError, nearest
 from gossamer.tasks.data import IGNORED, Data, checked_arrays, from_arrays, with_devices
 from gossamer.tasks.hf import packages
@@ -20,6 +21,7 @@ _WHITE = 255  # largest value of a pixel
 _FIELDS = {"x": "inputs", "x_test": "inputs", "y": "target", "y_test": "target"}
 
 
+@checked
 def from_hf(
     train: Any,
     test: Any = None,

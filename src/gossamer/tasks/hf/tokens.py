@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from gossamer._core import checks
+from gossamer._core.arguments import checked
 from gossamer.errors import InputError
 from gossamer.tasks.hf import attention
 
 
+@checked
 class TokenModel(nn.Module):
     """A model of transformers, with or without adapters, as a module from tokens to logits.
 
