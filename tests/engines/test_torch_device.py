@@ -28,6 +28,7 @@ NOT_ON_META = {
     "adom",
     "aims",
     "dabmd",
+    "divshare",
     "fedavg",
     "gossip-learning",
     "swarm-sgd",

@@ -23,6 +23,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gossamer._core.arguments import number_of
 from gossamer._core.registry import register
 from gossamer.algorithms.base import (
     ORDERS,
@@ -89,9 +90,12 @@ class PowerSchedule:
         """Return the map of round t; the identity if every device has its own."""
         if isinstance(self.p, LocalSchedule):
             return IdentityMap()
-        p = self.p(t)
-        assert isinstance(p, int | float)
-        return power_map(float(p))
+        try:
+            p = number_of(self.p(t))
+        except Exception as error:  # of the user's function
+            accepted = "a number of at least 1, or a function that returns one for every round"
+            raise InputError("p", self.p, accepted) from error
+        return power_map(p)
 
     def maps(self, t: int, divergence: Tensor) -> list[tuple[MirrorMap, Tensor]]:
         """Return the maps of round t, with the rows of the devices that use each.

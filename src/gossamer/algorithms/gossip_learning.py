@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
+from gossamer.algorithms.asynchronous import Asynchronous
+from gossamer.algorithms.base import Gradient, Mix, State, descend
 from gossamer.algorithms.registry import method
 from gossamer.algorithms.schedules import Rate, at, check_eta
 from gossamer.network.weights import RandomPeer, WeightRule
@@ -33,14 +35,16 @@ from gossamer.network.weights import RandomPeer, WeightRule
     needs="any links, one-way too",
 )
 @dataclass(frozen=True)
-class GossipLearning(Algorithm):
+class GossipLearning(Asynchronous):
     """Each device sends its model w and its age t to one random neighbour, which merges and steps.
 
     It does so once for every model received, in the order of the senders' numbers; a device that
-    receives none does nothing. Its paper has no rounds: models arrive one by one. Here all models
-    of a round are sent before the first is received. The age counts steps where the authors' code
-    counts samples, which gives the same a for batches of one size. That code can also divide η by
-    the age; here η depends on the round. Sampled models and token accounts are left out.
+    receives none does nothing. Its paper has no rounds: models arrive one by one. In rounds all
+    models of a round are sent before the first is received. Without rounds a device merges a model
+    when it arrives, as in the paper, but steps all the time, not once per model. The age counts
+    steps where the authors' code counts samples, which gives the same a for batches of one size.
+    That code can also divide η by the age; here η depends on the round. Sampled models and token
+    accounts are left out.
 
     Args:
         eta: The learning rate: a number or a schedule.
@@ -55,6 +59,26 @@ class GossipLearning(Algorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_eta(self.eta)
+
+    # -- without rounds ---------------------------------------------------------------------------
+
+    @property
+    def exchange(self) -> Literal["both", "one-way"]:
+        return "one-way"
+
+    def step(self, state: State, w_read: Tensor, grad: Gradient, devices: Tensor, t: int) -> State:
+        w = state["w"]
+        w = descend(w, grad(w_read), at(self.eta, t, devices, w))
+        return {**state, "w": w, "age": state["age"] + 1}
+
+    def send(self, state: State, devices: Tensor, number: Tensor) -> tuple[State, Tensor]:
+        return state, torch.cat([state["w"], state["age"]], 1)
+
+    def receive(self, state: State, received: Tensor, sent: Tensor) -> State:
+        w, age = _merge(state["w"], state["age"], received[:, :-1], received[:, -1:])
+        return {**state, "w": w, "age": age}
+
+    # -- in rounds --------------------------------------------------------------------------------
 
     @property
     def weights(self) -> WeightRule:
@@ -78,13 +102,17 @@ class GossipLearning(Algorithm):
         w = state["w"].clone()
         age = state["age"].clone()
         for k, (to, w_r, t_r) in enumerate(_arrivals(w, age, mix)):
-            a = t_r / (age[to] + t_r).clamp_min(1)
-            w[to] = torch.lerp(w[to], w_r, a)
-            age[to] = torch.maximum(age[to], t_r)
+            w[to], age[to] = _merge(w[to], age[to], w_r, t_r)
             if grad:
                 w[to] = descend(w[to], grad(w[to], k, to), at(self.eta, t, mix.devices[to], w))
                 age[to] += 1
         return {"w": w, "age": age}
+
+
+def _merge(w: Tensor, age: Tensor, w_r: Tensor, t_r: Tensor) -> tuple[Tensor, Tensor]:
+    """Return models and ages after each device has received one model."""
+    a = t_r / (age + t_r).clamp_min(1)
+    return torch.lerp(w, w_r, a), torch.maximum(age, t_r)
 
 
 def _arrivals(w: Tensor, age: Tensor, mix: Mix) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

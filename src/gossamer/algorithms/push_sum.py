@@ -11,6 +11,9 @@ directed graphs." IEEE TAC 60, 2015.
 Assumption: over every B rounds the links lead from every device to every other. A device needs to
 know how many it sends to, not who receives. The sum of x is kept, so that the mean on which devices
 agree is right although the weights of a row do not sum to 1.
+
+Without rounds two devices that meet send each other half of x and w, and add what they receive;
+what did not arrive is added again by its sender.
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gossamer.algorithms.base import Algorithm, Gradient, Mix, State, descend
+from gossamer.algorithms.asynchronous import Asynchronous
+from gossamer.algorithms.base import Gradient, Mix, State, descend
 from gossamer.algorithms.registry import method
 from gossamer.algorithms.schedules import Rate, at, check_eta
 from gossamer.network import weights as rules
@@ -35,7 +39,7 @@ from gossamer.network import weights as rules
     baseline=True,
 )
 @dataclass(frozen=True)
-class PushSum(Algorithm):
+class PushSum(Asynchronous):
     """Each device splits x over itself and its receivers; the pushed weight w undoes the bias.
 
     Args:
@@ -51,6 +55,28 @@ class PushSum(Algorithm):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_eta(self.eta)
+
+    # -- without rounds ---------------------------------------------------------------------------
+
+    def step(self, state: State, w_read: Tensor, grad: Gradient, devices: Tensor, t: int) -> State:
+        x = state["x"]
+        return {**state, "x": descend(x, grad(w_read), at(self.eta, t, devices, x))}
+
+    def send(self, state: State, devices: Tensor, number: Tensor) -> tuple[State, Tensor]:
+        half = torch.cat([state["x"], state["weight"]], 1) / 2
+        return self._add(state, -half), half
+
+    def receive(self, state: State, received: Tensor, sent: Tensor) -> State:
+        return self._add(state, received)
+
+    def undo_send(self, state: State, sent: Tensor) -> State:
+        return self._add(state, sent)
+
+    def _add(self, state: State, mass: Tensor) -> State:
+        x = state["x"] + mass[:, :-1]
+        return {**state, "x": x, "weight": state["weight"] + mass[:, -1:]}
+
+    # -- in rounds --------------------------------------------------------------------------------
 
     @property
     def weights(self) -> rules.WeightRule:

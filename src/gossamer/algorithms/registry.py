@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
+from gossamer._core.arguments import checked
 from gossamer._core.registry import register
 from gossamer.algorithms.base import Algorithm
 
@@ -157,6 +158,7 @@ class Method:
 METHODS: dict[str, Method] = {}
 
 
+@checked
 def method(
     name: str,
     *,

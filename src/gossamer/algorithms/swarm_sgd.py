@@ -6,8 +6,14 @@ Quantized and Local Updates" (SwarmSGD). NeurIPS 2021.
     w_i ← w_i − η·d_i(w_i)   local_steps times, for the paired devices only
     w_i⁺ = w_j⁺ = (w_i + w_j) / 2
 
-This is the form in which the two wait for each other. Its paper also has one without waiting,
-quantized models and a drawn number of local steps; its theory is for a static regular graph.
+Without rounds it is the paper's non-blocking form, in which nobody waits for the steps of another:
+a_i is the model after the last meeting, without the steps that were taken since.
+
+    w_i ← w_i − η·d_i(w_i)                     all the time
+    w_i ← (a_i + a_j)/2 + (w_i − a_i),  a_i ← w_i      in a meeting of i and j
+
+Quantized models and a drawn number of local steps are left out; the theory of the paper is for a
+static regular graph.
 """
 
 from __future__ import annotations
@@ -17,13 +23,14 @@ from typing import Literal
 
 from torch import Tensor
 
+from gossamer.algorithms.asynchronous import Asynchronous, average_with
 from gossamer.algorithms.base import (
-    Algorithm,
     Gradient,
     Mix,
     State,
     check_choice,
     check_local_steps,
+    descend,
     descend_locally,
 )
 from gossamer.algorithms.registry import RATE, Choice, method
@@ -38,30 +45,62 @@ from gossamer.network.weights import Matching, OnePair, WeightRule
     tune={"eta": RATE, "pairs": Choice(("matching", "one"))},
 )
 @dataclass(frozen=True)
-class SwarmSGD(Algorithm):
+class SwarmSGD(Asynchronous):
     """Random linked pairs: both devices take local steps, then both keep the average.
 
     Args:
         eta: The learning rate: a number or a schedule.
-        local_steps: The number of steps per paired device and round.
+        local_steps: The number of steps per paired device and round; without rounds, the least
+            number of steps between two meetings that a device begins.
         pairs: "one" pair per round, as in the paper (it needs a shared clock: simulator only), or
             "matching": every link whose draw is the lowest at both of its ends, which devices can
-            find out among themselves.
+            find out among themselves. Without rounds it has no effect.
+        on_cut: What becomes of models whose contact ends before they have arrived: "drop" them, or
+            "keep" them until the same two devices meet again, where they continue. Without effect
+            in rounds.
 
     Example:
         >>> SwarmSGD(local_steps=1)
-        SwarmSGD(eta=0.01, local_steps=1, pairs='one')
+        SwarmSGD(eta=0.01, local_steps=1, pairs='one', on_cut='drop')
     """
 
     eta: Rate = 0.01
     local_steps: int = 1
     pairs: Literal["one", "matching"] = "one"
+    on_cut: Literal["drop", "keep"] = "drop"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_eta(self.eta)
         check_choice("pairs", self.pairs, ("one", "matching"))
+        check_choice("on_cut", self.on_cut, ("drop", "keep"))
         check_local_steps(self.local_steps)
+
+    # -- without rounds ---------------------------------------------------------------------------
+
+    @property
+    def steps_between_messages(self) -> int:
+        return self.local_steps
+
+    def init_asynchronous(self, w0: Tensor) -> State:
+        return {"w": w0.clone(), "anchor": w0.clone()}
+
+    def step(self, state: State, w_read: Tensor, grad: Gradient, devices: Tensor, t: int) -> State:
+        w = state["w"]
+        return {**state, "w": descend(w, grad(w_read), at(self.eta, t, devices, w))}
+
+    @property
+    def message(self) -> str:
+        return "anchor"
+
+    def send(self, state: State, devices: Tensor, number: Tensor) -> tuple[State, Tensor]:
+        return state, state["anchor"]
+
+    def receive(self, state: State, received: Tensor, sent: Tensor) -> State:
+        w = average_with(state["w"], received, sent)
+        return {**state, "w": w, "anchor": w.clone()}
+
+    # -- in rounds --------------------------------------------------------------------------------
 
     @property
     def weights(self) -> WeightRule:

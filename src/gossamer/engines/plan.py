@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +15,25 @@ from torch import Tensor
 
 from gossamer import draws
 from gossamer._core import checks
+from gossamer._core.arguments import checked
 from gossamer._core.columns import DEFAULT_TARGETS, LOSS, Column, Target, columns_of
 from gossamer.algorithms import Algorithm
 from gossamer.errors import InputError
 from gossamer.network.base import IntArray, Network
+from gossamer.network.energy import Energy
 from gossamer.network.timing import Timing
-from gossamer.tasks import Data, Metric, Task
+from gossamer.tasks import Data, Metric, Stream, Task
 from gossamer.tasks.metrics import as_metrics, default_metrics
+
+if TYPE_CHECKING:
+    from gossamer.engines.settings import Events
 
 _SERIAL_WORK = (
     3e7  # multiplications per round, below which a second thread costs more than it saves
 )
 
 
+@checked
 @dataclass(frozen=True)
 class Measure:
     """What is measured, when and where, and which targets are reported.
@@ -138,6 +145,7 @@ class Measure:
         return self.columns
 
 
+@checked
 @dataclass(frozen=True)
 class Plan:
     """Everything an engine needs to know about a run.
@@ -154,6 +162,9 @@ class Plan:
         device: The torch device, for example "cpu" or "cuda:0".
         threads: Number of torch threads. 0: one if a round is little work, else one per core.
         timing: Durations of steps and messages, if simulated seconds are to be reported.
+        events: The settings of a run without common rounds. None: in rounds.
+        energy: What steps and messages cost, if joules are to be reported.
+        stream: How the devices' samples arrive over time. None: all are there at the start.
 
     Raises:
         InputError: If the parts do not fit together, for example if the network has another number
@@ -177,6 +188,9 @@ class Plan:
     device: str = "cpu"
     threads: int = 0
     timing: Timing | None = None
+    events: Events | None = None
+    energy: Energy | None = None
+    stream: Stream | None = None
 
     def __post_init__(self) -> None:
         if self.task.devices != self.network.devices:
@@ -189,6 +203,12 @@ class Plan:
         object.__setattr__(self, "measure", self.measure.resolve(self.task.data))
         checks.whole("rounds", self.rounds, 0)
         self._check_network_length()
+        if self.energy is not None and self.energy.battery and self.events is None:
+            accepted = '0, or engine = "events": in rounds there are no batteries'
+            raise InputError("energy.battery", self.energy.battery, accepted)
+        if self.stream is not None and self.task.batch == 0:
+            accepted = "a whole number of at least 1: with a stream, devices have no fixed number"
+            raise InputError("batch", 0, accepted + " of samples")
         checks.whole("threads", self.threads, 0, 1024)
 
     def _check_network_length(self) -> None:
@@ -220,7 +240,10 @@ class Plan:
         if not self.measure.merged:
             return False
         last = self.rounds
-        measured = [*range(0, last, self.measure.every or max(1, last)), last]
+        own = getattr(type(self.algorithm), "mirror_at", None)
+        if own is Algorithm.mirror_at:
+            return False
+        measured = chain(range(0, last, self.measure.every or max(1, last)), [last])
         return any(self.algorithm.mirror_at(t).power != 1 for t in measured)
 
     @cached_property
@@ -256,11 +279,18 @@ class Record:
         bytes: Their size in bytes.
         seconds: Simulated time at which the last device finished the round, or None if the plan has
             no timing.
+        steps: Number of rounds or steps of their own that all devices ended so far, or None if the
+            engine has common rounds.
+        staleness: How many exchanges changed a device's model while it computed a gradient, on
+            average, or None if the method has rounds.
+        joules: What all devices' steps and messages cost so far, or None if the plan has no energy.
         merged: Loss and metrics of the mean of all devices' models, by name; empty if the plan does
             not measure it.
         merged_power: The same of their power mean; empty if the method has no mirror map.
         devices: Numbers of the measured devices, if they are a sample; None: all. Distances are
             those of all devices.
+        activity: Seconds since the start that each device was computing, exchanging, waiting and
+            away, by these words; empty if the engine has common rounds.
     """
 
     round: int
@@ -271,9 +301,13 @@ class Record:
     messages: int
     bytes: int
     seconds: float | None = None
+    steps: int | None = None
+    staleness: float | None = None
+    joules: float | None = None
     merged: dict[str, float] = field(default_factory=dict)
     merged_power: dict[str, float] = field(default_factory=dict)
     devices: IntArray | None = None
+    activity: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def device(self, position: int) -> int:
         """Return the number of the device at a position of `loss`.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
-from typing import Protocol
+from typing import Any, Protocol
 
 from gossamer._core import checks
 from gossamer._core.registry import register
-from gossamer.engines.events import EventEngine
+from gossamer.engines.events import start_events
 from gossamer.engines.observer import Observer
 from gossamer.engines.plan import Engine, Plan, Snapshot
 from gossamer.engines.simulate import Simulator
-from gossamer.errors import MissingExtra
+from gossamer.errors import InputError, MissingExtra
 
 
 class EngineSpec(Protocol):
@@ -58,6 +58,8 @@ class Simulation(EngineSpec):
     def start(
         self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
     ) -> Engine:
+        if plan.events is not None:
+            return plan.events.start(plan, snapshot, observer)
         return Simulator(plan, snapshot)
 
 
@@ -66,7 +68,8 @@ class Simulation(EngineSpec):
 class Events(EngineSpec):
     """The engine without rounds, in this process: devices compute at their own pace and meet.
 
-    The study needs a `timing`. Its rounds are rounds of the network, that is, time.
+    The study needs a `timing`. Its rounds are rounds of the network, that is, time. Unlike other
+    engines it changes the results, so that it is a part of the study: `Study(events=Events())`.
 
     Args:
         seconds_per_round: How long the links of a round of the network last. 0: as long as the
@@ -95,7 +98,7 @@ class Events(EngineSpec):
         self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
     ) -> Engine:
         seconds = self.seconds_per_round or plan.network.round_seconds or 1.0
-        return EventEngine(plan, seconds, self.patience, snapshot)
+        return start_events(plan, seconds, self.patience, snapshot)
 
 
 @register("engine", "ray")
@@ -104,11 +107,17 @@ class Ray(EngineSpec):
     """A Ray cluster, with the devices in shards that run in parallel.
 
     Args:
-        shards: Number of shards, one process each. 0: one per CPU of the cluster.
+        shards: Number of shards, one process each. 0: one per machine of the cluster.
         address: "auto" or "host:port" of a running cluster. "": start one on this machine for the
             run.
-        wait: Most seconds to wait for free CPUs, and for the answer of a shard.
+        wait: Most seconds to wait for free CPUs, and for a sign of life from a shard.
         checkpoint: Seconds between two checkpoints, from which lost shards are restored.
+        cpus: CPUs per shard, which are its torch threads, and per run of a comparison or search. 0:
+            all of a machine if `shards` is 0, else 1.
+        gpus: GPUs per shard and per run. 0: one if the torch device is "cuda", else none.
+        resources: Other resources per shard and per run, by their names in Ray.
+        runtime_env: What Ray prepares for the shards on every machine: packages, environment
+            variables, a working directory.
 
     Raises:
         InputError: If a value is not accepted.
@@ -122,15 +131,26 @@ class Ray(EngineSpec):
     address: str = ""
     wait: float = 60.0
     checkpoint: float = 30.0
+    cpus: int = 0
+    gpus: float = 0.0
+    resources: dict[str, float] = field(default_factory=dict, hash=False)
+    runtime_env: dict[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        checks.whole("shards", self.shards, 0, 10_000, "a number of shards (0: one per CPU)")
+        checks.whole("shards", self.shards, 0, 10_000, "a number of shards (0: one per machine)")
         checks.positive("wait", self.wait, "a number of seconds")
         checks.positive("checkpoint", self.checkpoint, "a number of seconds")
+        checks.whole("cpus", self.cpus, 0, 10_000)
+        checks.not_negative("gpus", self.gpus, "a number of GPUs")
+        for name, amount in self.resources.items():
+            checks.positive(f"resources.{name}", amount, "an amount")
 
     def start(
         self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
     ) -> Engine:
+        if plan.events is not None:
+            accepted = '"simulator": a run without common rounds takes place in one process'
+            raise InputError("engine.kind", "ray", accepted)
         check_ray()
         from gossamer.engines.ray.engine import RayEngine
 

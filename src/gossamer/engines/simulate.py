@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer._core.arguments import checked
 from gossamer._core.threads import limit_torch_threads, use_threads
 from gossamer.algorithms import State
 from gossamer.engines.batch_gradient import BatchGradient
@@ -19,15 +20,17 @@ from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.shard import Shard
 from gossamer.errors import DataError, Diverged, InputError
-from gossamer.network.base import BoolArray, IntArray, Links
+from gossamer.network.base import BoolArray, FloatArray, IntArray, Links
 from gossamer.network.timing import Clock
 from gossamer.network.weights import Weights
 
 _BUFFER = "buffer/"  # prefix of the model's buffers in a snapshot
 CLOCK = "engine/clock"  # name of the devices' clocks in a snapshot
+_STEPS = "engine/steps"  # name of the number of steps of all devices in a snapshot
 _OTHER_ENGINE = "engine/events/"  # prefix of what only the events engine can resume from
 
 
+@checked
 class Simulator:
     """Runs a plan in this process.
 
@@ -75,6 +78,7 @@ class Simulator:
         self._clock: Clock | None = None
         if plan.timing is not None:
             self._clock = Clock(plan.timing, np.zeros(plan.task.devices))
+        self._steps = 0  # of all devices, if energy is counted
         self._state: State
         if snapshot is None:
             start = self.worker.start().expand(len(self._devices), -1)
@@ -101,13 +105,15 @@ class Simulator:
         away_rows = self._rows(away)
         steps = np.zeros(len(self._devices), dtype=np.int64)
 
-        gradient = BatchGradient(self.worker, t, steps)
+        gradient = BatchGradient(self.worker, t, steps, arrived=self._arrived(self._now(t)))
         self._state = algorithm.next_state(self._state, gradient, mix, t)
 
         self._set_rows(away, away_rows)  # a device that is away does nothing
+        steps[away.cpu().numpy()] = 0
         if self._clock is not None:
-            steps[away.cpu().numpy()] = 0
             self._advance_clock(self._clock, t, steps, mix.weights)
+        if self.plan.energy is not None:
+            self._steps += int(self._of_all_devices(steps).sum())
         self._state = algorithm.compact(self._state, self._agree(mix))
         self._check_finite(t, mix)
 
@@ -152,6 +158,22 @@ class Simulator:
             return all(bool(x) for x in self._shard.exchange.all_gather(own))
 
         return agree
+
+    def _now(self, t: int) -> FloatArray:
+        """Return the time at which each of the engine's devices begins round t."""
+        if self._clock is None:
+            return np.full(len(self._devices), float(t))
+        if self._shard is None:
+            return self._clock.now
+        return self._clock.now[self._shard.devices]
+
+    def _arrived(self, seconds: FloatArray, devices: Tensor | None = None) -> IntArray | None:
+        """Return how many samples some devices have at their times; None: all of them."""
+        stream = self.plan.stream
+        if stream is None:
+            return None
+        numbers = (self._devices if devices is None else devices).cpu().numpy()
+        return stream.arrived(seconds, self.plan.task.split.sizes[numbers])
 
     def _advance_clock(self, clock: Clock, t: int, steps: IntArray, weights: Weights) -> None:
         """Add the duration of a round to the devices' clocks, in the order of its two halves."""
@@ -244,8 +266,18 @@ class Simulator:
         if self._clock is not None:
             seconds = float(self._clock.now.max())
         return replace(
-            record, messages=self._traffic.messages, bytes=self._traffic.bytes, seconds=seconds
+            record,
+            messages=self._traffic.messages,
+            bytes=self._traffic.bytes,
+            seconds=seconds,
+            joules=self._joules(self._steps),
         )
+
+    def _joules(self, steps: int) -> float | None:
+        """Return what the steps and all messages so far cost; None if energy is not counted."""
+        if self.plan.energy is None:
+            return None
+        return self.plan.energy.joules(steps, self._traffic.bytes)
 
     def _measured_models(self, t: int) -> Tensor:
         """Return the models at the end of the last round, or in the middle of round t.
@@ -257,7 +289,7 @@ class Simulator:
         links = self.plan.network.links(t)
         mix = self.make_mix(links, t, Traffic())
         buffers = {name: x.clone() for name, x in self.worker.buffers.items()}
-        gradient = BatchGradient(self.worker, t)
+        gradient = BatchGradient(self.worker, t, arrived=self._arrived(self._now(t)))
         w = self.plan.algorithm.halfway_models(self._state, gradient, mix, t)
         for name, x in buffers.items():
             self.worker.buffers[name].copy_(x)
@@ -291,6 +323,8 @@ class Simulator:
             tensors[name] = x.detach().to("cpu", copy=copy).contiguous()
         if self._clock is not None:
             tensors[CLOCK] = torch.from_numpy(self._clock.now.copy())
+        if self.plan.energy is not None:
+            tensors[_STEPS] = torch.tensor([self._steps])
         return Snapshot(self.round, self._traffic.messages, self._traffic.bytes, tensors)
 
     def _restore(self, snapshot: Snapshot) -> None:
@@ -301,6 +335,8 @@ class Simulator:
             if name == CLOCK:
                 if self._clock is not None:
                     self._clock.now[:] = x.numpy()
+            elif name == _STEPS:
+                self._steps = int(x[0])
             elif name.startswith(_OTHER_ENGINE):
                 raise DataError(
                     "the checkpoint is of the events engine; resume it there: --engine events"

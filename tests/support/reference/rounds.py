@@ -11,15 +11,18 @@ import torch
 from gossamer import draws
 from gossamer.algorithms import (
     ADOM,
+    ADPSGD,
     D2,
     DABMD,
     DPSGD,
     EXTRA,
     KGT,
     NIDS,
+    SWIFT,
     AllReduce,
     Composition,
     DiLoCo,
+    DivShare,
     FadingGain,
     FadingGainTracking,
     FedAvg,
@@ -57,6 +60,9 @@ class Reference(Devices):
             DPSGD: self.dpsgd,
             Composition: self.composition,
             SwarmSGD: self.swarm_sgd,
+            ADPSGD: self.ad_psgd,
+            DivShare: self.div_share,
+            SWIFT: self.swift,
             AllReduce: self.all_reduce,
             PushSum: self.push_sum,
             EXTRA: self.extra,
@@ -111,6 +117,41 @@ class Reference(Devices):
             mean = (w[a] + w[b]) / 2
             averaged |= {a: mean, b: mean}
         return averaged
+
+    def ad_psgd(self, algorithm: ADPSGD) -> Vectors:
+        """Pairs average, and all devices step along the gradient at their model before."""
+        mean = self.states()
+        for a, b in matching(self.links, self.round, self.plan.seed):
+            self.count(len(self.x[a]) + len(self.x[b]), messages=2)
+            average = (self.x[a] + self.x[b]) / 2
+            mean |= {a: average, b: average}
+        return each(mean, lambda i: mean[i] - self.eta(i) * self.gradient(i, self.x[i]))
+
+    def div_share(self, algorithm: DivShare) -> Vectors:
+        """Each device steps, sends one fragment to all neighbours, and averages by parameter."""
+        w = self.states()
+        stepped = each(w, lambda i: w[i] - self.eta(i) * self.gradient(i, w[i]))
+        length = -(-len(self.start) // algorithm.fragments)
+        total = each(stepped, lambda i: stepped[i].copy())
+        number = each(stepped, lambda i: np.ones(len(self.start)))
+        for a, b in self.links.pairs.tolist():
+            for sender, receiver in ((a, b), (b, a)):
+                first = (sender + self.round) % algorithm.fragments * length
+                part = slice(first, first + length)
+                total[receiver][part] += stepped[sender][part]
+                number[receiver][part] += 1
+                self.count(length + 1)
+        return each(stepped, lambda i: total[i] / number[i])
+
+    def swift(self, algorithm: SWIFT) -> Vectors:
+        """w_i⁺ = Σ_j a_ij·w_j − η·d_i, after all local steps but one."""
+        a = self.weights()
+        w = self.states()
+        for step in range(algorithm.local_steps - 1):
+            w = {i: w[i] - self.eta(i) * self.gradient(i, w[i], step) for i in w}
+        mean = self.mix(w, a)
+        last = algorithm.local_steps - 1
+        return each(w, lambda i: mean[i] - self.eta(i) * self.gradient(i, w[i], last))
 
     def all_reduce(self, algorithm: AllReduce) -> Vectors:
         """w⁺ = the average of w_j − η·d_j over all k active devices.

@@ -15,52 +15,32 @@ cut before the messages have arrived is lost: both devices end their rounds alon
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from gossamer import draws
+from gossamer.backend import CompiledTimeline, compiled_timeline
+from gossamer.engines.events.compiled import play
+from gossamer.engines.events.contacts import Contacts, ContactSource, ContactTable
+from gossamer.engines.events.event_list import ROUND, Event, EventList
+from gossamer.engines.events.timeline_state import arrays_of, restore, tensors_of, use_arrays
 from gossamer.engines.plan import Plan
-from gossamer.errors import DataError, InputError
-from gossamer.network.base import FloatArray, IntArray, Links
-from gossamer.network.timing import Timing
-
-# Steps of one device per round of the network, at most: more would not end in reasonable time.
-_MAX_STEPS = 1_000_000
+from gossamer.network.base import Links
 
 # The phases of a device. Of those that end at the same time the lower number comes first: a device
 # gives up waiting only if no neighbour has become ready at that moment.
-_COMPUTING = 0
-_EXCHANGING = 1
+COMPUTING = 0
+EXCHANGING = 1
 _WAITING = 2
 
-PREFIX = "engine/events/"  # of the timeline's tensors in a snapshot
-
-
-@dataclass(frozen=True)
-class Meetings:
-    """The rounds of single devices and pairs that end in one round of the network, in their order.
-
-    Attributes:
-        time: When each of them ends, in seconds since the start; ascending.
-        a: The device, or the lower one of a pair.
-        b: The higher one of a pair; -1 for a device alone.
-        a_round: How many rounds of its own device a has ended before.
-        b_round: The same of device b.
-        cut_bytes: Bytes that were sent in contacts that were cut.
-    """
-
-    time: FloatArray
-    a: IntArray
-    b: IntArray
-    a_round: IntArray
-    b_round: IntArray
-    cut_bytes: int
-
-    def __len__(self) -> int:
-        return len(self.time)
+_STATE = {
+    "phase": int,
+    "due": float,
+    "since": float,
+    "partner": int,
+    "rounds": int,
+    "joules": float,
+}
 
 
 class Timeline:
@@ -71,65 +51,78 @@ class Timeline:
         message_bytes: Bytes that two devices send each other, in each direction.
         seconds_per_round: How long the links of a round of the network last.
         patience: How long a device waits for a neighbour, in steps of its own.
+        compiled: Play rounds in compiled code if there is any. False: in Python, which gives the
+            same result.
+
+    Attributes:
+        source: The contacts and durations.
 
     Raises:
         InputError: If the plan has no timing.
     """
 
     def __init__(
-        self, plan: Plan, message_bytes: float, seconds_per_round: float, patience: float
+        self,
+        plan: Plan,
+        message_bytes: float,
+        seconds_per_round: float,
+        patience: float,
+        compiled: bool = True,
     ) -> None:
-        if plan.timing is None:
-            accepted = (
-                "durations of steps and messages, which the events engine needs, such as "
-                "compute = 0.1, rate = 1e6"
-            )
-            raise InputError("timing", None, accepted)
-        self._network = plan.network
-        self._timing: Timing = plan.timing
-        self._seed = plan.seed
-        self._message_bytes = message_bytes
-        self._seconds = seconds_per_round
+        self.source = ContactSource(plan, message_bytes, seconds_per_round)
         self._patience = patience
         devices = plan.task.devices
-        self._phase = [_COMPUTING] * devices
-        self._due = self._step_seconds(0).tolist()  # when the phase ends
+        self._phase = [COMPUTING] * devices
+        self._due = self.source.step_seconds(0).tolist()  # when the phase ends
         self._since = [0.0] * devices  # when the device became ready, or began the exchange
         self._partner = [-1] * devices
         self._rounds = [0] * devices  # of the device's own that have ended
+        self._joules = [self.source.batteries.full] * devices  # that are left
+        self._compiled = compiled_timeline("pair_events") if compiled else None
+        if self._compiled is not None:
+            use_arrays(self, _STATE)
 
-    def advance(self, t: int) -> Meetings:
+    @property
+    def total_steps(self) -> int:
+        """Number of rounds, each of one step, that all devices have ended."""
+        return int(np.sum(self._rounds))
+
+    def advance(self, t: int) -> EventList:
         """Return what ends in round t of the network. Rounds are asked for one after the other.
 
         Args:
             t: The round.
         """
+        if self._compiled is not None:
+            return self._play(self._compiled, t)
         return _Tick(self, t).run()
 
-    def _step_seconds(self, t: int) -> FloatArray:
-        """Return how long a step of each device takes in round t, after checking it."""
-        seconds = self._timing.of("compute", t, np.arange(self._network.devices))
-        shortest = float(seconds.min())
-        if shortest * _MAX_STEPS < self._seconds:
-            device = int(seconds.argmin())
-            accepted = (
-                f"at least {self._seconds / _MAX_STEPS:g} s per step (device {device}, round {t}), "
-                f"for at most {_MAX_STEPS:,} steps in the {self._seconds:g} s of a round"
-            )
-            raise InputError("timing.compute", shortest, accepted)
-        return seconds
+    def links(self, t: int) -> Links:
+        """Return the links of a round; those of the last one without computing them again.
+
+        Args:
+            t: The round.
+        """
+        return self.source.links(t)
+
+    def _play(self, compiled: CompiledTimeline, t: int) -> EventList:
+        """Do what `_Tick` does, in compiled code."""
+        state = arrays_of(self, _STATE)
+        table = ContactTable.of(self.source, t)
+        waits = np.flatnonzero(state["phase"] == _WAITING)
+        waits = waits[np.lexsort((table.rank[waits], state["since"][waits]))]
+        values = {
+            "wait_seconds": self._patience * table.step_seconds,
+            "waiting": len(waits),
+            "waits": waits,
+        }
+        return play(compiled, self.source, table, t, state, values, senders=2)
 
     # -- snapshots --------------------------------------------------------------------------------
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the state, one row per device, by names that begin with PREFIX."""
-        return {
-            PREFIX + "phase": torch.tensor(self._phase, dtype=torch.int64),
-            PREFIX + "due": torch.tensor(self._due, dtype=torch.float64),
-            PREFIX + "since": torch.tensor(self._since, dtype=torch.float64),
-            PREFIX + "partner": torch.tensor(self._partner, dtype=torch.int64),
-            PREFIX + "rounds": torch.tensor(self._rounds, dtype=torch.int64),
-        }
+        return tensors_of(self, _STATE)
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
         """Take over the state of a snapshot.
@@ -140,83 +133,37 @@ class Timeline:
         Raises:
             DataError: If they are missing: the snapshot is of another engine.
         """
-        names = ("phase", "due", "since", "partner", "rounds")
-        for name in names:
-            found = tensors.get(PREFIX + name)
-            if found is None or found.shape != (self._network.devices,):
-                raise DataError(
-                    "the checkpoint is not of the events engine: it does not say what the devices "
-                    "are doing; resume it on the engine that wrote it"
-                )
-            setattr(self, f"_{name}", found.tolist())
+        restore(self, _STATE, tensors)
 
 
-@dataclass
 class _Tick:
-    """One round of the network: its links, and the devices that do something in it."""
+    """One round of the network: its contacts, and the devices that do something in it."""
 
-    line: Timeline
-    t: int
-    # Due time, phase, rank and number of a device.
-    queue: list[tuple[float, int, int, int]] = field(default_factory=list)
-    ended: list[tuple[float, int, int, int, int]] = field(default_factory=list)
-    cut_bytes: float = 0.0
+    def __init__(self, line: Timeline, t: int) -> None:
+        self.line = line
+        self.t = t
+        self.contacts = Contacts(line.source, t)
+        # Due time, phase, rank and number of a device.
+        self.queue: list[tuple[float, int, int, int]] = []
+        self.ended: list[Event] = []
+        self.cut_bytes = 0.0
+        self._cut_contacts()
+        for device in self.contacts.away:
+            line._due[device] += line.source.seconds_per_round
 
-    def __post_init__(self) -> None:
-        line = self.line
-        links = line._network.links(self.t)
-        self.begin = self.t * line._seconds
-        self.end = (self.t + 1) * line._seconds
-        # Devices that are due at the same time take turns in an order that changes by round.
-        order = draws.permutation(links.devices, line._seed, "events/order", self.t)
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        self.rank = rank.tolist()
-        self.step_seconds = line._step_seconds(self.t).tolist()
-        self._make_neighbours(links)
-        self._cut_contacts(links)
-        self._pause(links)
-
-    def _make_neighbours(self, links: Links) -> None:
-        """List the neighbours of every device, with the seconds that an exchange takes."""
-        line = self.line
-        seconds = line._timing.carrying(self.t, links.a, links.b, line._message_bytes)
-        receiver = np.concatenate([links.a, links.b])
-        order = np.argsort(receiver, kind="stable")
-        self.neighbour = np.concatenate([links.b, links.a])[order].tolist()
-        self.exchange_seconds = np.concatenate([seconds, seconds])[order].tolist()
-        first = np.zeros(links.devices + 1, dtype=np.int64)
-        np.cumsum(np.bincount(receiver, minlength=links.devices), out=first[1:])
-        self.first = first.tolist()
-
-    def _cut_contacts(self, links: Links) -> None:
+    def _cut_contacts(self) -> None:
         """End the exchanges of devices that are no longer linked: both end their rounds alone."""
         line = self.line
-        linked = set((links.a * links.devices + links.b).tolist())
+        begin = self.contacts.begin
         for i, partner in enumerate(line._partner):
-            if i < partner and i * links.devices + partner not in linked:
-                self._count_cut(i, partner)
+            if i < partner and not self.contacts.linked(i, partner):
+                elapsed = begin - line._since[i]
+                sent = line.source.bytes_sent(self.t, i, partner, elapsed)
                 for device in (i, partner):
-                    self._end_round(self.begin, device, -1)
+                    self.cut_bytes += sent
+                    self._end_round(begin, device, -1)
 
-    def _count_cut(self, i: int, j: int) -> None:
-        """Count the bytes that had been sent when a contact ended, in both directions."""
-        line = self.line
-        ends = (np.array([i]), np.array([j]))
-        before = self.t - 1
-        latency = float(line._timing.of("latency", before, *ends)[0])
-        rate = float(line._timing.of("rate", before, *ends)[0])
-        sent = max(0.0, self.begin - line._since[i] - latency) * rate
-        self.cut_bytes += 2 * min(sent, line._message_bytes)
-
-    def _pause(self, links: Links) -> None:
-        """Let the devices that are away do nothing in this round."""
-        if links.active is None:
-            return
-        for device in np.flatnonzero(~links.active).tolist():
-            self.line._due[device] += self.line._seconds
-
-    def run(self) -> Meetings:
+    def run(self) -> EventList:
         """Play the round."""
         line = self.line
         for device in range(len(line._due)):
@@ -226,30 +173,27 @@ class _Tick:
             due, phase, _, device = heapq.heappop(self.queue)
             if due != line._due[device] or phase != line._phase[device]:
                 continue  # it has met a neighbour in the meantime
-            if phase == _COMPUTING:
+            if phase == COMPUTING:
                 self._ready(due, device)
             elif phase == _WAITING:
                 self._end_round(due, device, -1)
             elif device < line._partner[device]:
                 self._end_round(due, device, line._partner[device])
-        columns = list(zip(*self.ended, strict=True)) or [(), (), (), (), ()]
-        time = np.array(columns[0], dtype=np.float64)
-        a, b, a_round, b_round = (np.array(column, dtype=np.int64) for column in columns[1:])
-        return Meetings(time, a, b, a_round, b_round, int(self.cut_bytes))
+        return EventList.of(self.ended, self.cut_bytes)
 
     def _push(self, device: int) -> None:
         line = self.line
-        if line._due[device] <= self.end:
-            entry = (line._due[device], line._phase[device], self.rank[device], device)
+        if line._due[device] <= self.contacts.end:
+            entry = (line._due[device], line._phase[device], self.contacts.rank[device], device)
             heapq.heappush(self.queue, entry)
 
     def _match_waiting(self) -> None:
         """Let devices that wait meet if the new links have brought them into contact."""
         line = self.line
         waiting = [device for device, phase in enumerate(line._phase) if phase == _WAITING]
-        for device in sorted(waiting, key=lambda i: (line._since[i], self.rank[i])):
+        for device in sorted(waiting, key=lambda i: (line._since[i], self.contacts.rank[i])):
             if line._phase[device] == _WAITING:
-                self._meet(self.begin, device)
+                self._meet(self.contacts.begin, device)
 
     def _ready(self, now: float, device: int) -> None:
         """Meet a neighbour that waits, or begin to wait."""
@@ -258,7 +202,7 @@ class _Tick:
             return
         line._phase[device] = _WAITING
         line._since[device] = now
-        line._due[device] = now + line._patience * self.step_seconds[device]
+        line._due[device] = now + line._patience * self.contacts.step_seconds[device]
         self._push(device)
 
     def _meet(self, now: float, device: int) -> bool:
@@ -267,18 +211,18 @@ class _Tick:
         best = -1
         best_key = (0.0, 0)
         seconds = 0.0
-        for entry in range(self.first[device], self.first[device + 1]):
-            other = self.neighbour[entry]
+        for entry in range(self.contacts.first[device], self.contacts.first[device + 1]):
+            other = self.contacts.neighbour[entry]
             if line._phase[other] == _WAITING:
-                key = (line._since[other], self.rank[other])
+                key = (line._since[other], self.contacts.rank[other])
                 if best < 0 or key < best_key:
                     best = other
                     best_key = key
-                    seconds = self.exchange_seconds[entry]
+                    seconds = self.contacts.exchange_seconds[entry]
         if best < 0:
             return False
         for one, other in ((device, best), (best, device)):
-            line._phase[one] = _EXCHANGING
+            line._phase[one] = EXCHANGING
             line._partner[one] = other
             line._since[one] = now
             line._due[one] = now + seconds
@@ -289,12 +233,24 @@ class _Tick:
         """End a round of one device, or of two that have exchanged; both begin the next."""
         line = self.line
         b_round = 0 if b < 0 else line._rounds[b]
-        self.ended.append((now, a, b, line._rounds[a], b_round))
+        self.ended.append((now, ROUND, a, b, line._rounds[a], b_round))
         for device in (a, b):
             if device < 0:
                 continue
-            line._phase[device] = _COMPUTING
+            line._phase[device] = COMPUTING
             line._partner[device] = -1
             line._rounds[device] += 1
-            line._due[device] = now + self.step_seconds[device]
+            away = self._discharge(device, sent=b >= 0)
+            line._due[device] = now + away + self.contacts.step_seconds[device]
             self._push(device)
+
+    def _discharge(self, device: int, sent: bool) -> float:
+        """Take a step and a message from a battery. Return how long the device is away then."""
+        line = self.line
+        batteries = line.source.batteries
+        left = batteries.after_step(line._joules[device])
+        if sent:
+            left = batteries.after_message(left)
+        away = batteries.seconds_away(left)
+        line._joules[device] = batteries.full if away else left
+        return away

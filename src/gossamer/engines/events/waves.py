@@ -1,42 +1,44 @@
-"""Waves: meetings that share no device commute, so those of one wave are computed together."""
+"""Waves: events that share no device commute, so those of one wave are computed together."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from gossamer.backend import wave_numbers
 from gossamer.network.base import IntArray
 
+_FEW = 1 << 15  # numbers below which NumPy sorts 16 bits in one pass
 
-def waves(a: IntArray, b: IntArray, devices: int) -> list[IntArray]:
-    """Divide meetings into waves, in each of which a device takes part at most once.
 
-    A meeting is in the first wave after those of the earlier meetings of its devices. So every
-    device takes part in its meetings in their order, and the result does not depend on the waves.
+def waves(a: IntArray, b: IntArray, kind: IntArray, devices: int) -> list[IntArray]:
+    """Divide events into waves of one kind, in each of which a device takes part at most once.
+
+    An event is in the first wave of its kind after those of the earlier events of its devices. So
+    every device takes part in its events in their order, and the result does not depend on the
+    waves. The kinds take turns: few waves with many events each are faster than many with few.
 
     Args:
-        a: One device of each meeting, in the order of time.
+        a: One device of each event, in the order of time.
         b: The other device; -1 if there is none.
+        kind: The kinds of the events, small whole numbers.
         devices: Number of devices.
 
     Returns:
-        The numbers of the meetings of each wave, ascending.
+        The numbers of the events of each wave, ascending.
 
     Example:
         >>> a = np.array([0, 2, 1])
         >>> b = np.array([1, -1, 2])
-        >>> [wave.tolist() for wave in waves(a, b, 3)]
+        >>> [wave.tolist() for wave in waves(a, b, np.zeros(3, np.int64), 3)]
         [[0, 1], [2]]
     """
-    following = [0] * (devices + 1)  # the first wave that is free; the last entry is for b = -1
-    wave = []
-    for one, other in zip(a.tolist(), b.tolist(), strict=True):
-        own = following[one]
-        if other >= 0 and following[other] > own:
-            own = following[other]
-        wave.append(own)
-        following[one] = own + 1
-        if other >= 0:
-            following[other] = own + 1
-    found = np.array(wave, dtype=np.int64)
-    order = np.argsort(found, kind="stable")
-    return np.split(order, np.cumsum(np.bincount(found))[:-1]) if len(found) else []
+    if len(a) == 0:
+        return []
+    present = np.bincount(kind) > 0
+    turn = (np.cumsum(present) - 1)[kind]
+    wave = wave_numbers(a, b, turn, int(present.sum()), devices)
+    sizes = np.bincount(wave)
+    if len(sizes) < _FEW:
+        wave = wave.astype(np.int16)
+    order = np.argsort(wave, kind="stable")
+    return np.split(order, np.cumsum(sizes[sizes > 0])[:-1])
