@@ -76,3 +76,22 @@ def test_devices_that_move_slowly_stay_together() -> None:
 
 def test_links_drawn_anew_have_no_structure() -> None:
     assert partition(gs.RandomRing(50), 2, 30).tolist() == (np.arange(50) * 2 // 50).tolist()
+
+
+def test_many_devices_are_divided_without_eigenvectors() -> None:
+    """Slowly moving devices in parts of any size; it takes time that is linear in the links."""
+    network = gs.Mobility(12_000, radius=0.01, min_speed=1e-5, max_speed=2e-5, seed=4)
+    links = network.links(20)
+    plain = np.arange(12_000) * 4 // 12_000
+    found = partition(network, 4, 40)
+    assert np.bincount(found).tolist() == [3000] * 4
+    assert boundary_rows(links, found) < 0.2 * boundary_rows(links, plain)
+
+
+@pytest.mark.parametrize("network", [gs.Random(40, 0.1), gs.Epidemic(40, 2), gs.Regular(40, 4)])
+def test_no_links_are_drawn_where_no_division_helps(network: gs.Network) -> None:
+    faulty = network & gs.LinkFailure(0.1)
+    assert not faulty.structured
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(network), "links", None)
+        assert partition(faulty, 2, 30).tolist() == (np.arange(40) * 2 // 40).tolist()

@@ -97,6 +97,13 @@ class KillableJournal(Journal):
 
     switch = KillSwitch()
 
+    def log_own(
+        self, exchange: tuple[int, int], own: Tensor, checksum: int, partner: int | None = None
+    ) -> None:
+        self.switch.count()
+        super().log_own(exchange, own, checksum, partner)
+        self.switch.count()
+
     def log(self, transfers: Sequence[Transfer]) -> None:
         self.switch.count()
         super().log(transfers)

@@ -8,42 +8,32 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from gossamer._core import checks
-from gossamer._core.files import write_atomically
 from gossamer._core.interrupts import defer_interrupts
 from gossamer._core.process import configure_own_process
-from gossamer.engines import Events, Ray
-from gossamer.engines.settings import EngineSpec, check_ray
+from gossamer.engines.settings import EngineSpec
 from gossamer.errors import (
-    Diverged,
-    GossamerError,
-    InputError,
     Interrupted,
-    NetworkWarning,
 )
 from gossamer.results.folder import RunFolder
 from gossamer.study import spec
-from gossamer.study.run import run
+from gossamer.study.quiet import run_quietly
 from gossamer.study.study import Study, load
 from gossamer.tasks import Data
 from gossamer.tasks.data import Source
 
 Studies = Sequence[tuple[Path, Study]]  # what to run, each with its run folder
 
-# How often Ray starts a task again whose process died.
-_RETRIES = 3
 # Seconds between two looks at whether the parent process still exists.
 _PARENT_CHECK_SECONDS = 0.2
 
@@ -90,10 +80,11 @@ class Processes:
         """Keep the processes for several calls of `each`: they need seconds to load torch."""
         context = multiprocessing.get_context("spawn")  # a forked torch may hang
         workers = self.workers or os.cpu_count() or 1
+        others = {process.pid for process in multiprocessing.active_children()}
         with ProcessPoolExecutor(
             workers, context, initializer=_start_worker, initargs=(os.getpid(),)
         ) as executor:
-            yield _OpenProcesses(executor)
+            yield _OpenProcesses(executor, others)
 
 
 @dataclass(frozen=True)
@@ -101,6 +92,7 @@ class _OpenProcesses:
     """Processes that are there; they are started when they are needed first."""
 
     executor: ProcessPoolExecutor
+    others: set[int | None]  # processes of this one that are not the pool's
 
     def each(
         self, studies: Studies, keep_models: bool = False
@@ -117,49 +109,15 @@ class _OpenProcesses:
                     yield running.pop(future), future.result()
         except BaseException:
             self.executor.shutdown(wait=False, cancel_futures=True)
+            self._stop_workers()
             raise
 
-
-@dataclass(frozen=True)
-class RayTasks:
-    """Run studies as tasks on a Ray cluster, as many at once as it has CPUs for.
-
-    The run folders are written on this machine, as results arrive.
-
-    Attributes:
-        settings: The cluster to connect to.
-    """
-
-    settings: Ray = field(default_factory=Ray)
-
-    def each(
-        self, studies: Studies, keep_models: bool = False
-    ) -> Iterator[tuple[Path, str | None]]:
-        check_ray()
-        import ray
-
-        from gossamer.engines.ray.cluster import connect
-
-        with connect(self.settings):
-            task = ray.remote(num_cpus=1, max_retries=_RETRIES)(_run_to_files)
-            data: dict[Any, Any] = {}
-            running: dict[Any, Path] = {}
-            for path, study in studies:
-                if study.data not in data:  # copied to every machine once
-                    data[study.data] = ray.put(load(study.data))
-                # Ray does not resolve references in a list: most workers have the data already.
-                reference = [data[study.data]]
-                running[task.remote(spec.dumps(study), reference, keep_models)] = path
-            while running:
-                for done in ray.wait(list(running))[0]:
-                    path = running.pop(done)
-                    try:
-                        files, problem = ray.get(done)
-                    except ray.exceptions.RayError as error:  # its process died on every retry
-                        yield path, str(error).strip().splitlines()[-1]
-                    else:
-                        _write_files(path, files)
-                        yield path, problem
+    def _stop_workers(self) -> None:
+        """Let the runs save their states: a signal may have come to this process alone."""
+        for process in multiprocessing.active_children():
+            if process.pid is not None and process.pid not in self.others:
+                with suppress(OSError):  # it has ended
+                    os.kill(process.pid, signal.SIGTERM)
 
 
 @contextmanager
@@ -174,22 +132,18 @@ def pool_on(engine: EngineSpec, workers: int = 0) -> Iterator[Pool]:
         The pool, to be used inside the `with` block.
 
     Raises:
-        InputError: If `workers` is negative, or the engine takes single runs only.
+        InputError: If `workers` is negative.
     """
     checks.whole("workers", workers, 0)
-    if isinstance(engine, Events):
-        accepted = 'simulator or ray for several runs; `gossamer run` takes "events"'
-        raise InputError("engine.kind", "events", accepted)
     cluster = engine.cluster()
     if cluster is None:
         with Processes(workers).open() as pool:
             yield pool
         return
-    from gossamer.engines.ray.cluster import connect
+    from gossamer.study.ray_tasks import RayTasks
 
-    check_ray()
-    with connect(cluster):
-        yield RayTasks(cluster)
+    with RayTasks(cluster).open() as pool:
+        yield pool
 
 
 def is_done(path: Path) -> bool:
@@ -202,14 +156,6 @@ def is_done(path: Path) -> bool:
     return bool(summary.get("finished")) or "diverged" in summary
 
 
-def _write_files(folder: Path, files: dict[str, bytes]) -> None:
-    """Write the files of a run; the summary last, since it marks the run as complete."""
-    if files:
-        folder.mkdir(parents=True, exist_ok=True)
-    for name in sorted(files, key=lambda name: name == "summary.json"):
-        write_atomically(folder / name, files[name])
-
-
 # -- in a worker process -------------------------------------------------------------------------
 
 
@@ -217,8 +163,9 @@ _stopped = threading.Event()  # set by Ctrl-C: no further run is started
 
 
 def _start_worker(parent: int) -> None:
-    """Prepare a worker: one torch thread, Ctrl-C stops it, and it ends with its parent."""
-    signal.signal(signal.SIGINT, lambda number, frame: _stopped.set())
+    """Prepare a worker: one torch thread, signals stop it, and it ends with its parent."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: _stopped.set())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     configure_own_process()
     import torch
@@ -243,54 +190,13 @@ def _run_to_folder(text: str, path: Path, keep_models: bool) -> str | None:
         raise KeyboardInterrupt
     (study,) = spec.studies(spec.parse(text), allow_code=True)  # the caller has run it
     try:
-        return _run(study, path, _loaded(cast(Hashable, study.data)), keep_models)
+        return run_quietly(study, path, _loaded(cast(Hashable, study.data)), keep_models)
     except Interrupted as error:
         _stopped.set()
         raise KeyboardInterrupt from error
-
-
-def _run_to_files(
-    text: str, reference: list[Any], keep_models: bool
-) -> tuple[dict[str, bytes], str | None]:
-    """Run a spec. Return the files of its folder, and a message if it failed.
-
-    The machine of a task shares no disk with the caller, so the folder is a temporary one.
-    """
-    (study,) = spec.studies(spec.parse(text), allow_code=True)  # the caller has run it
-    with tempfile.TemporaryDirectory(prefix="gossamer-") as temporary:
-        folder = Path(temporary) / "run"
-        problem = _run(study, folder, _fetched(reference[0]), keep_models)
-        if problem:
-            return {}, problem
-        return {file.name: file.read_bytes() for file in folder.iterdir()}, None
-
-
-def _run(study: Study, path: Path, data: Data, keep_models: bool) -> str | None:
-    """Run a study into a folder. Return a message if it failed; a divergence is a result."""
-    try:
-        with warnings.catch_warnings():
-            # The caller has warned once, of the whole study and not of a short part of it.
-            warnings.simplefilter("ignore", NetworkWarning)
-            run(study, path, resume=True, data=data, keep_models=keep_models)
-    except Diverged:
-        return None  # the summary has the round
-    except GossamerError as error:
-        return str(error)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
 
 
 @lru_cache(maxsize=2)
 def _loaded(data: Hashable) -> Data:
     """Load data once per worker: most sweeps have one source, or one and its validation part."""
     return load(cast(Source, data))
-
-
-@lru_cache(maxsize=1)
-def _fetched(reference: Any) -> Data:
-    """Fetch data from Ray once per worker."""
-    import ray
-
-    data: Data = ray.get(reference)
-    return data

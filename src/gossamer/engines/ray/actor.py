@@ -2,31 +2,47 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 import ray
+import torch
 from torch import Tensor
 
 from gossamer import backend
 from gossamer._core.process import configure_own_process
+from gossamer._core.versions import version
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.ray.adapter import GlooGroup, dist
-from gossamer.engines.ray.exchange import Disconnected, GlooExchange
+from gossamer.engines.ray.exchange import Disconnected, GlooExchange, Waiting
 from gossamer.engines.ray.shared_memory import machine_id
 from gossamer.engines.shard import Shard
 from gossamer.engines.simulate import Simulator
 from gossamer.errors import Diverged, GossamerError
 from gossamer.network.base import IntArray
 
+HEARTBEAT = "heartbeat"
+"""Name of the actor's concurrency group that answers while the shard is at work."""
+
+GROUP_SECONDS = 86_400.0
+"""After which an exchange fails. The driver finds out much earlier whether a shard is alive."""
+
 
 @dataclass(frozen=True)
 class Host:
-    """Where a shard runs: the address of its node, and its machine identifier."""
+    """Where a shard runs.
+
+    Args:
+        address: Address of its node.
+        machine: Its machine identifier.
+        versions: Versions of gossamer, torch and Python.
+    """
 
     address: str
     machine: str
+    versions: str
 
 
 @dataclass(frozen=True)
@@ -39,14 +55,12 @@ class Rendezvous:
         hosts: Where each shard runs.
         file: Path of a file that all shards can open ("": they use the port).
         port: Port of the store on the host of shard 0.
-        timeout: Seconds to wait for another shard, now and in every exchange.
     """
 
     name: str
     hosts: list[Host]
     file: str
     port: int
-    timeout: float
 
     def store(self) -> Any:
         """Return a `torch.distributed` store as a client."""
@@ -57,9 +71,15 @@ class Rendezvous:
             self.hosts[0].address,
             self.port,
             count,
-            timeout=timedelta(seconds=self.timeout),
+            timeout=timedelta(seconds=GROUP_SECONDS),
             wait_for_workers=False,
         )
+
+
+def versions() -> str:
+    """Return the versions that all processes of a run have to share."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return f"gossamer {version('gossamer')}, torch {torch.__version__}, Python {python}"
 
 
 class ShardActor:
@@ -73,6 +93,7 @@ class ShardActor:
         owner: Shard of each device.
         number: Number of this shard.
         chosen: The implementations that all shards compute with.
+        threads: Number of torch threads.
     """
 
     def __init__(
@@ -82,6 +103,7 @@ class ShardActor:
         owner: IntArray,
         number: int,
         chosen: dict[str, str],
+        threads: int,
     ) -> None:
         configure_own_process()
         backend.use(chosen)
@@ -89,22 +111,32 @@ class ShardActor:
         self._test = test
         self._owner = owner
         self._number = number
+        self._threads = threads
+        self._waiting = Waiting()
         self._served_store: Any = None
         self._group: GlooGroup
         self._simulator: Simulator
 
     def host(self) -> Host:
         """Return where this shard runs."""
-        return Host(str(ray.util.get_node_ip_address()), machine_id())
+        return Host(str(ray.util.get_node_ip_address()), machine_id(), versions())
 
-    def serve_store(self, address: str, timeout: float) -> int:
+    @ray.method(concurrency_group=HEARTBEAT)
+    def seconds_waiting(self) -> float:
+        """Return for how long this shard has been waiting for others; 0 if it is at work.
+
+        It is answered at any time, by a thread of its own.
+        """
+        return self._waiting.seconds
+
+    def serve_store(self, address: str) -> int:
         """Open the store through which the shards find each other. Return its port."""
         self._served_store = dist.TCPStore(
             address,
             0,
             int(self._owner.max()) + 1,
             is_master=True,
-            timeout=timedelta(seconds=timeout),
+            timeout=timedelta(seconds=GROUP_SECONDS),
             wait_for_workers=False,
         )
         return int(self._served_store.port)
@@ -114,7 +146,8 @@ class ShardActor:
         hosts = rendezvous.hosts
         # Kept until the actor ends: if this shard fails below, the others may still be connecting.
         self._group = self._connect(rendezvous)
-        exchange = GlooExchange(self._group, [host.machine for host in hosts], rendezvous.name)
+        machines = [host.machine for host in hosts]
+        exchange = GlooExchange(self._group, machines, rendezvous.name, self._waiting)
         try:
             shard = Shard(self._owner, self._number, exchange)
             self._simulator = Simulator(self._whole_plan(), snapshot, shard)
@@ -132,7 +165,8 @@ class ShardActor:
         store = self._served_store or rendezvous.store()
         address = hosts[self._number].address
         try:
-            return GlooGroup(store, self._number, len(hosts), address, rendezvous.timeout)
+            with self._waiting.for_others():
+                return GlooGroup(store, self._number, len(hosts), address, GROUP_SECONDS)
         except RuntimeError as error:
             raise Disconnected(str(error)) from error
 
@@ -140,7 +174,11 @@ class ShardActor:
         """Return the plan with the test samples; this may import the user's own code."""
         x_test, y_test = self._test
         data = replace(self._plan.task.data, x_test=x_test, y_test=y_test)
-        return replace(self._plan, task=replace(self._plan.task, data=data), threads=1)
+        task = replace(self._plan.task, data=data)
+        device = self._plan.device
+        if device.startswith("cuda"):
+            device = "cuda"  # the one that Ray has given to this process
+        return replace(self._plan, task=task, threads=self._threads, device=device)
 
     def advance(self, until: int) -> GossamerError | None:
         """Run rounds up to `until`.

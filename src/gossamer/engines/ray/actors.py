@@ -11,25 +11,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
-from ray.exceptions import GetTimeoutError, RayActorError, RayError, RayTaskError
+from ray.exceptions import (
+    GetTimeoutError,
+    RayActorError,
+    RayError,
+    RayTaskError,
+    RuntimeEnvSetupError,
+)
 from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from gossamer import backend
 from gossamer.engines.plan import Plan, Snapshot
-from gossamer.engines.ray import shared_memory
-from gossamer.engines.ray.actor import Host, Rendezvous, ShardActor
-from gossamer.engines.ray.cluster import reserve_cpus
+from gossamer.engines.ray import adapter, shared_memory
+from gossamer.engines.ray.actor import HEARTBEAT, Host, Rendezvous, ShardActor, versions
+from gossamer.engines.ray.cluster import Report
 from gossamer.engines.ray.exchange import Disconnected
+from gossamer.engines.ray.heartbeat import Heartbeats, Silent
+from gossamer.engines.ray.placement import Request, reserve
 from gossamer.errors import Diverged, GossamerError, Lost
 from gossamer.network.base import IntArray
 
 if TYPE_CHECKING:
     from gossamer.engines.settings import Ray
 
-_LOAD_SECONDS = 120.0  # for a shard's process to start and to import torch, whatever `wait` says
+_LOAD_SECONDS = 600.0  # for a shard's process to start and to import torch, whatever `wait` says
+_SAY_SECONDS = 30.0  # of starting, until a message says so
 _NOTICE_SECONDS = 5.0  # for Ray to notice that an actor is gone, once another has lost contact
 _POLL_SECONDS = 1.0
+_ACTOR: dict[str, Any] = {"concurrency_groups": {HEARTBEAT: 1}}  # not in its type annotations
 
 
 class ShardLost(Exception):
@@ -70,51 +80,61 @@ class ShardActors:
     Args:
         inputs: What they are constructed from.
         settings: The settings of the engine.
+        request: What they reserve.
         folder: A folder of this machine, for the rendezvous of a local cluster.
+        report: Called with a sentence if a start takes long.
     """
 
     inputs: ShardInputs
     settings: Ray
+    request: Request
     folder: Path
+    report: Report
     _handles: list[Any] = field(default_factory=list)
     _placement: Any = None
     _name: str = "gossamer-none"
 
-    def start(self, snapshots: list[Snapshot | None]) -> None:
+    def start(self, snapshots: list[Snapshot | None], share: int = 1) -> None:
         """Start the actors and connect them.
 
         Args:
             snapshots: The state per shard, or None for the initial one.
+            share: How many shards share what one of them asks for.
 
         Raises:
             ShardLost: If one is lost meanwhile.
             InputError: If the cluster has no room for them.
+            GossamerError: If a shard cannot start.
         """
-        count = len(self.inputs.plans)
-        self._placement = reserve_cpus(count, self.settings.wait)
-        actor = ray.remote(ShardActor)
+        self._placement = reserve(self.request, self.settings.wait, self.report, share)
+        actor = ray.remote(**_ACTOR)(ShardActor)
         for number, plan in enumerate(self.inputs.plans):
             bundle = PlacementGroupSchedulingStrategy(self._placement, number)
-            options = actor.options(num_cpus=1, max_restarts=0, scheduling_strategy=bundle)
+            options = actor.options(
+                max_restarts=0, scheduling_strategy=bundle, **self.request.options(share)
+            )
             inputs = self.inputs
-            handle = options.remote(plan, inputs.test, inputs.owner, number, inputs.backend)
+            handle = options.remote(
+                plan, inputs.test, inputs.owner, number, inputs.backend, self.request.cpus
+            )
             self._handles.append(handle)
-        hosts: list[Host] = self.call("host", timeout=max(_LOAD_SECONDS, self.settings.wait))
+        hosts: list[Host] = self.call("host", starting=True)
+        _check_versions(hosts)
         self._name = f"gossamer-{secrets.token_hex(8)}"
         rendezvous = self._rendezvous(hosts)
-        arguments = [(rendezvous, snapshot) for snapshot in snapshots]
-        raise_first(self.call("join", arguments, timeout=self.settings.wait))
+        raise_first(self.call("join", [(rendezvous, snapshot) for snapshot in snapshots]))
 
     def _rendezvous(self, hosts: list[Host]) -> Rendezvous:
-        wait = self.settings.wait
         if not self.settings.address:  # all on this machine
-            return Rendezvous(self._name, hosts, str(self.folder / self._name), 0, wait)
+            return Rendezvous(self._name, hosts, str(self.folder / self._name), 0)
         try:
-            first = self._handles[0]
-            port = ray.get(first.serve_store.remote(hosts[0].address, wait), timeout=wait)
-        except (RayActorError, GetTimeoutError):
-            raise ShardLost(f"shard 0 of {len(hosts)} was lost") from None
-        return Rendezvous(self._name, hosts, "", port, wait)
+            serving = self._handles[0].serve_store.remote(hosts[0].address)
+            port = ray.get(serving, timeout=self.settings.wait)
+        except RayActorError as error:
+            raise ShardLost(self._lost(0, error)) from None
+        except GetTimeoutError:
+            raise ShardLost(f"shard 0 of {len(hosts)} does not answer") from None
+        return Rendezvous(self._name, hosts, "", port)
 
     def stop(self) -> None:
         """Stop the actors, whatever they are doing."""
@@ -128,20 +148,25 @@ class ShardActors:
         shared_memory.remove_buffers(self._name)
 
     def call(
-        self, method: str, arguments: list[tuple[Any, ...]] | None = None, *, timeout: float
+        self,
+        method: str,
+        arguments: list[tuple[Any, ...]] | None = None,
+        *,
+        starting: bool = False,
     ) -> list[Any]:
-        """Call a method of every actor and wait for all results.
+        """Call a method of every actor and wait for all results, as long as they are alive.
 
         Args:
             method: Name of the method.
             arguments: Arguments per shard; None: the method takes none.
-            timeout: Most seconds to wait.
+            starting: Whether this is the first call, which waits for the processes to start.
 
         Returns:
             The result of each shard.
 
         Raises:
-            ShardLost: If a shard is lost, cut off, or does not answer in time.
+            ShardLost: If a shard is lost, cut off, or gives no sign of life.
+            GossamerError: If a shard cannot start.
             Lost: If the cluster is gone.
         """
         if arguments is None:
@@ -152,10 +177,11 @@ class ShardActors:
         results: dict[int, Any] = {}
         disconnected: int | None = None
         pending = list(numbers)
-        deadline = time.monotonic() + timeout
+        start = _Start(self.report) if starting else None
+        heartbeats = Heartbeats(self._handles, self.settings.wait)
+        notice = 0.0
         while pending:
-            left = deadline - time.monotonic()
-            done, pending = ray.wait(pending, timeout=max(0.0, min(_POLL_SECONDS, left)))
+            done, pending = ray.wait(pending, timeout=_POLL_SECONDS)
             for call in done:
                 number = numbers[call]
                 try:
@@ -164,14 +190,19 @@ class ShardActors:
                     # Another shard may be gone, which Ray will report: that is the better message.
                     if disconnected is None:
                         disconnected = number
-                    deadline = min(deadline, time.monotonic() + _NOTICE_SECONDS)
-            if pending and not done and time.monotonic() >= deadline:
+                        notice = time.monotonic() + _NOTICE_SECONDS
+            if disconnected is not None and not done and time.monotonic() >= notice:
                 break
+            working = [numbers[call] for call in pending]
+            try:
+                if start is not None:
+                    start.check(working)
+                else:
+                    heartbeats.check(working)
+            except Silent as silent:
+                raise ShardLost(str(silent)) from None
         if disconnected is not None:
             raise ShardLost(f"shard {disconnected} was disconnected from another shard")
-        if pending:
-            silent = ", ".join(str(numbers[call]) for call in pending)
-            raise ShardLost(f"no answer from shard {silent} for {timeout:g} s (engine.wait)")
         return [results[number] for number in range(len(numbers))]
 
     def _result(self, call: Any, number: int) -> Any:
@@ -180,13 +211,69 @@ class ShardActors:
             return ray.get(call)
         except RayTaskError as error:
             if isinstance(error.cause, Exception):
+                if not isinstance(error.cause, Disconnected | GossamerError):
+                    error.cause.add_note(f"in {self._named(number)}: {error}")
                 raise error.cause from None
             raise
-        except RayActorError:
-            raise ShardLost(f"shard {number} of {len(self._handles)} was lost") from None
+        except RuntimeEnvSetupError as error:
+            reason = adapter.cause_in_creation(error)
+            raise GossamerError(f"Ray cannot prepare engine.runtime_env: {reason}") from None
+        except RayActorError as error:
+            if error.actor_init_failed:
+                raise GossamerError(self._failed_start(number, error)) from None
+            raise ShardLost(self._lost(number, error)) from None
         except RayError as error:
             reason = str(error).splitlines()[0]
             raise Lost(f"the Ray cluster is gone: {reason}; --resume continues the run") from None
+
+    def _named(self, number: int) -> str:
+        return f"shard {number} of {len(self._handles)}"
+
+    def _lost(self, number: int, error: RayActorError) -> str:
+        return f"{self._named(number)} was lost: {adapter.cause_of_death(error)}"
+
+    def _failed_start(self, number: int, error: RayActorError) -> str:
+        reason = adapter.cause_in_creation(error)
+        advice = ""
+        if "ModuleNotFoundError" in reason or "ImportError" in reason:
+            advice = (
+                "; install the module on every machine, or send it: "
+                'engine.runtime_env.working_dir = "."'
+            )
+        return f"{self._named(number)} cannot start: {reason}{advice}"
+
+
+class _Start:
+    """Waits for the processes of the shards: Ray reports those that end, but not slow ones."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._began = time.monotonic()
+        self._said = False
+
+    def check(self, working: list[int]) -> None:
+        """Raise Silent after the longest time that a start may take; say before what it takes."""
+        seconds = time.monotonic() - self._began
+        waiting = ", ".join(map(str, working))
+        if working and seconds > _LOAD_SECONDS:
+            raise Silent(f"the process of shard {waiting} did not start in {_LOAD_SECONDS:g} s")
+        if working and seconds > _SAY_SECONDS and not self._said:
+            self._said = True
+            self._report(
+                f"the process of shard {waiting} has been starting for {seconds:.0f} s: it loads "
+                f"torch, and may take up to {_LOAD_SECONDS:g} s"
+            )
+
+
+def _check_versions(hosts: list[Host]) -> None:
+    """Refuse machines that would compute something else."""
+    expected = versions()
+    for number, host in enumerate(hosts):
+        if host.versions != expected:
+            raise GossamerError(
+                f"shard {number} on {host.address} has {host.versions}, but this machine has "
+                f"{expected}: install the same on every machine"
+            )
 
 
 def raise_first(errors: list[Any]) -> None:

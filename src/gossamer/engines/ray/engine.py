@@ -9,6 +9,7 @@ an earlier group cannot reach it.
 
 from __future__ import annotations
 
+import queue
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,15 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import ray
 import torch
 from torch import Tensor
 
 from gossamer.engines.observer import Observer
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.ray.actors import ShardActors, ShardInputs, ShardLost, raise_first
-from gossamer.engines.ray.cluster import connect
+from gossamer.engines.ray.cluster import connect, sending_code
 from gossamer.engines.ray.partition import partition
+from gossamer.engines.ray.placement import Request
 from gossamer.engines.simulate import CLOCK
 from gossamer.errors import InputError, Lost
 from gossamer.network.base import FloatArray, IntArray
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from gossamer.engines.settings import Ray
 
 _CALL_SECONDS = 0.4  # duration of one call of the driver, and so the delay until Ctrl-C is handled
-_SLOWEST = 20  # a call may take this many times as long as the last one predicts
-_MAX_STARTS = 3  # without a round in between
+_MOST_LOSSES = 3  # in a row, without a round that is kept in between
+_ROOM_CHECK_SECONDS = 10.0  # between two looks whether shards that share a place can have their own
 _CHECKPOINT_SHARE = 1 / 20  # of the time, at most, goes into checkpoints
 
 Result = TypeVar("Result")
@@ -77,21 +78,27 @@ class RayEngine:
         self._checkpoint_seconds = 0.0  # that the last checkpoint took
         self._rounds_per_call = 1
         self._seconds_per_round = 0.0
-        self._failed_starts = 0
+        self._losses = 0  # since a round was reached or kept for the first time
+        self._share = 1  # how many shards share the place of one
+        self._room_checked = 0.0
+        self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()  # from any thread
         self._shared = _shared_tensors(plan)
         with ExitStack() as cleanup:
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="gossamer-"))
-            cleanup.enter_context(connect(settings, plan.task.devices))
-            cpus = int(ray.cluster_resources().get("CPU", 1))
-            count = min(settings.shards or cpus, plan.task.devices)
-            self.owner = partition(plan.network, count, plan.rounds)
-            inputs = ShardInputs.put(plan, self.owner)
-            self._actors = ShardActors(inputs, settings, Path(folder))
+            cleanup.enter_context(connect(settings, plan.task.devices, self._messages.put))
+            self._request = Request.of(settings, plan)
+            self.owner = partition(plan.network, self._request.shards, plan.rounds)
+            with sending_code(settings):
+                inputs = ShardInputs.put(plan, self.owner)
+            self._actors = ShardActors(
+                inputs, settings, self._request, Path(folder), self._observer.message
+            )
             cleanup.callback(self._actors.stop)
             try:
                 self._start()
             except ShardLost as lost:
                 self._replace(str(lost))
+            self._pass_messages()
             self._cleanup = cleanup.pop_all()
 
     def advance(self, until: int, stop: Callable[[], bool] = lambda: False) -> None:
@@ -99,11 +106,21 @@ class RayEngine:
             goal = min(until, self.round + self._rounds_per_call)
             self._with_replacement(self._advance_to, goal)
             self.round = goal
-            self._failed_starts = 0
-            since = time.monotonic() - self._checkpoint_time
-            pause = max(self.settings.checkpoint, self._checkpoint_seconds / _CHECKPOINT_SHARE)
-            if since > pause:
-                self.snapshot()
+            self._losses = 0
+            self._checkpoint_if_due(self.settings.checkpoint)
+            self._spread_if_possible()
+            self._pass_messages()
+
+    def _pass_messages(self) -> None:
+        """Pass what Ray has reported to the observer, which this thread calls."""
+        while not self._messages.empty():
+            self._observer.message(f"Ray: {self._messages.get()}")
+
+    def _checkpoint_if_due(self, pause: float) -> None:
+        """Take a checkpoint after a pause, or a longer one if checkpoints take long."""
+        since = time.monotonic() - self._checkpoint_time
+        if since > max(pause, self._checkpoint_seconds / _CHECKPOINT_SHARE):
+            self._with_replacement(self._take_checkpoint)
 
     def record(self) -> Record:
         records: list[Record] = self._with_replacement(self._record)
@@ -147,9 +164,14 @@ class RayEngine:
         Args:
             copy: Not used: the state is gathered from the shards anyway.
         """
+        return self._with_replacement(self._take_checkpoint)
+
+    def _take_checkpoint(self) -> Snapshot:
         began = time.monotonic()
-        snapshots: list[Snapshot] = self._with_replacement(self._call, "snapshot")
+        snapshots: list[Snapshot] = self._call("snapshot")
         tensors = self._merged_by_name([part.tensors for part in snapshots], self._shared)
+        if self._checkpoint is None or snapshots[0].round > self._checkpoint.round:
+            self._losses = 0
         self._checkpoint = replace(snapshots[0], tensors=tensors)
         self._checkpoint_time = time.monotonic()
         self._checkpoint_seconds = self._checkpoint_time - began
@@ -170,41 +192,84 @@ class RayEngine:
                 self._replace(str(lost))
 
     def _replace(self, reason: str) -> None:
-        """Start all shards from the checkpoint and repeat the rounds since then."""
-        since = 0
-        if self._checkpoint is not None:
-            since = self._checkpoint.round
-        self._observer.message(
-            f"after round {self.round}: {reason}; all shards restarted from round {since}"
-        )
+        """Start all shards from the checkpoint and repeat the rounds since then.
+
+        The rounds that are repeated are kept as soon as that is cheap, so that losses during the
+        repetition do not start it from the beginning.
+        """
         while True:
+            since = 0
+            if self._checkpoint is not None:
+                since = self._checkpoint.round
+            self._observer.message(
+                f"after round {self.round}: {reason}; all shards restarted from round {since}"
+            )
             self._actors.stop()
-            self._failed_starts += 1
-            if self._failed_starts > _MAX_STARTS:
+            self._losses += 1
+            if self._losses > _MOST_LOSSES:
                 raise Lost(
-                    f"shards were lost {_MAX_STARTS} times without a round in between, "
+                    f"shards were lost {self._losses} times without a new round in between, "
                     f"the last time: {reason}; --resume continues the run"
                 )
             try:
-                self._start()
-                for goal in range(since, self.round, self._rounds_per_call):
-                    self._advance_to(goal)
-                self._advance_to(self.round)
+                self._restart(reason)
+                self._repeat(since)
                 return
             except ShardLost as lost:
                 reason = str(lost)
-            except InputError as no_room:
+
+    def _restart(self, reason: str) -> None:
+        """Start the shards again; if there is no room for each, let several share a place."""
+        try:
+            self._start()
+        except InputError as no_room:
+            share = self._request.least_share()
+            if share is None or share <= self._share:
                 raise Lost(
                     f"{reason}, and the cluster has no room for a replacement: "
                     f"{no_room.accepted}; --resume continues the run"
                 ) from None
+            self._share = share
+            self._observer.message(
+                f"the cluster has no room for {self._request.shards} shards any more: up to "
+                f"{share} share the place of one until there is"
+            )
+            self._start()
+
+    def _repeat(self, since: int) -> None:
+        """Repeat the rounds up to the one that was reached, and keep them on the way."""
+        reached = self.round
+        for goal in [*range(since + 1, reached, self._rounds_per_call), reached]:
+            self._advance_to(goal)
+            if goal < reached:
+                pause = self._checkpoint_seconds / _CHECKPOINT_SHARE
+                if time.monotonic() - self._checkpoint_time > pause:
+                    self._take_checkpoint()
+
+    def _spread_if_possible(self) -> None:
+        """Give every shard a place of its own again, once the cluster has room."""
+        now = time.monotonic()
+        if self._share == 1 or now - self._room_checked < _ROOM_CHECK_SECONDS:
+            return
+        self._room_checked = now
+        held = -(-self._request.shards // self._share)
+        if self._request.free_places() < self._request.shards - held:
+            return
+        self._with_replacement(self._take_checkpoint)
+        self._share = 1
+        self._observer.message(
+            f"after round {self.round}: the cluster has room again; "
+            f"all {self._request.shards} shards have a place of their own"
+        )
+        self._actors.stop()
+        self._with_replacement(self._restart, "the shards were moved")
 
     def _start(self) -> None:
         """Start the shards from the checkpoint."""
         snapshots = []
         for number in range(self._shards):
             snapshots.append(self._part_of_checkpoint(number))
-        self._actors.start(snapshots)
+        self._actors.start(snapshots, self._share)
 
     def _advance_to(self, goal: int) -> None:
         """Run all shards up to a round, and set how many rounds the next call runs."""
@@ -218,9 +283,7 @@ class RayEngine:
 
     def _call(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method of every shard with the same arguments."""
-        predicted = self._rounds_per_call * self._seconds_per_round
-        timeout = max(self.settings.wait, _SLOWEST * predicted)
-        return self._actors.call(method, [arguments] * self._shards, timeout=timeout)
+        return self._actors.call(method, [arguments] * self._shards)
 
     # -- rows of the shards and rows of all devices -----------------------------------------------
 

@@ -6,8 +6,9 @@ read in place; gloo then only carries the notice that the rows are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -27,6 +28,30 @@ class Disconnected(Exception):
     """Another shard does not answer."""
 
 
+class Waiting:
+    """Whether a shard waits for others, and since when. Another thread may read it."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the shard began to wait; 0 if it does not."""
+        since = self._since
+        if since is None:
+            return 0.0
+        return time.monotonic() - since
+
+    @contextmanager
+    def for_others(self) -> Iterator[None]:
+        """Wait in this block."""
+        self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._since = None
+
+
 class GlooExchange:
     """`gossamer.engines.shard.Exchange` between the shards of a group.
 
@@ -34,10 +59,14 @@ class GlooExchange:
         group: The process group.
         machines: Machine identifier per shard (see `machine_id`).
         name: Name of the group, which its shared buffers carry.
+        waiting: Shows when this shard waits for others.
     """
 
-    def __init__(self, group: GlooGroup, machines: list[str], name: str) -> None:
+    def __init__(
+        self, group: GlooGroup, machines: list[str], name: str, waiting: Waiting | None = None
+    ) -> None:
         self._group = group
+        self._waiting = waiting or Waiting()
         self._name = name
         self._same_machine = _others_on_machine(machines, group.rank)
         self._sent: dict[int, SharedBuffer] = {}
@@ -59,21 +88,28 @@ class GlooExchange:
         def wait_for_rows() -> dict[int, Tensor]:
             received = {}
             for k, count in receive.items():
-                _wait(expected_notices[k])
+                self._wait(expected_notices[k])
                 received[k] = self._receive_rows(x, k, count, int(notices[k]))
                 # Double buffering: k's notice for this message implies that k has finished reading
                 # the message before the previous one, whose slot the next message overwrites.
                 self._messages[k] = self._messages.get(k, 0) + 1
             for work in pending_sends:
-                _wait(work)
+                self._wait(work)
             return received
 
         return wait_for_rows
 
     def all_gather(self, x: Tensor) -> list[Tensor]:
         received = [torch.empty_like(x) for _ in range(self._group.size)]
-        _wait(self._group.all_gather(received, x.contiguous()))
+        self._wait(self._group.all_gather(received, x.contiguous()))
         return received
+
+    def _wait(self, work: Any) -> None:
+        try:
+            with self._waiting.for_others():
+                work.wait()
+        except RuntimeError as error:  # the connection was reset, or the group's timeout expired
+            raise Disconnected(str(error).splitlines()[0]) from None
 
     def _send_rows(self, x: Tensor, k: int, rows: Tensor) -> list[Any]:
         """Start to send rows of x to shard k. Return the operations to wait for."""
@@ -97,7 +133,7 @@ class GlooExchange:
         """Return the rows that shard k announced: a new tensor, or a view of a shared buffer."""
         if generation == _BY_GLOO:
             rows = torch.empty((count, *x.shape[1:]), dtype=x.dtype)
-            _wait(self._group.receive(rows, k, _ROWS))
+            self._wait(self._group.receive(rows, k, _ROWS))
             return rows
         buffer = self._received.get(k)
         if buffer is None or buffer.generation != generation:
@@ -130,10 +166,3 @@ def _others_on_machine(machines: list[str], rank: int) -> set[int]:
         if k != rank and machine and machine == machines[rank]:
             others.add(k)
     return others
-
-
-def _wait(work: Any) -> None:
-    try:
-        work.wait()
-    except RuntimeError as error:  # the connection was reset, or the group's timeout expired
-        raise Disconnected(str(error).splitlines()[0]) from None

@@ -11,8 +11,11 @@ from gossamer import draws
 from gossamer.network.base import IntArray, Links, Network
 
 _SAMPLED_ROUNDS = 16
+_SAMPLED_LINKS = 2_000_000  # after which no further round is sampled
 _FEW_ROWS = 0.05  # rows per device and round: below, a better partition has nothing to save
 _WORTHWHILE = 0.9  # a partition must send at most this share of what the plain one sends
+_SPECTRAL_DEVICES = 10_000  # up to this many: an eigenvector of 100,000 took four seconds
+_SMALL_PART = 1000  # devices that are linked with no others: the order in it hardly matters
 _DENSE_DEVICES = 200  # up to this many, a dense eigenvalue problem is faster than an iteration
 
 
@@ -20,9 +23,9 @@ def partition(network: Network, shards: int, rounds: int) -> IntArray:
     """Assign the devices to shards of equal size.
 
     The devices are bisected recursively along the second eigenvector of the Laplacian of the links
-    in some sampled rounds (spectral partitioning). Other rounds show whether this saves messages.
-    Where links are drawn anew in every round it does not, and devices are assigned in the order of
-    their numbers.
+    in some sampled rounds (spectral partitioning); many devices along their distance from one at
+    the edge of the graph. Other rounds show whether this saves messages. If it does not, and where
+    links are drawn anew in every round, devices are assigned in the order of their numbers.
 
     Args:
         network: The network.
@@ -39,12 +42,9 @@ def partition(network: Network, shards: int, rounds: int) -> IntArray:
     """
     devices = network.devices
     plain = np.arange(devices) * shards // devices
-    if shards == 1:
+    if shards == 1 or not network.structured:
         return plain
-    if network.rounds is not None:
-        rounds = min(rounds, network.rounds)
-    sampled = np.linspace(0, max(1, rounds) - 1, _SAMPLED_ROUNDS).astype(int)
-    links = [network.links(int(t)) for t in np.unique(sampled)]
+    links = _sampled_links(network, rounds)
     fitted = links[::2]
     validation = links[1::2] or links
     plain_rows = sum(boundary_rows(x, plain) for x in validation)
@@ -56,6 +56,19 @@ def partition(network: Network, shards: int, rounds: int) -> IntArray:
     if rows < _WORTHWHILE * plain_rows:
         return owner
     return plain
+
+
+def _sampled_links(network: Network, rounds: int) -> list[Links]:
+    """Return the links of some rounds, spread over the run; of fewer rounds if there are many."""
+    if network.period == 1:
+        return [network.links(0)]
+    if network.rounds is not None:
+        rounds = min(rounds, network.rounds)
+    last = max(1, rounds) - 1
+    first = network.links(0)
+    count = max(2, min(_SAMPLED_ROUNDS, _SAMPLED_LINKS // max(1, len(first))))
+    sampled = np.unique(np.linspace(0, last, count).astype(int)).tolist()
+    return [first, *(network.links(t) for t in sampled[1:])]
 
 
 def boundary_rows(links: Links, owner: IntArray) -> int:
@@ -93,11 +106,31 @@ def _bisect(counts: Any, devices: IntArray, targets: IntArray, owner: IntArray) 
     if len(shards) == 1:
         owner[devices] = shards[0]
         return
-    position = _second_eigenvector(counts[devices][:, devices])
-    order = devices[np.argsort(position, kind="stable")]
+    own_counts = counts[devices][:, devices]
+    if len(devices) > _SPECTRAL_DEVICES:
+        order = devices[_by_distance(own_counts)]
+    else:
+        order = devices[np.argsort(_second_eigenvector(own_counts), kind="stable")]
     cut = int(np.searchsorted(targets, shards[len(shards) // 2]))
     _bisect(counts, np.sort(order[:cut]), targets[:cut], owner)
     _bisect(counts, np.sort(order[cut:]), targets[cut:], owner)
+
+
+def _by_distance(counts: Any) -> IntArray:
+    """Return the devices by their distance, in links, from a device at the edge of the graph."""
+    from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+    parts, part = connected_components(counts, directed=False)
+    order = np.argsort(part, kind="stable")
+    bounds = np.searchsorted(part[order], np.arange(parts + 1))
+    for k in np.flatnonzero(np.diff(bounds) > _SMALL_PART).tolist():
+        found = order[bounds[k] : bounds[k + 1]]
+        for _ in range(2):  # the last device of a search is far from its first
+            found = breadth_first_order(
+                counts, int(found[-1]), directed=False, return_predecessors=False
+            )
+        order[bounds[k] : bounds[k + 1]] = found
+    return order
 
 
 def _second_eigenvector(counts: Any) -> Any:

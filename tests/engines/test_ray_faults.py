@@ -1,0 +1,182 @@
+"""What goes wrong on a Ray cluster: the cause is named, and nothing is waited for in vain.
+
+All clusters run in network namespaces that have the loopback interface only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.loopback import python
+
+pytest.importorskip("ray", reason="the extra gossamer[ray] is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.cluster]
+
+
+def test_the_cause_of_a_failure_is_the_message(tmp_path: Path) -> None:
+    """In one cluster: code that cannot be imported, that raises, and that kills its process."""
+    code = """
+import os
+import time
+from dataclasses import dataclass
+import gossamer as gs
+from gossamer.engines.observer import Observer
+from gossamer.engines.ray.cluster import connect
+from gossamer.network import Links
+
+driver = os.getpid()
+
+def fail():
+    raise ModuleNotFoundError("No module named 'robots'")
+
+class Missing:
+    def __reduce__(self):
+        return fail, ()
+
+@dataclass(frozen=True)
+class Failing(gs.Network):
+    devices: int = 6
+    what: object = None
+
+    def links(self, t):
+        if t == 30 and os.getpid() != driver:
+            if self.what == "raise":
+                raise ValueError("no links in round 30")
+            if self.what == "kill":
+                os.kill(os.getpid(), 9)
+        return Links.of(6, [(i, i + 1) for i in range(5)])
+
+class Messages(Observer):
+    def __init__(self):
+        self.texts = []
+
+    def message(self, text):
+        self.texts.append(text)
+
+connection = connect(gs.Ray(shards=2))
+result = {"home": os.listdir(os.environ["HOME"])}
+for what in ("import", "raise", "kill"):
+    network = Failing(what=Missing() if what == "import" else what)
+    messages = Messages()
+    began = time.monotonic()
+    try:
+        study = gs.Study(gs.DPSGD(0.1), network, rounds=60)
+        gs.run(study, engine=gs.Ray(shards=2, wait=600), observers=[messages])
+    except Exception as error:
+        notes = " ".join(getattr(error, "__notes__", []))
+        result[what] = [type(error).__name__, str(error), notes, messages.texts]
+connection.close()
+"""
+    found = python(code, tmp_path)
+    assert ".ray" not in found["home"]  # a token in it would change later clusters
+    kind, text, _, messages = found["import"]
+    assert kind == "GossamerError"
+    assert "cannot start: ModuleNotFoundError: No module named 'robots'; install the mod" in text
+    assert not messages  # it is not tried again
+    kind, text, notes, _ = found["raise"]
+    assert (kind, text) == ("ValueError", "no links in round 30")
+    assert "in links" in notes  # the traceback of the shard
+    kind, text, _, messages = found["kill"]
+    assert kind == "Lost"
+    assert "shards were lost 4 times without a new round in between" in text
+    assert "ended without a Python error: it was killed (signal 9;" in text
+    assert len(messages) >= 4
+
+
+def test_work_may_take_longer_than_the_limit_of_silence(tmp_path: Path) -> None:
+    """A slow evaluation is no loss; a stopped process is, and ten kills in a row are survived."""
+    code = """
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+import torch
+import gossamer as gs
+from gossamer.engines.observer import Observer
+from gossamer.engines.ray.cluster import connect
+
+driver = os.getpid()
+
+class Messages(Observer):
+    def __init__(self):
+        self.texts = []
+
+    def message(self, text):
+        self.texts.append(text)
+
+def shards():
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = open(f"/proc/{pid}/cmdline").read()
+            own = given["mark"] in open(f"/proc/{pid}/environ").read()
+        except OSError:
+            continue
+        if own and line.startswith("ray::ShardActor"):
+            found.append(int(pid))
+    return found
+
+def slow(outputs, targets):
+    if os.getpid() != driver:
+        time.sleep(12)
+    return torch.zeros(())
+
+result = {}
+connection = connect(gs.Ray(shards=2))
+measure = gs.Measure(every=0, metrics=(gs.FunctionMetric(slow, "slow", "lower"),), test=8)
+messages = Messages()
+study = gs.Study(gs.DPSGD(0.1), gs.Ring(4), rounds=3, measure=measure)
+gs.run(study, engine=gs.Ray(shards=2, wait=5), observers=[messages])
+result["slow"] = messages.texts
+
+study = gs.Study(gs.WPM(3, 0.02), gs.Ring(12), rounds=given["rounds"], dtype="float64")
+settings = gs.Ray(shards=2, wait=20, checkpoint=1)
+
+def run(disturb):
+    messages = Messages()
+    engine = settings.start(study.plan(), observer=messages)
+    ended = threading.Event()
+    thread = threading.Thread(target=disturb, args=(engine, ended))
+    thread.start()
+    while engine.round < study.rounds:
+        engine.advance(study.rounds)
+    ended.set()
+    thread.join()
+    models = engine.models()
+    engine.close()
+    return models, messages.texts
+
+def kill_ten(engine, ended):
+    count = 0
+    reached = 0
+    while count < 10 and not ended.is_set():
+        time.sleep(0.1 + random.random())
+        pids = shards()
+        if len(pids) == 2 and engine.round > reached:
+            reached = engine.round
+            os.kill(random.choice(pids), signal.SIGKILL)
+            count += 1
+    result["killed"] = count
+
+def stop_one(engine, ended):
+    while engine.round < 5:
+        time.sleep(0.05)
+    os.kill(random.choice(shards()), signal.SIGSTOP)
+
+whole, _ = run(lambda engine, ended: None)
+models, texts = run(kill_ten)
+result["ten"] = [bool(torch.equal(models, whole)), texts]
+models, texts = run(stop_one)
+result["stopped"] = [bool(torch.equal(models, whole)), texts]
+connection.close()
+"""
+    found = python(code, tmp_path, rounds=20000, mark="GOSSAMER_TEST")
+    assert found["slow"] == []
+    assert found["killed"] == 10
+    assert found["ten"][0], found["ten"][1]
+    assert len(found["ten"][1]) >= 10
+    assert found["stopped"][0], found["stopped"][1]
+    assert any("no sign of life from shard" in text for text in found["stopped"][1])
