@@ -19,7 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support.command import assert_refused, files, gossamer, real
-from support.fleet_commands import DEVICES, SPEC, init, logs
+from support.fleet_commands import DEVICES, DEVICES_RUN, PORTS, SPEC, init, logs
 from support.loopback import namespace, python
 
 import gossamer as gs
@@ -34,35 +34,7 @@ pytest.importorskip("zenoh", reason="needs the extra gossamer[peer]")
 
 pytestmark = pytest.mark.usefixtures("fleet_spec")
 
-PORTS = [f"127.0.0.1:{port}" for port in range(7001, 7001 + DEVICES)]
-
-
 # -- three devices ---------------------------------------------------------------------------------
-
-# The beginning of scripts that run devices as processes, in a network namespace.
-DEVICES_RUN = """
-import subprocess, sys, time
-from pathlib import Path
-WORDS = [sys.executable, "-m", "gossamer"]
-def node(i, *more):
-    err = open(f"fleet/n{i}.err", "a")
-    command = [*WORDS, "node", f"fleet/n{i}.toml", *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, text=True)
-def command(*words):
-    done = subprocess.run([*WORDS, *words], capture_output=True, text=True, timeout=120)
-    return [done.returncode, done.stdout, done.stderr]
-def until(true):
-    limit = time.monotonic() + 150
-    while not true():
-        assert time.monotonic() < limit
-        time.sleep(0.1)
-def rounds(i):
-    path = Path(f"fleet/n{i}/log.jsonl")
-    return len(path.read_text().splitlines()) if path.exists() else 0
-def ended(process):
-    out = process.communicate(timeout=150)[0]
-    return [process.returncode, out]
-"""
 
 
 def undisturbed(begin: Callable[[float], None], code: str, **given: Any) -> Any:
@@ -189,7 +161,9 @@ result = {"taken": taken, "stopped": stopped, "had": had, "seen": seen, "last": 
         1 not in line["near"] for line in there if line["round"] > result["had"]
     )  # it was missed
     assert any(line["met"] for line in away[result["had"] :])  # and is back
-    assert_refused(gossamer("fleet", "collect", "fleet"), "no device in fleet has results")
+    collected = gossamer("fleet", "collect", "fleet")
+    assert collected.code == 0, collected.err
+    assert re.search(r"not at the last round, with their newest models: n0 \(\d+\)", collected.err)
 
 
 @pytest.mark.slow
@@ -439,6 +413,16 @@ WRONG_FLEETS: dict[str, tuple[tuple[object, ...], tuple[str, ...]]] = {
         ("--set", "algorithm.kind=swarm-sgd"),
         ("'SwarmSGD'", 'pairs = "matching"'),
     ),
+    "contacts": (
+        (
+            "--set",
+            "fleet.pace=contacts",
+            "--set",
+            "algorithm.p={kind='switch',first=5,rounds=4,then=1}",
+        ),
+        ("algorithm = ", "the same in all rounds"),
+    ),
+    "pace": (("--set", "fleet.pace=fast"), ("fleet.pace = 'fast'", "'slots'", "'contacts'")),
     "adom": (("--set", "algorithm.kind=adom"), ("'ADOM'", "all devices connected")),
     "no time": (("--start", "tomorrow"), ("--start = 'tomorrow'", "a time with its zone")),
     "no zone": (("--start", "2050-01-01T12:00:00"), ("--start", "a time with its zone")),

@@ -20,7 +20,9 @@ from support.fleets import Fleets, Trial, leftovers, require_namespaces, simulat
 import gossamer as gs
 from gossamer._core.files import write_atomically
 from gossamer.fleet import keys
+from gossamer.fleet.identity import study_digest, wire_run
 from gossamer.fleet.namespaces import address
+from gossamer.fleet.node import make_worker
 from gossamer.fleet.protocol.wire import Reason
 from gossamer.fleet.provision import AUTHORITY
 from gossamer.fleet.rehearsal import Event, Rehearsal
@@ -65,9 +67,12 @@ class Attack:
     def begin(self, rehearsal: Rehearsal) -> None:
         folder = rehearsal.folder
         device = read_device(folder / f"n{HOSTILE}.toml")
+        plan = STUDY.plan()
+        digest = study_digest(plan, make_worker(plan, 0).start(), rehearsal.fleet)
         given = {
             "device": HOSTILE,
             "run": device.run,
+            "message_run": wire_run(bytes.fromhex(device.run), digest).hex(),
             "names": device.names,
             "honest": list(HONEST),
             "hosts": [address(i) for i in HONEST],

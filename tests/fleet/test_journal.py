@@ -201,3 +201,33 @@ def test_a_header_that_announces_missing_tensors(
     (tmp_path / CHECKPOINT_FILE).write_bytes(lengths + checksum + text + bytes(8))
     with pytest.raises(DataError, match="is damaged"):
         journal.read()
+
+
+# -- meetings of two -------------------------------------------------------------------------------
+
+
+def test_numbers_of_meetings_survive_a_crash(tmp_path: Path) -> None:
+    """The number is on disk with the own vector, before anything is received."""
+    journal = Journal(tmp_path)
+    journal.write_checkpoint(Checkpoint(3, {}, numbers={1: 7, 2: 8}))
+    journal.log_own((9, 0), torch.ones(2), zlib.crc32(torch.ones(2).numpy().tobytes()), partner=1)
+    checkpoint = Journal(tmp_path).read()
+    assert checkpoint is not None
+    assert checkpoint.numbers == {1: 9, 2: 8}
+    assert checkpoint.round == 3
+
+
+def test_links_may_use_the_same_number_for_different_vectors(tmp_path: Path) -> None:
+    transfers = []
+    for j in (1, 2, 3):
+        own = torch.full((2,), float(j))
+        transfers.append(Transfer(j, (5, 0), 0.5, 1.0, own, 10 * own))
+    journal = Journal(tmp_path)
+    journal.write_checkpoint(Checkpoint(4, {}, pending=tuple(transfers[:2])))
+    journal.log(transfers[2:])
+    checkpoint = Journal(tmp_path).read()
+    assert checkpoint is not None
+    found = {transfer.neighbour: transfer for transfer in checkpoint.pending}
+    for transfer in transfers:
+        assert torch.equal(found[transfer.neighbour].own, transfer.own)
+        assert torch.equal(found[transfer.neighbour].other, transfer.other)

@@ -37,10 +37,12 @@ def test_every_device_gets_the_samples_of_its_table(tmp_path: Path) -> None:
         assert plan.task.data.classes == 3
 
 
-def test_a_table_on_a_device_is_refused(tmp_path: Path) -> None:
+def test_a_table_on_a_device_needs_the_format_of_the_fleet(tmp_path: Path) -> None:
     file, _ = init(study(tmp_path / "robots"), Fleet(insecure=True), tmp_path / "fleet", START)
     own = tmp_path / "fleet" / "n0"
     (own / "data.safetensors").unlink()
-    (own / "data.csv").write_text("a,label\n1,2\n")
-    with pytest.raises(DataError, match=r"data\.csv is a table, and a device reads arrays"):
+    (own / "data.csv").write_text("a,label\n1,2\n3,0\n")
+    assert plan_of(read_device(file)).task.data.y.tolist() == [2]
+    (own / "columns.json").unlink()
+    with pytest.raises(DataError, match=r"data\.csv is a table, and .*columns\.json is missing"):
         plan_of(read_device(file))

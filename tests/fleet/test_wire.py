@@ -254,7 +254,7 @@ def test_refused_messages_leave_no_memory_in_use() -> None:
         ("run", MODEL, {"run": bytes(16)}),
         ("sender", MODEL, {"sender": 4}),
         ("kind", MODEL, {"kinds": frozenset({Kind.READY})}),
-        ("kind", forged(MODEL, 6, "<B", 9), {}),
+        ("kind", forged(MODEL, 6, "<B", 10), {}),
         ("size", MODEL, {"shapes": (), "start": (), "largest": 23}),
         ("part", MODEL, {"shapes": ((2, 3),)}),
         ("dtype", MODEL, {"dtype": torch.bfloat16}),

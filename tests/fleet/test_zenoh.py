@@ -2,120 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.processes import DEADLINE
+from support.zenoh_processes import (
+    LARGE,
+    MODEL,
+    NAMES,
+    Device,
+    becomes_true,
+    endpoints,
+    make_certificates,
+)
 
-from gossamer.fleet import keys, namespaces
-from gossamer.fleet.namespaces import VirtualNetwork, address
+from gossamer.fleet import namespaces
+from gossamer.fleet.namespaces import VirtualNetwork
 
 pytest.importorskip("zenoh", reason="needs the extra gossamer[peer]")
 
 pytestmark = pytest.mark.slow
 
-SCRIPT = Path(__file__).parents[1] / "support" / "zenoh_device.py"
-NAMES = ("n0", "n1", "n2", "n3")
-MODEL = 31_400  # bytes of a message
-LARGE = 4_000_000  # bytes of a message of several chunks
-
-
-class Device:
-    """A process of `support/zenoh_device.py` in a namespace.
-
-    Args:
-        network: The virtual network.
-        folder: The folder with the certificates.
-        device: Number of the device; None: an observer.
-        at: The namespace; by default that of the device.
-        **given: Settings of its links.
-    """
-
-    def __init__(
-        self,
-        network: VirtualNetwork,
-        folder: Path,
-        device: int | None,
-        at: int | None = None,
-        **given: Any,
-    ) -> None:
-        defaults = {"run": "r1", "names": NAMES, "connect": [], "multicast": False}
-        given = {"device": device, **defaults, **given}
-        if "certificates" not in given and not given.get("insecure"):
-            given["certificates"] = str(folder / ("observer" if device is None else f"n{device}"))
-        place = device if at is None else at
-        assert place is not None
-        self.process = network.run(
-            place,
-            [sys.executable, str(SCRIPT), json.dumps(given)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def read(self) -> str:
-        return str(self.process.stdout.readline()).strip()  # type: ignore[union-attr]
-
-    def start(self, *words: Any) -> None:
-        """Start a command; `read` returns its result."""
-        self.process.stdin.write(json.dumps(words) + "\n")  # type: ignore[union-attr]
-        self.process.stdin.flush()  # type: ignore[union-attr]
-
-    def __call__(self, *words: Any) -> Any:
-        """Execute a command, and return its result."""
-        self.start(*words)
-        return json.loads(self.read())
-
-    def sees(self, *others: int) -> bool:
-        """Return True once its neighbours are exactly these."""
-        return becomes_true(lambda: self("neighbours") == sorted(others))
-
-    def leave(self, kill: bool = False) -> None:
-        if kill:
-            self.process.kill()
-        self.process.stdin.close()  # type: ignore[union-attr]
-        try:
-            output = self.process.stdout.read()  # type: ignore[union-attr]
-            assert kill or output.endswith("closed\n")
-            assert self.process.wait(DEADLINE) == (-9 if kill else 0)
-        finally:
-            self.process.stdout.close()  # type: ignore[union-attr]
-
-
-def becomes_true(condition: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + DEADLINE
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def endpoints(*devices: int) -> list[str]:
-    return [f"{address(device)}:7447" for device in devices]
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Certificates of a fleet, and invalid ones."""
-    made = tmp_path_factory.mktemp("fleet")
-    past = datetime.now(UTC) - timedelta(days=100)
-    keys.make_authority(made / "authority", "fleet", days=200, now=past)
-    keys.make_authority(made / "another", "fleet", days=100)
-    for name in (*NAMES, "observer"):
-        keys.make_certificate(made / name, made / "authority", name, days=50)
-    keys.make_certificate(made / "expired", made / "authority", "n3", days=50, now=past)
-    keys.make_certificate(made / "foreign", made / "another", "n3", days=50)
-    return made
+    return make_certificates(tmp_path_factory.mktemp("fleet"))
 
 
 @pytest.fixture(scope="module")

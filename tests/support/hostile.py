@@ -59,7 +59,7 @@ class HostilePeer:
         self.given = given
         self.number = given["device"]
         self.honest = given["honest"]
-        self.run_id = bytes.fromhex(given["run"])
+        self.run_id = bytes.fromhex(given["message_run"])
         self.size = given["parameters"]
         self.root = f"gossamer/{given['run']}"
         use_lawless_configuration()

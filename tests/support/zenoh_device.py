@@ -7,6 +7,7 @@ makes it an intruder: its own certificate is not checked, and zenoh's configurat
 from __future__ import annotations
 
 import json
+import secrets
 import sys
 import time
 from pathlib import Path
@@ -97,6 +98,22 @@ class Commands:
     def declare_token(self, key: str) -> None:
         self._declared.append(self.session.liveliness().declare_token(key))
 
+    def zid(self) -> str:
+        return str(self.session.zid())
+
+    def open_sessions(self, count: int, number: int, *dialled: str) -> int:
+        """Open further sessions with this certificate, in ids that end with a number."""
+        for _ in range(count):
+            config = self.configuration()
+            config["id"] = f"{secrets.randbits(60) | 1 << 60:x}{number:08x}"
+            config["listen"]["endpoints"] = []
+            config["connect"]["endpoints"] = [f"tls/{endpoint}" for endpoint in dialled]
+            self._declared.append(zenoh.open(zenoh.Config.from_json5(json.dumps(config))))
+        return len(self._declared)
+
+    def configuration(self) -> dict[str, Any]:
+        raise NotImplementedError
+
     def peak_memory(self) -> int:
         """Return the largest memory of this process, in kB."""
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -111,6 +128,12 @@ class DeviceCommands(Commands):
     def __init__(self, device: int, settings: LinkSettings) -> None:
         self.transport = Zenoh(device, settings)
         super().__init__(self.transport._session)
+
+    def configuration(self) -> dict[str, Any]:
+        return configuration(self.transport.device, self.transport.settings)
+
+    def notices(self) -> list[Any]:
+        return [[one["kind"], one["device"]] for one in self.transport._notices.entries()]
 
     def neighbours(self) -> list[int]:
         return sorted(self.transport.neighbours())
@@ -177,6 +200,9 @@ class ObserverCommands(Commands):
         self._statuses: list[list[int]] = []
         self.observer = Observer(settings, self._on_status)
         super().__init__(self.observer._session)
+
+    def configuration(self) -> dict[str, Any]:
+        return configuration(None, self.observer.settings)
 
     def statuses(self) -> list[list[int]]:
         """Return device, size and mark of the statuses received since the last call."""

@@ -10,7 +10,11 @@
     files       the files in a device's folder
     protocol/   the exchange of a round: edges, messages, wire, journal
     transport/  what carries messages: zenoh, and an in-memory network for tests
-    keys, pem   the certificate authority of a fleet and the certificates of its devices
+    keys, pem, certificates
+                the certificate authority of a fleet and the certificates of its devices
+    members     who belongs to a fleet: a list that its authority signs
+    membership  add, remove, revoke and renew devices
+    samples     the samples of one device, which may grow
     status      what is known of each device
     collect     gather the devices' results into one run folder
     rehearsal   a whole fleet on one machine: processes, in network namespaces

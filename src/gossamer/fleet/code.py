@@ -1,4 +1,4 @@
-"""Copy the user's own code into the folder of a fleet."""
+"""The user's own code on devices: a copy in the folder of a fleet, or a study in a Python file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import shutil
 from pathlib import Path
 
 from gossamer._core.files import os_errors
+from gossamer._core.own_code import OwnCode
+from gossamer.errors import InputError
 from gossamer.study import spec
+from gossamer.study.study import Study
 
 CODE = "code"  # the folder of the code; of a second folder of code "code2", and so on
 
@@ -40,3 +43,30 @@ def bundle_code(table: spec.Table, folder: Path) -> list[str]:
                 shutil.copyfile(Path(source) / file, copy)
         part["path"] = names[source]
     return list(names.values())
+
+
+def study_in(text: str, field: str = "--study") -> Study:
+    """Import a study from a Python file: the file is run.
+
+    Args:
+        text: "FILE.py:NAME", the name of a `Study` or of a function that returns one.
+        field: Name of the field in an error.
+
+    Raises:
+        InputError: If there is no such study, or the code raises.
+    """
+    path, _, name = text.rpartition(":")
+    file = Path(path)
+    if not path.endswith(".py") or not name:
+        raise InputError(field, text, "FILE.py:NAME of a study, such as my.py:study")
+    if not file.is_file():
+        raise InputError(field, text, f"a file that exists; there is no {file}")
+    code = OwnCode(f"{file.stem}:{name}", file.resolve().parent)
+    found = code.load()
+    if callable(found):
+        with code.refusing(field):
+            found = found()
+    if not isinstance(found, Study):
+        accepted = f"a gs.Study, or a function that returns one; {name} is {type(found).__name__}"
+        raise InputError(field, text, accepted)
+    return found

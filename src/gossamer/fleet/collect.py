@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from gossamer.engines import Plan, Record
 from gossamer.errors import DataError, GossamerError
 from gossamer.fleet import files
 from gossamer.fleet.node import make_worker
+from gossamer.fleet.received import Received, receive, unlike_the_others
 from gossamer.fleet.service import plan_of, read_study
-from gossamer.fleet.settings import Device, read_devices
+from gossamer.fleet.settings import Device, Fleet, read_devices
 from gossamer.mirror import IdentityMap, MirrorMap
 from gossamer.network import Links, Network, save
 from gossamer.network import Sequence as LinkFile
@@ -34,10 +34,22 @@ Line = dict[str, Any]  # of a device's log
 
 @dataclass(frozen=True)
 class Collected:
-    """The devices whose results are collected, the names of those missing, and the run folder."""
+    """The devices whose results are collected, and the run folder.
+
+    Args:
+        devices: Their numbers.
+        missing: Names of the devices without results.
+        unfinished: The devices that have not run the last round, by name, and the rounds that they
+            have run; their newest models are collected.
+        refused: The devices whose files are not what a device writes, by name, and why.
+        summary: The summary of the run.
+        folder: The run folder.
+    """
 
     devices: list[int]
     missing: list[str]
+    unfinished: dict[str, int]
+    refused: dict[str, str]
     summary: dict[str, Any]
     folder: Path
 
@@ -47,8 +59,9 @@ def collect(
 ) -> Collected:
     """Gather the results of a fleet's devices into one run folder.
 
-    Devices without results are left out. A device that was away in a round that others measured has
-    its last earlier measurement there.
+    Devices without results are left out, and those whose files are not what a device writes. A
+    device that was away in a round that others measured has its last earlier measurement there. A
+    device that still runs, or was stopped, has its newest model there.
 
     Args:
         folder: The folder of the fleet, with those of the devices in it.
@@ -60,20 +73,29 @@ def collect(
         DataError: If no device has results, or the run folder is not empty.
     """
     devices = read_devices(folder)
-    logs = {device.device: files.read_log(device.folder) for device in devices}
-    present = [device for device in devices if _has_results(device, logs[device.device])]
-    missing = [device.name for device in devices if device not in present]
+    study = study or read_study(devices[0], allow_code=allow_code)
+    if out.exists() and any(out.iterdir()):
+        raise DataError(f"{out} exists and is not empty: give another name by --out")
+    received, refused = _receive_all(devices, study.rounds)
+    logs = {i: one.log for i, one in received.items()}
+    present = [device for device in devices if device.device in received]
+    missing = [d.name for d in devices if d.device not in received and d.name not in refused]
     if not present:
         raise DataError(
             f"no device in {folder} has results: copy their folders back, or wait for them"
         )
-    study = study or read_study(devices[0], allow_code=allow_code)
-    if out.exists() and any(out.iterdir()):
-        raise DataError(f"{out} exists and is not empty: give another name by --out")
+    unfinished = {}
+    for device in present:
+        done = logs[device.device][-1]["round"]
+        if done < study.rounds:
+            unfinished[device.name] = done
     merged = _MergedModel.of(present[0], study)
     records = _records([logs[device.device] for device in present], present, study, merged)
     out.mkdir(parents=True, exist_ok=True)
-    save(_links(len(devices), logs, study.network.schedule), out / LINKS, study.rounds)
+    fleet = devices[0].fleet
+    links = _links(len(devices), logs, study.network.schedule, fleet)
+    seconds = _seconds(logs, study.rounds, fleet)
+    save(links, out / LINKS, max(study.rounds, 1 + max(links.pairs, default=0)))
     study = _as_it_ran(study, out / LINKS)
     metrics = _metrics(list(logs.values()), study)
     table = columns(records, metrics)
@@ -86,8 +108,10 @@ def collect(
         **summarise(table, targets_of(spec.to_table(study), [c.name for c in metrics])),
         "devices": [device.device for device in present],
         "missing": missing,
-        "counts": _counts(present),
-        "seconds": round(study.rounds * devices[0].fleet.slot, 3),
+        "unfinished": unfinished,
+        "refused": refused,
+        "counts": {i: one.counts for i, one in received.items()},
+        "seconds": round(seconds, 3),
         "versions": versions(),
     }
     run = RunFolder(out)
@@ -95,11 +119,29 @@ def collect(
     run.write_metrics(table, study.algorithm.label, study.seed)
     run.write_models(_stacked_models([device.folder / files.MODEL for device in present]))
     run.write_summary(summary)
-    return Collected([device.device for device in present], missing, summary, out)
+    there = [device.device for device in present]
+    return Collected(there, missing, unfinished, refused, summary, out)
 
 
-def _has_results(device: Device, log: list[Line]) -> bool:
-    return bool(log) and (device.folder / files.MODEL).exists()
+def _receive_all(devices: list[Device], rounds: int) -> tuple[dict[int, Received], dict[str, str]]:
+    """Return what came back, by device; and by name why the results of others are refused."""
+    received: dict[int, Received] = {}
+    refused: dict[str, str] = {}
+    for device in devices:
+        try:
+            found = receive(device, rounds)
+        except (DataError, OSError) as error:
+            refused[device.name] = str(error)
+            continue
+        if found is not None:
+            received[device.device] = found
+    present = [device for device in devices if device.device in received]
+    unlike = unlike_the_others(present, {i: one.log for i, one in received.items()})
+    for device in present:
+        if device.device in unlike:
+            del received[device.device]
+            refused[device.name] = "its model has other names or shapes than those of the others"
+    return received, refused
 
 
 def _as_it_ran(study: Study, links: Path) -> Study:
@@ -108,14 +150,6 @@ def _as_it_ran(study: Study, links: Path) -> Study:
     return replace(
         study, network=LinkFile(links, beyond="empty"), measure=replace(study.measure, at=at)
     )
-
-
-def _counts(devices: list[Device]) -> dict[int, dict[str, int]]:
-    counts = {}
-    for device in devices:
-        status = json.loads((device.folder / files.STATUS).read_bytes())
-        counts[status["device"]] = status["counts"]
-    return counts
 
 
 def _stacked_models(paths: list[Path]) -> dict[str, torch.Tensor]:
@@ -144,14 +178,30 @@ class _Committed(Network):
         return scheduled.keep(used)
 
 
-def _links(devices: int, logs: dict[int, list[Line]], followed: Network | None) -> _Committed:
-    """Return the links that either end has logged: the other end may be missing."""
+def _links(
+    devices: int, logs: dict[int, list[Line]], followed: Network | None, fleet: Fleet
+) -> _Committed:
+    """Return the links that either end has logged: the other end may be missing.
+
+    At the pace of contacts devices have no common rounds: a round of the links is then a slot of
+    the seconds since each device began.
+    """
     pairs: dict[int, set[tuple[int, int]]] = {}
     for i, log in logs.items():
         for line in log:
+            t = line["round"] - 1
+            if fleet.pace == "contacts":
+                t = int(line["seconds"] // fleet.slot)
             for j in line["met"]:
-                pairs.setdefault(line["round"] - 1, set()).add((min(i, j), max(i, j)))
+                pairs.setdefault(t, set()).add((min(i, j), max(i, j)))
     return _Committed(devices, {t: sorted(found) for t, found in pairs.items()}, followed)
+
+
+def _seconds(logs: dict[int, list[Line]], rounds: int, fleet: Fleet) -> float:
+    """Return how long the run took: by the clock, or as the slowest device has logged."""
+    if fleet.pace == "slots":
+        return rounds * fleet.slot
+    return max(log[-1]["seconds"] for log in logs.values() if log)
 
 
 @dataclass(frozen=True)
@@ -224,12 +274,15 @@ def _record(
     measured = []  # the last measurement of each device
     messages = 0
     sent_bytes = 0
+    seconds = None
     for log in logs:
         until = [line for line in log if line["round"] <= t]
         measured.append(next((line for line in reversed(until) if "loss" in line), {}))
         if until:
             messages += until[-1]["messages"]
             sent_bytes += until[-1]["bytes"]
+            if "seconds" in until[-1]:
+                seconds = max(seconds or 0.0, until[-1]["seconds"])
     loss = _filled([line.get("loss", np.nan) for line in measured])
     metrics = {}
     for column in _metrics(logs, study)[:-1]:
@@ -243,7 +296,8 @@ def _record(
         if line.get("round") == t:
             taking_part.append(path)
     distance, to_power = _distances(paths, study.algorithm.mirror_at(t))
-    return Record(t, loss, metrics, distance, to_power, messages, sent_bytes), taking_part
+    record = Record(t, loss, metrics, distance, to_power, messages, sent_bytes, seconds)
+    return record, taking_part
 
 
 def _metrics(logs: list[list[Line]], study: Study) -> list[Column]:

@@ -1,22 +1,33 @@
 """The files in a device's folder, beside its certificate and its journal.
 
-data.safetensors    the samples that it trains on and is tested on
+data.safetensors    the samples that it trains on and is tested on; or data.npz, or a table, as
+                    data.csv or data.parquet
+columns.json        how a table becomes samples, as on all devices
 log.jsonl           one line per round: neighbours, what was sent, and measurements
 history/            its models of the rounds that were measured, within a limit of size
-model.safetensors   its final model
+model.safetensors   its current model, for other programs; at the end its final model
 status.json         its current status
+good                a recent state, for a device that diverges: see `recovery`
+
+The folder is private. A device's own programs of other users may read model.safetensors once its
+owner has made the folder passable (chmod 711).
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from gossamer._core.disk import SYSTEM_DISK, Disk
+from gossamer._core.files import PRIVATE_FOLDER_MODE, PRIVATE_MODE, PUBLIC_MODE, os_errors
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SAMPLES = "data.safetensors"
+TABLE_FORMAT = "columns.json"
 SAMPLES_NUMPY = "data.npz"  # the same, as NumPy writes it
 LOG = "log.jsonl"
 STATUS = "status.json"
@@ -34,17 +45,36 @@ def history_file(folder: Path, t: int) -> Path:
     return folder / HISTORY / f"{t:06}.safetensors"
 
 
-def read_log(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of a device's log without those that a crash has truncated.
+def make_private(folder: Path) -> None:
+    """Let only the owner of a device's folder read it: files may have been copied with other modes.
 
     Args:
         folder: The device's folder.
     """
+    with suppress(OSError):  # the folder of another user, which that user has opened
+        folder.chmod(PRIVATE_FOLDER_MODE)
+        for path in folder.iterdir():
+            if path.is_file() and path.name not in (MODEL, STATUS, LOG):
+                path.chmod(PRIVATE_MODE)
+
+
+def read_log(folder: Path, disk: Disk = SYSTEM_DISK) -> list[dict[str, Any]]:
+    """Return the lines of a device's log without those that a crash has truncated.
+
+    Args:
+        folder: The device's folder.
+        disk: Where the folder is.
+
+    Raises:
+        DataError: If the file cannot be read.
+    """
     path = folder / LOG
-    if not path.exists():
+    if not disk.exists(path):
         return []
     lines = []
-    for text in path.read_text(errors="replace").splitlines():
+    with os_errors("read", path):
+        content = disk.read(path)
+    for text in content.decode(errors="replace").splitlines():
         try:
             line = json.loads(text)
         except ValueError:
@@ -52,6 +82,22 @@ def read_log(folder: Path) -> list[dict[str, Any]]:
         if isinstance(line, dict) and isinstance(line.get("round"), int):
             lines.append(line)
     return lines
+
+
+def end_torn_line(folder: Path, disk: Disk = SYSTEM_DISK) -> None:
+    """End a line that a crash has truncated, so that the next one is not lost with it.
+
+    Args:
+        folder: The device's folder.
+        disk: Where the folder is.
+    """
+    path = folder / LOG
+    if not disk.exists(path):
+        return
+    with os_errors("write", path):
+        if not disk.read(path).endswith(b"\n"):
+            with disk.append(path, PUBLIC_MODE) as file:
+                file.write(b"\n")
 
 
 def read_model(path: Path) -> dict[str, Tensor]:

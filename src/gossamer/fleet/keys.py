@@ -4,7 +4,9 @@
     n3/ca.pem  device.pem  device.key      goes to the device n3, and nowhere else
 
 A device is identified by the name in its certificate, and proves with its key that the name is its
-own (mutual TLS). Keys are on the curve P-256. Needs the extra gossamer[peer].
+own (mutual TLS). A device can make its key itself: the authority then signs a request (device.csr),
+and a certificate is renewed without the key. Keys are on the curve P-256. Needs the extra
+gossamer[peer].
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from gossamer._core import checks
 from gossamer.errors import DataError, InputError, MissingExtra
-from gossamer.fleet import pem
+from gossamer.fleet import certificates, pem
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -29,16 +31,22 @@ AUTHORITY_CERTIFICATE = "ca.pem"
 AUTHORITY_KEY = "ca.key"
 CERTIFICATE = "device.pem"
 KEY = "device.key"
+REQUEST = "device.csr"
 
 # No character with a meaning in an access rule or a path. Lower case only: names of hosts ignore
 # case, access rules do not.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _ADDRESS = re.compile(rf"(?=.{{1,253}}$){_NAME.pattern}(\.{_NAME.pattern})*")
-_BACKDATED = timedelta(days=1)  # for devices whose clock is behind
 _ROUNDING = timedelta(days=1)  # by which a certificate may be asked to outlive its authority
 
 
-def make_authority(folder: Path, name: str, days: float, now: datetime | None = None) -> None:
+def make_authority(
+    folder: Path,
+    name: str,
+    days: float,
+    now: datetime | None = None,
+    passphrase: bytes | None = None,
+) -> None:
     """Make an authority: `ca.pem`, which every device gets, and `ca.key`, which signs.
 
     An existing authority is never replaced: its devices would no longer be recognised.
@@ -48,6 +56,7 @@ def make_authority(folder: Path, name: str, days: float, now: datetime | None = 
         name: Name of the authority.
         days: For how long it can sign.
         now: The current time; by default that of the clock.
+        passphrase: What to encrypt its key with; None: it is not encrypted.
 
     Raises:
         InputError: If the name or the days are not accepted.
@@ -68,17 +77,23 @@ def make_authority(folder: Path, name: str, days: float, now: datetime | None = 
             raise DataError(
                 f"{folder / file} exists: an authority is not replaced, give a folder without one"
             )
-    key = _new_key()
+    key = certificates.new_key()
     builder = (
-        _builder(_named(name), _named(name), key.public_key(), now, now + _days(days))
+        certificates.builder(
+            certificates.named(name),
+            certificates.named(name),
+            key.public_key(),
+            now,
+            now + _days(days),
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(authority=True), critical=True)
+        .add_extension(certificates.key_usage(authority=True), critical=True)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False
         )
     )
-    pem.write_key(folder / AUTHORITY_KEY, key)
-    pem.write_certificate(folder / AUTHORITY_CERTIFICATE, _signed(builder, key))
+    pem.write_key(folder / AUTHORITY_KEY, key, passphrase)
+    pem.write_certificate(folder / AUTHORITY_CERTIFICATE, certificates.signed(builder, key))
 
 
 def make_certificate(
@@ -88,10 +103,9 @@ def make_certificate(
     days: float,
     addresses: Sequence[str] = (),
     now: datetime | None = None,
+    passphrase: bytes | None = None,
 ) -> None:
     """Write a new key, its certificate and the authority's certificate for a device.
-
-    Calling it again renews them.
 
     Args:
         folder: The device's folder.
@@ -100,6 +114,7 @@ def make_certificate(
         days: Validity of the certificate.
         addresses: Where others may reach the device, beside its name.
         now: The current time; by default that of the clock.
+        passphrase: That of the authority's key.
 
     Raises:
         InputError: If the name, an address or the days are not accepted.
@@ -110,43 +125,184 @@ def make_certificate(
         make_certificate(Path("fleet/n3"), Path("fleet/authority"), "n3", days=365)
     """
     _require_cryptography()
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    now = now or datetime.now(UTC)
-    if not _NAME.fullmatch(device_name):
-        raise InputError(
-            "device_name", device_name, "1 to 63 of a-z, 0-9 and '-', with no '-' at either end"
-        )
-    names = [x509.DNSName(device_name), *(_address(text) for text in addresses)]
-    unique = dict.fromkeys(names)
-    issuer, issuer_key = _read_authority(authority, now)
-    last = issuer.not_valid_after_utc
-    end = now + _days(days)
-    if end > last + _ROUNDING:
-        raise InputError(
-            "days", days, f"fewer: the authority in {authority} ends on {last:%Y-%m-%d}"
-        )
-    key = _new_key()
-    builder = (
-        _builder(_named(device_name), issuer.subject, key.public_key(), now, min(end, last))
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(authority=False), critical=True)
-        .add_extension(
-            x509.ExtendedKeyUsage(
-                [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
-            ),
-            critical=False,
-        )
-        .add_extension(x509.SubjectAlternativeName(unique), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()),
-            critical=False,
-        )
-    )
+    key = certificates.new_key()
+    signing = _Signing(authority, days, now or datetime.now(UTC), passphrase)
+    certificate = signing.certificate(device_name, key.public_key(), _names(addresses))
     pem.write_key(folder / KEY, key)
-    pem.write_certificate(folder / CERTIFICATE, _signed(builder, issuer_key))
-    pem.write_certificate(folder / AUTHORITY_CERTIFICATE, issuer)
+    signing.write(folder, certificate)
+
+
+def make_request(folder: Path, device_name: str) -> Path:
+    """Make a key on a device, and a request for its certificate.
+
+    An existing key is kept and requested again.
+
+    Args:
+        folder: The device's folder, to which the key is written if it has none.
+        device_name: Name of the device. The authority decides on the name in the certificate.
+
+    Returns:
+        The file of the request.
+
+    Raises:
+        InputError: If the name is not accepted.
+        DataError: If a key is there that cannot be read, or the folder cannot be written.
+        MissingExtra: If the package cryptography is not installed.
+    """
+    _require_cryptography()
+    _check_name(device_name)
+    path = folder / KEY
+    if path.exists():
+        key = pem.read_key(path)
+    else:
+        key = certificates.new_key()
+        pem.write_key(path, key)
+    pem.write_request(folder / REQUEST, key, device_name)
+    return folder / REQUEST
+
+
+def sign_request(
+    request: Path,
+    folder: Path,
+    authority: Path,
+    device_name: str,
+    days: float,
+    addresses: Sequence[str] = (),
+    passphrase: bytes | None = None,
+) -> None:
+    """Write the certificate for a request, and the authority's certificate.
+
+    Args:
+        request: The file that `make_request` has written on the device.
+        folder: The device's folder on the machine with the authority.
+        authority: The authority's folder.
+        device_name: Name of the device, whatever name the request has.
+        days: Validity of the certificate.
+        addresses: Where others may reach the device, beside its name.
+        passphrase: That of the authority's key.
+
+    Raises:
+        InputError: If the name, an address or the days are not accepted.
+        DataError: If the request or the authority cannot be used.
+        MissingExtra: If the package cryptography is not installed.
+    """
+    _require_cryptography()
+    key = pem.read_request(request)
+    signing = _Signing(authority, days, datetime.now(UTC), passphrase)
+    signing.write(folder, signing.certificate(device_name, key, _names(addresses)))
+
+
+def renew_certificate(
+    folder: Path,
+    authority: Path,
+    device_name: str,
+    days: float,
+    now: datetime | None = None,
+    passphrase: bytes | None = None,
+) -> None:
+    """Write a new certificate for the key of the last one. The key itself is not needed.
+
+    Args:
+        folder: The device's folder on the machine with the authority.
+        authority: The authority's folder.
+        device_name: Name of the device, which the last certificate must have.
+        days: Validity of the certificate, from now.
+        now: The current time; by default that of the clock.
+        passphrase: That of the authority's key.
+
+    Raises:
+        InputError: If the days are not accepted.
+        DataError: If the last certificate or the authority cannot be used.
+        MissingExtra: If the package cryptography is not installed.
+    """
+    _require_cryptography()
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    path = folder / CERTIFICATE
+    last = pem.read_certificate(path)
+    signing = _Signing(authority, days, now or datetime.now(UTC), passphrase)
+    if not certificates.is_issued_by(last, signing.issuer):
+        raise DataError(f"{path} is of another authority than {authority / AUTHORITY_CERTIFICATE}")
+    if certificates.common_name(last) != device_name:
+        raise DataError(
+            f"{path} is for {certificates.common_name(last)!r}, not for {device_name!r}"
+        )
+    names = last.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    key = last.public_key()
+    assert isinstance(key, ec.EllipticCurvePublicKey)  # all keys of an authority here
+    signing.write(folder, signing.certificate(device_name, key, list(names)))
+
+
+def expiry(folder: Path) -> datetime:
+    """Return when the certificate of a device expires.
+
+    Args:
+        folder: The device's folder.
+
+    Raises:
+        DataError: If it cannot be read.
+        MissingExtra: If the package cryptography is not installed.
+    """
+    _require_cryptography()
+    return pem.read_certificate(folder / CERTIFICATE).not_valid_after_utc
+
+
+class _Signing:
+    """What an authority signs with, and for how long.
+
+    Args:
+        authority: The authority's folder.
+        days: Validity of certificates.
+        now: The current time.
+        passphrase: That of the authority's key.
+    """
+
+    def __init__(
+        self, authority: Path, days: float, now: datetime, passphrase: bytes | None
+    ) -> None:
+        self.issuer, self._key = read_authority(authority, now, passphrase)
+        self._now = now
+        last = self.issuer.not_valid_after_utc
+        end = now + _days(days)
+        if end > last + _ROUNDING:
+            raise InputError(
+                "days", days, f"fewer: the authority in {authority} ends on {last:%Y-%m-%d}"
+            )
+        self._end = min(end, last)
+
+    def certificate(
+        self,
+        device_name: str,
+        key: ec.EllipticCurvePublicKey,
+        names: Sequence[x509.GeneralName],
+    ) -> x509.Certificate:
+        """Return a certificate for the key of a device."""
+        from cryptography import x509
+        from cryptography.x509.oid import ExtendedKeyUsageOID
+
+        _check_name(device_name)
+        usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+        unique = dict.fromkeys([x509.DNSName(device_name), *names])
+        issuer_key = self._key.public_key()
+        builder = (
+            certificates.builder(
+                certificates.named(device_name), self.issuer.subject, key, self._now, self._end
+            )
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(certificates.key_usage(authority=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
+            .add_extension(x509.SubjectAlternativeName(unique), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False
+            )
+        )
+        return certificates.signed(builder, self._key)
+
+    def write(self, folder: Path, certificate: x509.Certificate) -> None:
+        """Write a certificate of a device, and that of the authority."""
+        pem.write_certificate(folder / CERTIFICATE, certificate)
+        pem.write_certificate(folder / AUTHORITY_CERTIFICATE, self.issuer)
 
 
 def check_folder(
@@ -169,8 +325,6 @@ def check_folder(
             raise DataError(problem)
     """
     _require_cryptography()
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-
     now = now or datetime.now(UTC)
     try:
         authority = pem.read_certificate(folder / AUTHORITY_CERTIFICATE)
@@ -178,11 +332,9 @@ def check_folder(
         key = pem.read_key(folder / KEY)
     except DataError as error:
         return str(error)
-    if not _is_authority(authority):
+    if not certificates.is_authority(authority):
         return f"{folder / AUTHORITY_CERTIFICATE} is not the certificate of an authority"
-    try:
-        certificate.verify_directly_issued_by(authority)
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
+    if not certificates.is_issued_by(certificate, authority):
         return (
             f"{folder / CERTIFICATE} is of another authority than {folder / AUTHORITY_CERTIFICATE}"
         )
@@ -198,7 +350,7 @@ def check_folder(
             )
     if key.public_key() != certificate.public_key():
         return f"{folder / KEY} is not the key of {folder / CERTIFICATE}"
-    found = _common_name(certificate)
+    found = certificates.common_name(certificate)
     if device_name is not None and found != device_name:
         return f"{folder / CERTIFICATE} is for {found!r}, not for {device_name!r}"
     return None
@@ -209,6 +361,17 @@ def _require_cryptography() -> None:
         import cryptography  # noqa: F401
     except ImportError:
         raise MissingExtra("peer", "the runtime for devices") from None
+
+
+def _check_name(device_name: str) -> None:
+    if not _NAME.fullmatch(device_name):
+        raise InputError(
+            "device_name", device_name, "1 to 63 of a-z, 0-9 and '-', with no '-' at either end"
+        )
+
+
+def _names(addresses: Sequence[str]) -> list[x509.GeneralName]:
+    return [_address(text) for text in addresses]
 
 
 def _days(days: float) -> timedelta:
@@ -230,87 +393,23 @@ def _address(text: str) -> x509.GeneralName:
     return x509.DNSName(text)
 
 
-def _new_key() -> ec.EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-def _named(text: str) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
-
-
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    now: datetime,
-    end: datetime,
-) -> x509.CertificateBuilder:
-    """Return what the certificates of an authority and of a device have in common."""
-    from cryptography import x509
-
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BACKDATED)
-        .not_valid_after(end)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-    )
-
-
-def _key_usage(authority: bool) -> x509.KeyUsage:
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        digital_signature=not authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
-    )
-
-
-def _signed(builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey) -> x509.Certificate:
-    from cryptography.hazmat.primitives import hashes
-
-    return builder.sign(key, hashes.SHA256())
-
-
-def _common_name(certificate: x509.Certificate) -> str:
-    from cryptography.x509.oid import NameOID
-
-    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return "".join(str(name.value) for name in names)
-
-
-def _is_authority(certificate: x509.Certificate) -> bool:
-    from cryptography import x509
-
-    try:
-        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (x509.ExtensionNotFound, ValueError):
-        return False
-
-
-def _read_authority(
-    folder: Path, now: datetime
+def read_authority(
+    folder: Path, now: datetime, passphrase: bytes | None = None
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """Return the certificate and the key of an authority, if it can sign now."""
+    """Return the certificate and the key of an authority, if it can sign now.
+
+    Args:
+        folder: The authority's folder.
+        now: The current time.
+        passphrase: That of its key.
+
+    Raises:
+        DataError: If it cannot be read, or cannot sign.
+    """
     file = folder / AUTHORITY_CERTIFICATE
     certificate = pem.read_certificate(file)
-    key = pem.read_key(folder / AUTHORITY_KEY)
-    if not _is_authority(certificate):
+    key = pem.read_key(folder / AUTHORITY_KEY, passphrase)
+    if not certificates.is_authority(certificate):
         raise DataError(f"{file} is not the certificate of an authority")
     if key.public_key() != certificate.public_key():
         raise DataError(f"{folder / AUTHORITY_KEY} is not the key of {file}")

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from gossamer.algorithms import Algorithm, Neighbours
+from gossamer.algorithms.asynchronous import Asynchronous
 from gossamer.errors import InputError
 from gossamer.mirror import MirrorMap
 from gossamer.network import Full, Links, Network, NetworkWeights
+from gossamer.tasks import Stream
 
 
 def check_runs_on_devices(algorithm: Algorithm) -> None:
@@ -39,12 +41,70 @@ def check_runs_on_devices(algorithm: Algorithm) -> None:
         raise InputError("algorithm", algorithm.label, accepted) from None
 
 
-def exchange_shapes(algorithm: Algorithm, w0: Tensor) -> tuple[tuple[int, ...], ...]:
+def check_runs_in_meetings(algorithm: Algorithm, network: Network, rounds: int) -> None:
+    """Refuse a method that meetings of two devices, without common rounds, cannot serve.
+
+    Args:
+        algorithm: The method; `check_runs_on_devices` has accepted it.
+        network: The network of the study.
+        rounds: Number of rounds.
+
+    Raises:
+        InputError: If it needs common rounds, with the reason.
+
+    Example:
+        >>> from gossamer.algorithms import WPM
+        >>> check_runs_in_meetings(WPM(3), Full(4), rounds=100)
+    """
+    accepted = ""
+    if isinstance(algorithm, Asynchronous):
+        accepted = (
+            'a method with rounds; this one computes while messages travel: use pace = "slots",'
+            " or the events engine"
+        )
+    elif any(algorithm.mirror_at(t) != algorithm.mirror_at(0) for t in range(1, rounds)):
+        accepted = (
+            'a power p that is the same in all rounds; with pace = "contacts" two devices that meet'
+            " are in different rounds"
+        )
+    elif _sends_changes(algorithm):
+        accepted = (
+            "a method that sends whole vectors: a compressed change means nothing to a neighbour"
+            " that has missed earlier ones"
+        )
+    if accepted:
+        raise InputError("algorithm", algorithm.label, accepted)
+    if network.schedule is not None:
+        accepted = 'links without a schedule: with pace = "contacts" there are no common rounds'
+        raise InputError("network", type(network).__name__, accepted)
+
+
+def check_has_no_stream(stream: Stream | None) -> None:
+    """Refuse simulated arrivals of samples.
+
+    Args:
+        stream: The stream of a study.
+
+    Raises:
+        InputError: If there is one.
+
+    Example:
+        >>> check_has_no_stream(None)
+    """
+    if stream is not None:
+        accepted = "no stream: on devices all samples of the split are there at the start"
+        raise InputError("stream", stream, accepted)
+
+
+def exchange_shapes(
+    algorithm: Algorithm, w0: Tensor, proposals: bool = True
+) -> tuple[tuple[int, ...], ...]:
     """Return the shape of the vector in each exchange of a round.
 
     Args:
         algorithm: The method.
         w0: The initial model [1, parameters].
+        proposals: False if devices find partners otherwise than by an exchange.
 
     Example:
         >>> from gossamer.algorithms import Tracking
@@ -52,7 +112,7 @@ def exchange_shapes(algorithm: Algorithm, w0: Tensor) -> tuple[tuple[int, ...], 
         ((5,), (5,))
     """
     mix = _ShapeRecorder()
-    if algorithm.weights.paired:
+    if algorithm.weights.paired and proposals:
         mix.shapes.append((1,))  # the proposal
     algorithm.next_state(algorithm.first_state(w0), _ZeroGradient(), mix, 0)
     return tuple(mix.shapes)
@@ -99,6 +159,14 @@ def scheduled_neighbours(network: Network, device: int, t: int) -> dict[int, flo
     return found
 
 
+def _sends_changes(algorithm: Algorithm) -> bool:
+    """Return True if a method compresses what it sends."""
+    mix = _ShapeRecorder()
+    with torch.no_grad():
+        algorithm.next_state(algorithm.first_state(torch.zeros(1, 4)), _ZeroGradient(), mix, 0)
+    return mix.compressed
+
+
 @dataclass(frozen=True)
 class _UnknownLinks(Network):
     """The links of real devices, which change and are not known beforehand."""
@@ -114,6 +182,7 @@ class _ShapeRecorder:
     """`algorithms.Mix` of an inactive device without neighbours: it records what is mixed."""
 
     shapes: list[tuple[int, ...]] = field(default_factory=list)
+    compressed: bool = False
 
     @property
     def devices(self) -> Tensor:
@@ -134,6 +203,7 @@ class _ShapeRecorder:
         return Neighbours(itself, itself, torch.ones(1, dtype=x.dtype), self._record(x).clone())
 
     def with_message_size(self, message: int, first: int) -> _ShapeRecorder:
+        self.compressed = True
         return self
 
     def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -14,17 +16,77 @@ from gossamer.errors import InputError
 from gossamer.fleet.protocol.edges import Edges
 from gossamer.fleet.protocol.journal import Transfer
 from gossamer.fleet.protocol.ledger import Exchanged
+from gossamer.fleet.protocol.meetings import Meetings
 from gossamer.fleet.protocol.messages import ExchangeId
 from gossamer.mirror import IdentityMap, MirrorMap, power_mean
 from gossamer.network.weights import WeightRule
 
 
-@dataclass(eq=False)
-class PeerMix:
-    """`algorithms.Mix` for a stack of the one row that this device holds.
+class DeviceMix(ABC):
+    """`algorithms.Mix` for a stack of the one row that a device holds.
 
     Every mix of a round is an exchange of its own. Both ends leave out vectors that arrive late or
     in one direction only: see `protocol.edges`.
+    """
+
+    edges: Edges
+
+    @property
+    @abstractmethod
+    def active(self) -> Tensor | None:
+        """False if the rule pairs devices and this one has no partner in the round."""
+
+    @abstractmethod
+    def exchange(self, x: Tensor, p: float) -> Exchanged:
+        """Exchange the one row of x."""
+
+    @property
+    def devices(self) -> Tensor:
+        return torch.tensor([self.edges.device])
+
+    def __call__(self, x: Tensor, accumulate: torch.dtype | None = None) -> Tensor:
+        return self.mean(x, IdentityMap())  # all sums are in float64
+
+    def mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
+        if mirror.power is None:
+            exchanged = self.exchange(w, 1)
+            return _apply_in_dual(w, [*exchanged.committed, *exchanged.late], mirror)
+        exchanged = self.exchange(w, mirror.power)
+        result = _apply(w, exchanged.committed)
+        for transfer in exchanged.late:  # p may have changed since each of them
+            result = _apply(result, [transfer])
+        return result
+
+    def neighbours(self, x: Tensor) -> Neighbours:
+        """Return the committed vectors. Late ones would be meaningless link by link."""
+        own = self.edges.device
+        transfers = self.exchange(x, 1).committed
+        senders = {own: 0}  # row of the stack, or a number beyond it
+        weights = {own: 1 - sum(transfer.weight for transfer in transfers)}
+        values = {own: x[0]}
+        for number, transfer in enumerate(transfers, start=1):
+            senders[transfer.neighbour] = number
+            weights[transfer.neighbour] = transfer.weight
+            values[transfer.neighbour] = transfer.other.to(x)
+        order = sorted(senders)
+        return Neighbours(
+            torch.zeros(len(order), dtype=torch.int64),
+            torch.tensor([senders[j] for j in order]),
+            torch.tensor([weights[j] for j in order], dtype=x.dtype),
+            torch.stack([values[j] for j in order]),
+        )
+
+    def with_message_size(self, message: int, first: int) -> Self:
+        return self  # whole vectors are sent: a neighbour that missed a change could not follow
+
+    def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:
+        accepted = "a method whose devices need only their neighbours"
+        raise InputError("algorithm", "an average over all devices", accepted)
+
+
+@dataclass(eq=False)
+class PeerMix(DeviceMix):
+    """The mix of a round on a shared clock, with all neighbours or those of a schedule.
 
     Args:
         edges: The device's ends of its links.
@@ -46,54 +108,10 @@ class PeerMix:
     _partner: frozenset[int] | None = None  # in a matching, once it is known
 
     @property
-    def devices(self) -> Tensor:
-        return torch.tensor([self.edges.device])
-
-    @property
     def active(self) -> Tensor | None:
-        """False if the rule pairs devices and this one has no partner in the round."""
         if not self.rule.paired:
             return None
         return torch.tensor([bool(self._partners())])
-
-    def __call__(self, x: Tensor, accumulate: torch.dtype | None = None) -> Tensor:
-        return self.mean(x, IdentityMap())  # all sums are in float64
-
-    def mean(self, w: Tensor, mirror: MirrorMap) -> Tensor:
-        if mirror.power is None:
-            exchanged = self._exchange(w, 1)
-            return _apply_in_dual(w, [*exchanged.committed, *exchanged.late], mirror)
-        exchanged = self._exchange(w, mirror.power)
-        result = _apply(w, exchanged.committed)
-        for transfer in exchanged.late:  # p may have changed since each of them
-            result = _apply(result, [transfer])
-        return result
-
-    def neighbours(self, x: Tensor) -> Neighbours:
-        """Return the committed vectors. Late ones would be meaningless link by link."""
-        own = self.edges.device
-        transfers = self._exchange(x, 1).committed
-        senders = {own: 0}  # row of the stack, or a number beyond it
-        weights = {own: 1 - sum(transfer.weight for transfer in transfers)}
-        values = {own: x[0]}
-        for number, transfer in enumerate(transfers, start=1):
-            senders[transfer.neighbour] = number
-            weights[transfer.neighbour] = transfer.weight
-            values[transfer.neighbour] = transfer.other.to(x)
-        order = sorted(senders)
-        return Neighbours(
-            torch.zeros(len(order), dtype=torch.int64),
-            torch.tensor([senders[j] for j in order]),
-            torch.tensor([weights[j] for j in order], dtype=x.dtype),
-            torch.stack([values[j] for j in order]),
-        )
-
-    def with_message_size(self, message: int, first: int) -> PeerMix:
-        return self  # whole vectors are sent: a neighbour that missed a change could not follow
-
-    def all_reduce(self, x: Tensor, star: bool = False) -> Tensor | None:
-        accepted = "a method whose devices need only their neighbours"
-        raise InputError("algorithm", "an average over all devices", accepted)
 
     def _partners(self) -> frozenset[int] | None:
         """Return the neighbours to exchange with: in a matching the partner; None: all."""
@@ -121,7 +139,7 @@ class PeerMix:
             return frozenset({named})
         return frozenset()
 
-    def _exchange(self, x: Tensor, p: float) -> Exchanged:
+    def exchange(self, x: Tensor, p: float) -> Exchanged:
         partners = self._partners()
         exchange = self._next_exchange()
         weight = self.rule.peer_weight(self.scheduled)
@@ -130,6 +148,49 @@ class PeerMix:
     def _next_exchange(self) -> ExchangeId:
         self._exchanges += 1
         return self.t, self._exchanges - 1
+
+
+@dataclass(eq=False)
+class MeetingMix(DeviceMix):
+    """The mix of a round that is a meeting of two, or a step alone.
+
+    The device looks for a partner when the method first asks for a mix: then it is ready.
+
+    Args:
+        edges: The device's ends of its links.
+        rule: The weights; the weight of the meeting is that of two devices with one link.
+        clock: The clock of the edges.
+        patience: Seconds to wait for a partner.
+        timeout: Seconds after which an exchange is given up.
+    """
+
+    edges: Meetings
+    rule: WeightRule
+    clock: Callable[[], float]
+    patience: float
+    timeout: float
+    _exchanges: int = 0  # so far
+    _searched: bool = False
+    _partner: int | None = None
+
+    @property
+    def active(self) -> Tensor | None:
+        if not self.rule.paired:
+            return None
+        self._search()
+        return torch.tensor([self._partner is not None])
+
+    def _search(self) -> None:
+        if not self._searched:
+            self._searched = True
+            self._partner = self.edges.find_partner(self.clock() + self.patience)
+
+    def exchange(self, x: Tensor, p: float) -> Exchanged:
+        self._search()
+        self._exchanges += 1
+        weight = self.rule.link_weight()(1, 1)
+        until = self.clock() + self.timeout
+        return self.edges.meet(self._exchanges - 1, x[0], until, weight, p)
 
 
 def _apply_in_dual(x: Tensor, transfers: Sequence[Transfer], mirror: MirrorMap) -> Tensor:

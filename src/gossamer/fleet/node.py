@@ -1,4 +1,4 @@
-"""The loop of one device: rounds on a shared clock, with its own data and its own disk.
+"""The loop of one device: its rounds, with its own data and its own disk.
 
 `protocol.journal` and `files` list the files that it writes.
 """
@@ -6,34 +6,54 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from gossamer._core.files import remove_partial_files, write_atomically
+from gossamer._core.disk import Disk
+from gossamer._core.files import (
+    PRIVATE_MODE,
+    PUBLIC_MODE,
+    os_errors,
+    remove_partial_files,
+    write_atomically,
+)
 from gossamer.algorithms import State
 from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.engines.plan import Plan
-from gossamer.errors import Diverged
+from gossamer.errors import DataError, Diverged
 from gossamer.fleet import files
-from gossamer.fleet.methods import check_runs_on_devices, exchange_shapes, scheduled_neighbours
-from gossamer.fleet.mix import PeerMix
-from gossamer.fleet.protocol.edges import Edges
+from gossamer.fleet.identity import study_digest, wire_run
+from gossamer.fleet.machine import THIS_MACHINE, Machine, StopSignal
+from gossamer.fleet.methods import (
+    check_has_no_stream,
+    check_runs_in_meetings,
+    check_runs_on_devices,
+    exchange_shapes,
+)
+from gossamer.fleet.notices import Kind, Notices
+from gossamer.fleet.pace import make_pace
+from gossamer.fleet.protocol.guard import is_too_long
 from gossamer.fleet.protocol.journal import Journal
-from gossamer.fleet.protocol.messages import Kind
+from gossamer.fleet.protocol.messages import MEETING_KINDS, SLOT_KINDS
 from gossamer.fleet.protocol.wire import Expected
-from gossamer.fleet.schedule import EXCHANGE_SHARE, Schedule
+from gossamer.fleet.recovery import Recovery, is_finite
+from gossamer.fleet.schedule import Schedule
 from gossamer.fleet.settings import Fleet
 from gossamer.fleet.transport.base import Transport
+from gossamer.fleet.transport.stoppable import StoppableTransport, Stopped
 from gossamer.tasks import Worker
 
+_REST_SECONDS = 1.0  # after which a device that rests asks again if it still has to
 _BUFFER = "buffer/"  # prefix of the names of the model's buffers in a checkpoint
-_JOIN_SLOTS = 3  # in which a late device asks for a model: neighbours respond at the end of a round
+_REFUSALS: dict[str, tuple[Kind, str]] = {
+    "run": ("other study", "runs another study: its messages are refused"),
+    "guard": ("too large", "sends vectors much longer than the own: they are refused"),
+}
 
 
 class Node:
@@ -45,10 +65,16 @@ class Node:
         folder: The device's folder.
         run: The run, 16 bytes.
         fleet: The settings that all devices share.
-        start: When round 0 begins, in seconds since 1970.
+        start: When round 0 begins, in seconds since 1970. At the pace of contacts a device begins
+            at once.
         clock: Seconds added to the device's clock.
         on_status: Called with the status after every round and whenever it changes.
         worker: `make_worker` of the plan, if it exists already.
+        machine: Its clock and disk.
+        notices: What is published with the status.
+        new_worker: Called before every round; returns another worker if the samples have changed.
+        why_rest: Called before every round with the bytes sent and received so far; returns why the
+            device takes no part in it, or "".
 
     Raises:
         InputError: If the algorithm cannot run on devices.
@@ -69,35 +95,58 @@ class Node:
         clock: float = 0.0,
         on_status: Callable[[dict[str, Any]], None] = lambda status: None,
         worker: Worker | None = None,
+        machine: Machine = THIS_MACHINE,
+        notices: Notices | None = None,
+        new_worker: Callable[[], Worker | None] = lambda: None,
+        why_rest: Callable[[int], str] = lambda total_bytes: "",
     ) -> None:
         check_runs_on_devices(plan.algorithm)
+        check_has_no_stream(plan.stream)
+        meetings = fleet.pace == "contacts"
+        if meetings:
+            check_runs_in_meetings(plan.algorithm, plan.network, plan.rounds)
         torch.set_num_threads(plan.threads or 1)
         self.plan = plan
         self._fleet = fleet
         self._folder = folder
+        self._clock = machine.clock
+        self._disk = machine.disk
+        transport = StoppableTransport(transport, machine.clock)
         self._transport = transport
+        self._notices = notices or Notices()
         self._on_status = on_status
         self._dtype = getattr(torch, plan.dtype)
         self._worker = worker or make_worker(plan, transport.device)
-        parts = exchange_shapes(plan.algorithm, self._worker.start())
-        self.schedule = Schedule(start, fleet.slot, max(1, len(parts)), clock)
+        parts = exchange_shapes(plan.algorithm, self._worker.start(), proposals=not meetings)
+        schedule = Schedule(start, fleet.slot, max(1, len(parts)), clock, machine.clock)
+        digest = study_digest(plan, self._worker.start(), fleet)
         expected = Expected(
-            run,
-            frozenset(Kind),
+            wire_run(run, digest),
+            MEETING_KINDS if meetings else SLOT_KINDS,
             parts,
             getattr(torch, fleet.wire),
             fleet.bound,
             start=(plan.task.learner.parameters,),
+            guard=fleet.guard or math.inf,
         )
-        journal = Journal(folder, fleet.sync)
-        remove_partial_files(folder)  # left by a kill; no other process writes here
-        self.edges = Edges(transport, journal, expected, self.schedule.now)
-        self._history = _History(folder, fleet.history)
-        # Counts of messages and bytes continue from before a restart.
-        self._before = (files.read_log(folder) or [{}])[-1]
+        journal = Journal(folder, fleet.sync, machine.disk, digest)
+        remove_partial_files(folder, self._disk)  # left by a kill; no other process writes here
+        files.end_torn_line(folder, self._disk)
+        # Counts of messages, bytes and seconds continue from before a restart.
+        self._before = (files.read_log(folder, self._disk) or [{}])[-1]
+        seconds = self._before.get("seconds", 0.0)
+        self.pace = make_pace(plan, transport, journal, expected, fleet, schedule, seconds)
+        self.edges = self.pace.edges
+        self.edges.watch_refused(self._note_refused)
+        self._recovery = Recovery(folder, machine.disk, plan.rounds)
+        self._history = _History(folder, fleet.history, self._disk)
         self._scores: dict[str, Any] = {}  # the newest measurement
+        self._rounds_run = 0  # since the node was started
+        self._new_worker = new_worker
+        self._why_rest = why_rest
+        self._rests = False
 
-    def run(self, stopped: threading.Event) -> bool:
+    def run(self, stopped: StopSignal) -> bool:
         """Take part until the rounds are done or the node is stopped. Resumes from disk.
 
         Args:
@@ -110,29 +159,55 @@ class Node:
             Diverged: If the model is no longer finite.
         """
         self._report("waiting")
-        with torch.no_grad():
-            state = self._first_state(stopped)
-            if self.edges.round == 0:
-                self._log(0, state, frozenset(), frozenset())
-            for t in self._rounds(stopped):
-                state = self._run_round(state, t)
-            done = self.edges.round >= self.plan.rounds
-            if done:
-                self._write_model(self._folder / files.MODEL, state)
+        self._transport.watch(stopped)
+        try:
+            with torch.no_grad():
+                done = self._run_rounds(stopped)
+        except Stopped:
+            # In the middle of an exchange, as if it were killed: it resumes from its journal.
+            self._report("stopped")
+            return False
         self.edges.leave()
         self._report("done" if done else "stopped")
         return done
 
+    def _run_rounds(self, stopped: StopSignal) -> bool:
+        """Run until the rounds are done or the node is stopped; return True if they are done."""
+        state = self._first_state(stopped)
+        if self.edges.round == 0:
+            self._log(0, state, frozenset(), frozenset())
+        for t in self.pace.rounds(stopped):
+            if self._rest(t, stopped):
+                continue
+            state = self._run_round(state, t)
+            self._write_current_model(state)
+        self._write_model(self._folder / files.MODEL, state)
+        return self.edges.round >= self.plan.rounds
+
+    def _rest(self, t: int, stopped: StopSignal) -> bool:
+        """Return True if the device takes no part in round t; wait a while if so."""
+        counts = self.edges.counts
+        why = self._why_rest(counts["bytes sent"] + counts["bytes received"])
+        if why:
+            if not self._rests:
+                self.edges.leave()
+            # In slots the round passes; at the pace of contacts it is the device's own.
+            self.edges.round = t
+            self._report("resting", why=why)
+            stopped.wait(min(_REST_SECONDS, self._fleet.slot))
+        self._rests = bool(why)
+        return self._rests
+
     def _run_round(self, state: State, t: int) -> State:
         self._report("running")
+        if (worker := self._new_worker()) is not None:
+            worker.buffers = self._worker.buffers
+            self._worker = worker
         algorithm = self.plan.algorithm
         neighbours = self.edges.neighbours(t)
-        scheduled = scheduled_neighbours(self.plan.network, self.edges.device, t)
-        mix = PeerMix(
-            self.edges, algorithm.weights, t, self.plan.seed, self.schedule.deadline, scheduled
-        )
-        state = algorithm.next_state(state, BatchGradient(self._worker, t), mix, t)
-        self._check_finite(state, t)
+        gradient = BatchGradient(self._worker, t)
+        state = algorithm.next_state(state, gradient, self.pace.mix(t), t)
+        state = self._good_state(state, t)
         committed_with = self.edges.committed_with
         buffers = {_BUFFER + name: b for name, b in self._worker.buffers.items()}
         self.edges.finish(t, {**state, **buffers})
@@ -140,50 +215,62 @@ class Node:
         self._log(t + 1, state, neighbours, committed_with)
         return state
 
-    def _first_state(self, stopped: threading.Event) -> State:
+    def _first_state(self, stopped: StopSignal) -> State:
         """Return the state to resume from: that on disk, or that of a new device."""
         if not self._transport.neighbours():
             stopped.wait(min(1.0, self._fleet.slot))  # to find the first neighbours
-        current = self.schedule.round_at(self.schedule.now())
-        state = self.edges.start(self._new_state, max(0, current + 1))
-        for name, b in self._worker.buffers.items():
-            if _BUFFER + name in state:
-                b.copy_(state[_BUFFER + name])
-        return {name: x for name, x in state.items() if not name.startswith(_BUFFER)}
+        state = self.edges.start(self._new_state, self.pace.first_round())
+        self._check_fits(state)
+        return self._restored(state)
+
+    def _check_fits(self, state: State) -> None:
+        """Refuse the state of another model or method, which an older version has written."""
+        for name, x in self.plan.algorithm.first_state(self._worker.start()).items():
+            if name not in state or state[name].shape != x.shape:
+                raise DataError(
+                    f"{self._folder} has the state of another model or method: give the device an"
+                    " empty folder, and it starts as a new one"
+                )
 
     def _new_state(self) -> State:
         """Return the initial state: the start that all share, or late a neighbour's model."""
         state = self.plan.algorithm.first_state(self._worker.start())
-        late = self.schedule.now() >= self.schedule.begin(0) + EXCHANGE_SHARE * self._fleet.slot
-        if not late or self._fleet.join == "own":
+        if self._fleet.join == "own" or not self.pace.may_join_others():
             return state
         self._report("joining")
-        model = self.edges.request_model(self.schedule.now() + _JOIN_SLOTS * self._fleet.slot)
-        if model is not None:
+        model = self.edges.request_model(self.pace.join_until())
+        own = self.plan.algorithm.models(state)
+        if model is not None and not is_too_long(model, own, self._fleet.guard or math.inf):
             # What is mixed is the model, up to a start that all share.
-            shift = model.to(self._dtype)[None] - self.plan.algorithm.models(state)
+            shift = model.to(self._dtype)[None] - own
             state["w"] = state["w"] + shift
         return state
 
-    def _rounds(self, stopped: threading.Event) -> Iterator[int]:
-        """Yield the rounds to take part in, each when it begins. A round nearly over is skipped."""
-        schedule = self.schedule
-        while not stopped.is_set():
-            t = max(self.edges.round, schedule.round_at(schedule.now()))
-            if schedule.now() >= schedule.deadline((t, 0)):
-                t += 1
-            if t >= self.plan.rounds:
-                self.edges.round = max(self.edges.round, self.plan.rounds)
-                return
-            self.edges.counts["missed"] += t - self.edges.round
-            if not stopped.wait(max(0.0, schedule.begin(t) - schedule.now())):
-                yield t
+    def _good_state(self, state: State, t: int) -> State:
+        """Return a state that is finite: this one, or an earlier one if the model diverged."""
+        everything = {**state, **{_BUFFER + name: b for name, b in self._worker.buffers.items()}}
+        if is_finite(everything):
+            self._recovery.keep(t, everything)
+            return state
+        earlier = self._recovery.fall_back(t)
+        if earlier is None:
+            self._report("diverged")
+            raise Diverged(t + 1, self.edges.device)
+        round, everything = earlier
+        sentence = f"the model was not finite after round {t + 1}: back to that of round {round}"
+        self._notices.add("diverged", self.edges.device, sentence)
+        return self._restored(everything)
 
-    def _check_finite(self, state: State, t: int) -> None:
-        for x in state.values():
-            if not torch.isfinite(x).all():
-                self._report("diverged")
-                raise Diverged(t + 1, self.edges.device)
+    def _restored(self, everything: State) -> State:
+        """Return the state of the algorithm, and restore the buffers of the model beside it."""
+        for name, b in self._worker.buffers.items():
+            if _BUFFER + name in everything:
+                b.copy_(everything[_BUFFER + name])
+        return {name: x for name, x in everything.items() if not name.startswith(_BUFFER)}
+
+    def _note_refused(self, sender: int, reason: str) -> None:
+        kind, words = _REFUSALS.get(reason, ("refused", f"sends invalid messages: {reason}"))
+        self._notices.add(kind, sender, f"device {sender} {words}")
 
     # -- what others see ---------------------------------------------------------------------------
 
@@ -201,7 +288,7 @@ class Node:
             "met": sorted(committed_with),
             "messages": self.edges.counts["sent"] + self._before.get("messages", 0),
             "bytes": self.edges.counts["bytes sent"] + self._before.get("bytes", 0),
-            "late": self.schedule.now() > self.schedule.begin(done),
+            **self.pace.log_entry(done),
         }
         every = self.plan.measure.every
         if done == self.plan.rounds or (every and done % every == 0):
@@ -210,21 +297,30 @@ class Node:
             self._scores = {"loss": scores.loss.item(), "metrics": metrics}
             line |= self._scores
             size = self.plan.task.learner.parameters * self._dtype.itemsize
-            if path := self._history.reserve(done, size):
-                self._write_model(path, state)
-        with (self._folder / files.LOG).open("a") as file:
-            file.write(json.dumps(line) + "\n")
+            if model := self._history.reserve(done, size):
+                self._write_model(model, state, PRIVATE_MODE)
+        path = self._folder / files.LOG
+        with os_errors("write", path), self._disk.append(path, PUBLIC_MODE) as file:
+            file.write(json.dumps(line).encode() + b"\n")
         if done:
             self._report("running", near=sorted(neighbours), met=sorted(committed_with))
 
-    def _write_model(self, path: Path, state: State) -> None:
+    def _write_current_model(self, state: State) -> None:
+        """Write the model for other programs of the device, every few rounds."""
+        every = self._fleet.model_every
+        self._rounds_run += 1
+        if every and self._rounds_run % every == 0:
+            self._write_model(self._folder / files.MODEL, state)
+
+    def _write_model(self, path: Path, state: State, mode: int = PUBLIC_MODE) -> None:
         from safetensors.torch import save
 
         models = self.plan.algorithm.models(state)
         tensors = {}
         for name, x in (self.plan.task.learner.unstack(models) | self._worker.buffers).items():
             tensors[name] = x[0].contiguous()
-        write_atomically(path, save(tensors), sync=False)
+        content = save(tensors, {"format": "pt", "round": str(self.edges.round)})
+        write_atomically(path, content, mode=mode, sync=False, disk=self._disk)
 
     def _report(self, doing: str, **more: Any) -> None:
         """Write the status to disk, and pass it on."""
@@ -238,23 +334,25 @@ class Node:
             **self._scores,
             "pending": len(self.edges.pending),
             "counts": dict(self.edges.counts),
-            "time": time.time(),
+            "notices": self._notices.entries(),
+            "time": self._clock.time(),
         }
-        write_atomically(self._folder / files.STATUS, json.dumps(status).encode(), sync=False)
+        data = json.dumps(status).encode()
+        write_atomically(self._folder / files.STATUS, data, sync=False, disk=self._disk)
         self._on_status(status)
 
 
 class _History:
     """The models that a device keeps of the rounds that are measured, up to a number of bytes."""
 
-    def __init__(self, folder: Path, megabytes: float) -> None:
+    def __init__(self, folder: Path, megabytes: float, disk: Disk) -> None:
         self._folder = folder
+        self._disk = disk
         self._limit = 1e6 * megabytes
-        self._used = 0
         history = folder / files.HISTORY
-        if history.is_dir():
-            remove_partial_files(history)
-            self._used = sum(file.stat().st_size for file in history.iterdir())
+        remove_partial_files(history, disk)
+        with os_errors("read", history):
+            self._used = sum(disk.size(file) for file in disk.files(history))
 
     def reserve(self, t: int, size: int) -> Path | None:
         """Return the file for the model after t rounds; None if its bytes exceed the limit."""
@@ -262,7 +360,8 @@ class _History:
             return None
         self._used += size
         path = files.history_file(self._folder, t)
-        path.parent.mkdir(exist_ok=True)
+        with os_errors("make", path.parent):
+            self._disk.make_folder(path.parent)
         return path
 
 

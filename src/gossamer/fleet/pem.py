@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
 _LARGEST = 1 << 16  # bytes of a file
+_ENCRYPTED = b"ENCRYPTED PRIVATE KEY"
 
 
 def read_certificate(path: Path) -> x509.Certificate:
@@ -35,26 +36,90 @@ def read_certificate(path: Path) -> x509.Certificate:
         raise DataError(f"{path} is not a certificate in PEM form") from None
 
 
-def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
+def read_key(path: Path, passphrase: bytes | None = None) -> ec.EllipticCurvePrivateKey:
     """Return the private key in a file that only its owner may read.
 
     Args:
         path: The file.
+        passphrase: What it is encrypted with; None: it is not encrypted.
 
     Raises:
-        DataError: If it cannot be read, is no key, or others may read it.
+        DataError: If it cannot be read, is no key, others may read it, or the passphrase is
+            missing or wrong.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     data = _read(path, secret=True)
+    encrypted = _ENCRYPTED in data
+    if encrypted and passphrase is None:
+        raise DataError(f"{path} is encrypted: give its passphrase by --passphrase-file")
     key = None
     with suppress(ValueError, TypeError, UnsupportedAlgorithm):
-        key = serialization.load_pem_private_key(data, password=None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise DataError(f"{path} is not an elliptic-curve key in PEM form without a password")
+        key = serialization.load_pem_private_key(data, passphrase if encrypted else None)
+    if isinstance(key, ec.EllipticCurvePrivateKey):
+        return key
+    if encrypted:
+        raise DataError(f"{path} cannot be decrypted: the passphrase is wrong, or it is damaged")
+    raise DataError(f"{path} is not an elliptic-curve key in PEM form")
+
+
+def is_encrypted(path: Path) -> bool:
+    """Return True if a key file can be read and is encrypted.
+
+    Args:
+        path: The file.
+    """
+    try:
+        return _ENCRYPTED in _read(path)
+    except DataError:
+        return False
+
+
+def read_request(path: Path) -> ec.EllipticCurvePublicKey:
+    """Return the public key of a certificate request whose sender has the private key.
+
+    Args:
+        path: The file.
+
+    Raises:
+        DataError: If it cannot be read, is no request, or is not signed by its own key.
+    """
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        request = x509.load_pem_x509_csr(_read(path))
+        key = request.public_key()
+        valid = request.is_signature_valid
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise DataError(f"{path} is not a certificate request in PEM form") from None
+    if not valid:
+        raise DataError(f"{path} is not signed by the key that it names")
+    if not isinstance(key, ec.EllipticCurvePublicKey) or key.curve.name != "secp256r1":
+        raise DataError(f"{path} has a key that is not on the curve P-256")
     return key
+
+
+def write_request(path: Path, key: ec.EllipticCurvePrivateKey, name: str) -> None:
+    """Write a certificate request.
+
+    Args:
+        path: The file.
+        key: The key to be certified.
+        name: A name, which the authority need not accept.
+    """
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.x509.oid import NameOID
+
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    request = builder.sign(key, hashes.SHA256())
+    _make_folder(path)
+    write_atomically(path, request.public_bytes(serialization.Encoding.PEM))
 
 
 def write_certificate(path: Path, certificate: x509.Certificate) -> None:
@@ -70,19 +135,23 @@ def write_certificate(path: Path, certificate: x509.Certificate) -> None:
     write_atomically(path, certificate.public_bytes(serialization.Encoding.PEM))
 
 
-def write_key(path: Path, key: ec.EllipticCurvePrivateKey) -> None:
+def write_key(path: Path, key: ec.EllipticCurvePrivateKey, passphrase: bytes | None = None) -> None:
     """Write a private key that only its owner may read.
 
     Args:
         path: The file.
         key: The key.
+        passphrase: What to encrypt it with; None: it is not encrypted.
     """
     from cryptography.hazmat.primitives import serialization
 
+    encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if passphrase is not None:
+        encryption = serialization.BestAvailableEncryption(passphrase)
     content = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        encryption,
     )
     _make_folder(path)
     write_atomically(path, content, mode=PRIVATE_MODE)

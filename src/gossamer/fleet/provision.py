@@ -3,6 +3,7 @@
 study.toml          the study, for every device
 code/               the Python files that the study names, if it names any, for every device
 n3.toml  n3/        for device 3: its settings; its certificate and its samples
+members.json        who belongs to the fleet, once that has changed; for every device
 samples.csv         whose samples each device has, if the data name their devices
 observer/           the certificate of observers
 authority/          signs certificates; it must not be copied to any device
@@ -23,13 +24,18 @@ from pathlib import Path
 import tomli_w
 import torch
 
-from gossamer._core.files import write_atomically
+from gossamer._core.files import PRIVATE_FOLDER_MODE, PRIVATE_MODE, write_atomically
 from gossamer.engines import Plan
 from gossamer.errors import DataError, InputError
 from gossamer.fleet import keys
 from gossamer.fleet.code import bundle_code
-from gossamer.fleet.files import SAMPLES
-from gossamer.fleet.methods import check_runs_on_devices, network_on_devices
+from gossamer.fleet.files import SAMPLES, TABLE_FORMAT
+from gossamer.fleet.methods import (
+    check_has_no_stream,
+    check_runs_in_meetings,
+    check_runs_on_devices,
+    network_on_devices,
+)
 from gossamer.fleet.settings import STUDY, Device, Fleet, write_device
 from gossamer.study import spec
 from gossamer.study.study import Study
@@ -52,6 +58,8 @@ def init(
     hosts: Sequence[str] = (),
     days: float = 365,
     samples: bool = True,
+    device_keys: bool = True,
+    passphrase: bytes | None = None,
 ) -> list[Path]:
     """Write the folder of a fleet.
 
@@ -64,6 +72,8 @@ def init(
         days: Validity of the certificates.
         samples: False if each device has its own samples, in the shape and with the classes of the
             study's data, or gets them otherwise (see `files.SAMPLES`).
+        device_keys: False if each device makes its own key (see `keys.make_request`).
+        passphrase: What to encrypt the key of the authority with; None: it is not encrypted.
 
     Returns:
         The file of each device.
@@ -77,6 +87,9 @@ def init(
     """
     devices = study.network.devices
     check_runs_on_devices(study.algorithm)
+    check_has_no_stream(study.stream)
+    if fleet.pace == "contacts":
+        check_runs_in_meetings(study.algorithm, study.network, study.rounds)
     if devices < 2:
         raise InputError("devices", devices, "at least 2")
     addresses = endpoints(hosts)
@@ -90,14 +103,20 @@ def init(
     fleet = replace(fleet, multicast=fleet.multicast and not addresses)
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        _write_common_files(study, fleet, folder, days)
+        _write_common_files(study, fleet, folder, days, passphrase)
         if samples:
             _write_owners(plan, folder / OWNERS)
         files = []
         for device in _devices(plan, fleet, start, addresses):
             files.append(folder / f"{device.name}.toml")
-            host = _host(addresses[device.device]) if addresses else None
-            _write_files(plan, device, folder, host, days, samples)
+            (folder / device.name).mkdir(mode=PRIVATE_FOLDER_MODE)
+            if device_keys and not fleet.insecure:
+                _write_certificate(device, folder, days, passphrase)
+            if samples:
+                _write_samples(plan, device.device, folder / device.name / SAMPLES)
+            if plan.task.data.table is not None:
+                write_atomically(folder / device.name / TABLE_FORMAT, plan.task.data.table.write())
+            write_device(files[-1], device)
         return files
     except BaseException:
         shutil.rmtree(folder)  # it was empty or missing
@@ -129,19 +148,37 @@ def endpoints(hosts: Sequence[str], field: str = "hosts") -> list[str]:
     return found
 
 
-def _host(endpoint: str) -> str:
-    """Return the host of an endpoint without the brackets of an IPv6 address."""
+def endpoint_host(endpoint: str) -> str:
+    """Return the host of an endpoint without the brackets of an IPv6 address.
+
+    Args:
+        endpoint: As host:port.
+    """
     return endpoint.rpartition(":")[0].strip("[]")
 
 
-def _write_common_files(study: Study, fleet: Fleet, folder: Path, days: float) -> None:
+def listening(endpoint: str) -> str:
+    """Return where a device listens that others reach at an endpoint.
+
+    Args:
+        endpoint: As host:port.
+    """
+    host, _, port = endpoint.rpartition(":")
+    return f"[::]:{port}" if host.startswith("[") else f"0.0.0.0:{port}"
+
+
+def _write_common_files(
+    study: Study, fleet: Fleet, folder: Path, days: float, passphrase: bytes | None
+) -> None:
     network = network_on_devices(study.network, study.network.devices)
     table = spec.to_table(replace(study, network=network))
     bundle_code(table, folder)
     write_atomically(folder / STUDY, tomli_w.dumps(table).encode())
     if not fleet.insecure:
-        keys.make_authority(folder / AUTHORITY, study.name, max(days, _AUTHORITY_DAYS))
-        keys.make_certificate(folder / OBSERVER, folder / AUTHORITY, OBSERVER, days)
+        authority = folder / AUTHORITY
+        lasts = max(days, _AUTHORITY_DAYS)
+        keys.make_authority(authority, study.name, lasts, passphrase=passphrase)
+        keys.make_certificate(folder / OBSERVER, authority, OBSERVER, days, passphrase=passphrase)
 
 
 def _devices(plan: Plan, fleet: Fleet, start: datetime, addresses: list[str]) -> list[Device]:
@@ -151,10 +188,7 @@ def _devices(plan: Plan, fleet: Fleet, start: datetime, addresses: list[str]) ->
     begins = start.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     devices = []
     for i, name in enumerate(names):
-        listen = f"0.0.0.0:{_PORT}"
-        if addresses:
-            host, _, port = addresses[i].rpartition(":")
-            listen = f"[::]:{port}" if host.startswith("[") else f"0.0.0.0:{port}"
+        own = addresses[i] if addresses else f"0.0.0.0:{_PORT}"
         devices.append(
             Device(
                 run,
@@ -165,7 +199,8 @@ def _devices(plan: Plan, fleet: Fleet, start: datetime, addresses: list[str]) ->
                 classes=plan.task.data.classes,
                 targets=plan.task.data.targets,
                 shape=plan.task.data.shape,
-                listen=(listen,),
+                host=addresses[i] if addresses else "",
+                listen=(listening(own),),
                 connect=tuple(addresses[:i]),  # one of two devices dials the other
                 fleet=fleet,
             )
@@ -173,18 +208,12 @@ def _devices(plan: Plan, fleet: Fleet, start: datetime, addresses: list[str]) ->
     return devices
 
 
-def _write_files(
-    plan: Plan, device: Device, folder: Path, host: str | None, days: float, samples: bool
-) -> None:
-    """Write the files of one device: its certificate, samples and settings."""
-    own = folder / device.name
-    own.mkdir()
-    if not device.fleet.insecure:
-        hosts = [host] if host else []
-        keys.make_certificate(own, folder / AUTHORITY, device.name, days, hosts)
-    if samples:
-        _write_samples(plan, device.device, own / SAMPLES)
-    write_device(folder / f"{device.name}.toml", device)
+def _write_certificate(device: Device, folder: Path, days: float, passphrase: bytes | None) -> None:
+    """Write key and certificate of one device."""
+    hosts = [endpoint_host(device.host)] if device.host else []
+    keys.make_certificate(
+        folder / device.name, folder / AUTHORITY, device.name, days, hosts, passphrase=passphrase
+    )
 
 
 def _write_owners(plan: Plan, path: Path) -> None:
@@ -213,4 +242,4 @@ def _write_samples(plan: Plan, device: int, path: Path) -> None:
         "x_test": data.x_test[test].contiguous(),
         "y_test": data.y_test[test].contiguous(),
     }
-    write_atomically(path, to_bytes(tensors))
+    write_atomically(path, to_bytes(tensors), mode=PRIVATE_MODE)

@@ -38,7 +38,8 @@ class Rehearsal:
         study: The study to run.
         fleet: The settings that all devices share.
         folder: The folder of the fleet; it must be empty or missing.
-        trace: The links of each round; by default those of the study's network.
+        trace: The links of each round, which lasts a slot at any pace; by default those of the
+            study's network.
         clocks: Seconds by which clocks of devices are ahead.
 
     Raises:
@@ -69,7 +70,10 @@ class Rehearsal:
                 f"{self.trace.devices} devices",
                 f"links of {self.devices} devices, as the study has",
             )
-        if self.trace.rounds is not None and self.trace.rounds < study.rounds:
+        self._link_rounds = study.rounds  # for which links change
+        if fleet.pace == "contacts":
+            self._link_rounds = self.trace.rounds or study.rounds
+        elif self.trace.rounds is not None and self.trace.rounds < study.rounds:
             raise InputError(
                 "rounds",
                 study.rounds,
@@ -141,6 +145,8 @@ class Rehearsal:
             self.load()
         # Links are noticed before round 0.
         self.start_time = time.time() + 2 * self.fleet.lease + 1
+        if self.fleet.pace == "contacts":
+            self.sleep_until(0)  # devices begin when they are told to
         for process in self._running.values():
             process.set_start(self.start_time)
 
@@ -157,20 +163,24 @@ class Rehearsal:
             Lost: If a device ends too early or does not end.
         """
         switches: list[Event] = []
-        for t in range(self.study.rounds):
+        for t in range(self._link_rounds):
             switches.append((t + _SWITCH_SHARE, partial(self._switch, t, on_round)))
+        events = list(events)
+        last_event = max((when for when, _ in events), default=0.0)
         for when, action in sorted([*switches, *events], key=itemgetter(0)):
+            if when > last_event and self._all_ended():
+                break
             self.sleep_until(when)
             action()
         self.wait()
 
     def wait(self) -> None:
-        """Wait for the devices to end, which they do by the clock.
+        """Wait for the devices to end.
 
         Raises:
             Lost: If a device fails or does not end.
         """
-        ends = self.start_time + (self.study.rounds + 2) * self.fleet.slot + 30
+        ends = self.start_time + self._most_seconds()
         while self._running and time.time() < ends:
             sentinels = [process.sentinel for process in self._running.values()]
             wait(sentinels, max(0.0, ends - time.time()))
@@ -247,7 +257,7 @@ class Rehearsal:
         self._running[device] = DeviceProcess(file, self._network.name(device))
 
     def _switch(self, t: int, on_round: Callable[[int], None]) -> None:
-        if t + 1 < self.study.rounds:
+        if t + 1 < self._link_rounds:
             self._set_links(t + 1)
         on_round(t)
 
@@ -264,9 +274,20 @@ class Rehearsal:
 
     def _ever_linked(self) -> set[tuple[int, int]]:
         pairs: set[tuple[int, int]] = set()
-        for t in range(self.study.rounds):
+        for t in range(self._link_rounds):
             pairs |= self._pairs(t)
         return pairs
+
+    def _most_seconds(self) -> float:
+        """Return how long the devices may take: by the clock, or if every meeting fails."""
+        fleet = self.fleet
+        if fleet.pace == "slots":
+            return (self.study.rounds + 2) * fleet.slot + 30
+        links = self._link_rounds * fleet.slot
+        return links + self.study.rounds * (fleet.patience + 2 * fleet.timeout) + 60
+
+    def _all_ended(self) -> bool:
+        return all(process.exit_code is not None for process in self._running.values())
 
     def _check(self) -> None:
         for i, process in self._running.items():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass
 
+from gossamer.fleet.machine import SYSTEM_CLOCK, Clock
 from gossamer.fleet.protocol.messages import ExchangeId
 
 EXCHANGE_SHARE = 0.9  # of a slot, by which its last exchange is over; the rest is for the step
@@ -20,6 +20,7 @@ class Schedule:
         slot: Seconds per round.
         parts: Exchanges per round.
         clock_offset: Seconds added to this device's clock.
+        clock: The clock.
 
     Example:
         >>> schedule = Schedule(start=1000.0, slot=2.0, parts=2)
@@ -33,10 +34,11 @@ class Schedule:
     slot: float
     parts: int
     clock_offset: float = 0.0
+    clock: Clock = SYSTEM_CLOCK
 
     def now(self) -> float:
         """Return the time in seconds since 1970."""
-        return time.time() + self.clock_offset
+        return self.clock.time() + self.clock_offset
 
     def begin(self, t: int) -> float:
         """Return when round t begins."""

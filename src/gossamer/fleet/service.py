@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,23 +14,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gossamer._core.versions import version
 from gossamer.engines import Plan
-from gossamer.errors import DataError, InputError, MissingExtra
-from gossamer.fleet import files, node
+from gossamer.errors import DataError, GossamerError, InputError, MissingExtra
+from gossamer.fleet import files, keys, members, metrics, node, samples
 from gossamer.fleet.methods import network_on_devices
+from gossamer.fleet.notices import Notices
+from gossamer.fleet.rest import Rest
 from gossamer.fleet.settings import Device
 from gossamer.fleet.transport.configuration import STATUS_BYTES, LinkSettings
+from gossamer.fleet.watch import ClockWatch, note_certificate
 from gossamer.study import spec
 from gossamer.study.study import Study
-from gossamer.tasks import Task, table_files
-from gossamer.tasks.array_files import load_part
+from gossamer.tasks import Task, Worker
 from gossamer.tasks.splits import Split
 
 if TYPE_CHECKING:
-    from gossamer.fleet.transport.zenoh import Zenoh
+    from gossamer.fleet.transport.reload import ReloadedZenoh
     from gossamer.tasks.data import Data
 
 _MAX_NEIGHBOURS = 150  # listed in a published status that would be too large with all
+_LAST_STATUS_SECONDS = 0.2  # for a status to leave before the links are closed
 _REPEAT_SECONDS = 2.0  # after which a status is published again, for observers that come later
 
 
@@ -42,6 +46,8 @@ def run_device(
     study: Study | None = None,
     *,
     allow_code: bool = False,
+    notices: Notices | None = None,
+    on_event: Callable[[str], None] = lambda sentence: None,
 ) -> bool:
     """Run a device until the rounds are done or it is stopped.
 
@@ -54,6 +60,9 @@ def run_device(
         study: Replaces the spec beside the device's file, for a study with parts made in Python,
             such as a custom model.
         allow_code: Import and run the Python code that the spec names.
+        notices: What the owner of the fleet should look at.
+        on_event: Called with a sentence about what the operator should know, such as certificates
+            that were read again.
 
     Returns:
         True if the rounds are done.
@@ -67,24 +76,55 @@ def run_device(
         run_device(read_device(Path("n3.toml")), threading.Event(), study=study)
     """
     try:
-        from gossamer.fleet.transport.zenoh import Zenoh
+        from gossamer.fleet.transport.reload import ReloadedZenoh
     except ImportError:
         raise MissingExtra("peer", "the runtime for devices") from None
-    plan = plan_of(device, study, allow_code=allow_code)
+    notices = notices or Notices()
+    device = members.with_members(device, members.read_members(device))
+    study = study or read_study(device, allow_code=allow_code)
+    plan = plan_of(device, study)
     worker = node.make_worker(plan, device.device)
     # The worker has the samples. Drop this copy, for devices with little memory.
     plan = replace(plan, task=_without_samples(plan.task))
-    if started is None:
+    if started is None and device.fleet.pace == "slots":
         _check_not_over(device, plan.rounds)
-    settings = _link_settings(device, plan)
+    files.make_private(device.folder)
+    clock_watch = ClockWatch(notices)
+    new_samples = _NewSamples(device, study, plan, on_event, worker.samples)
+    newest: dict[str, Any] = {}  # the newest status
+    fleet = device.fleet
+    rest = Rest(device.folder, fleet.budget, fleet.quiet, fleet.battery)
+    links = _Links(device, plan.task.learner.parameters)
+
+    def watch() -> list[dict[str, Any]]:
+        clock_watch.look()
+        transport.note_problems()
+        if not fleet.insecure:
+            note_certificate(device.folder, notices)
+        return notices.entries()
+
     with (
-        closing(Zenoh(device.device, settings)) as transport,
-        closing(_StatusPublisher(transport)) as publisher,
+        closing(
+            ReloadedZenoh(device.device, links.settings, links.files(), notices, on_event)
+        ) as transport,
+        closing(_StatusPublisher(transport, watch)) as publisher,
+        _serving(device, newest, new_samples),
     ):
+        resting = False
 
         def publish(status: dict[str, Any]) -> None:
+            nonlocal resting
             on_status(status)
             publisher.publish(status)
+            newest.update(status)
+            # Without links a device that rests costs its neighbours no time, and itself no power.
+            if status["doing"] == "resting" and not resting:
+                resting = True
+                time.sleep(_LAST_STATUS_SECONDS)
+                transport.set_linked(False)
+            elif status["doing"] == "running" and resting:
+                resting = False
+                transport.set_linked(True)
 
         start = device.start_time() if started is None else started()
         running = node.Node(
@@ -97,6 +137,9 @@ def run_device(
             device.clock,
             publish,
             worker,
+            notices=notices,
+            new_worker=new_samples,
+            why_rest=rest.why,
         )
         return running.run(stopped)
 
@@ -113,11 +156,8 @@ def plan_of(device: Device, study: Study | None = None, *, allow_code: bool = Fa
         DataError: If samples are missing or do not fit those of the fleet.
     """
     study = study or read_study(device, allow_code=allow_code)
-    data = _own_data(device)
+    task = _own_task(device, study, samples.read_samples(device))
     devices = len(device.names)
-    # All samples belong to this device.
-    offsets = np.where(np.arange(devices + 1) > device.device, data.samples, 0)
-    task = Task(data, Split(np.arange(data.samples), offsets), study.model, study.batch)
     return Plan(
         task,
         network_on_devices(study.network, devices),
@@ -129,6 +169,13 @@ def plan_of(device: Device, study: Study | None = None, *, allow_code: bool = Fa
         "cpu",
         study.threads or 1,
     )
+
+
+def _own_task(device: Device, study: Study, data: Data) -> Task:
+    """Return the task of one device: all samples belong to it."""
+    devices = len(device.names)
+    offsets = np.where(np.arange(devices + 1) > device.device, data.samples, 0)
+    return Task(data, Split(np.arange(data.samples), offsets), study.model, study.batch)
 
 
 def read_study(device: Device, *, allow_code: bool = False) -> Study:
@@ -151,63 +198,59 @@ def read_study(device: Device, *, allow_code: bool = False) -> Study:
     return study
 
 
-def _own_data(device: Device) -> Data:
-    """Return the samples of a device, if they fit those of the fleet."""
-    path = _samples_file(device.folder)
-    data = load_part(path)
-    if device.targets == "values" and data.targets == "multi-label":
-        # The values of this device happen to be 0 and 1.
-        data = replace(data, y=data.y.float(), y_test=data.y_test.float())
-    if device.shape and data.shape != device.shape:
-        raise DataError(
-            f"{path} has samples of shape {data.shape}; those of the fleet have {device.shape}"
-        )
-    if device.classes is None:
-        if data.classes is not None:
-            raise DataError(f"{path} has labels as y; the fleet has other targets")
-        if device.targets and data.targets != device.targets:
-            raise DataError(f"{path} has {data.targets} as y; the fleet has {device.targets}")
-        return data
-    if data.classes is None:
-        raise DataError(f"{path} has {data.targets} as y; the fleet has labels")
-    if data.classes > device.classes:
-        raise DataError(
-            f"{path} has labels up to {data.classes - 1};"
-            f" those of the fleet are 0 to {device.classes - 1}"
-        )
-    return replace(data, classes=device.classes)
+class _Links:
+    """The settings of a device's links, from files that may change while it runs.
 
+    Args:
+        device: Settings of the device.
+        parameters: Number of parameters of the model.
+    """
 
-def _samples_file(folder: Path) -> Path:
-    for name in (files.SAMPLES, files.SAMPLES_NUMPY):
-        if (folder / name).exists():
-            return folder / name
-    for ending in table_files.ENDINGS:
-        if (folder / f"data{ending}").exists():
+    def __init__(self, device: Device, parameters: int) -> None:
+        self._device = device
+        self._largest = max(1 << 16, 8 * parameters + 4096)
+        self._version = 0  # of the members in use
+
+    def files(self) -> list[Path]:
+        """Return the files that the settings are read from."""
+        found = [members.members_file(self._device)]
+        if not self._device.fleet.insecure:
+            for name in (keys.AUTHORITY_CERTIFICATE, keys.CERTIFICATE, keys.KEY):
+                found.append(self._device.folder / name)
+        return found
+
+    def settings(self) -> LinkSettings:
+        """Return the settings as the files are now.
+
+        Raises:
+            DataError: If a file cannot be used, or the device was removed from its fleet.
+        """
+        device = self._device
+        fleet = device.fleet
+        listed = members.read_members(device)
+        if listed.version < self._version:
             raise DataError(
-                f"{folder / f'data{ending}'} is a table, and a device reads arrays: the numbers of "
-                "labels and the scale of inputs are those of all devices; `gossamer fleet init` "
-                f"writes {files.SAMPLES} from the tables of all devices"
+                f"{members.members_file(device)} has version {listed.version}, older than"
+                f" {self._version}, which is in use"
             )
-    raise DataError(
-        f"{folder / files.SAMPLES} is missing: put the device's own x, y, x_test and y_test there"
-    )
-
-
-def _link_settings(device: Device, plan: Plan) -> LinkSettings:
-    fleet = device.fleet
-    return LinkSettings(
-        run=device.run,
-        names=device.names,
-        certificates=None if fleet.insecure else device.folder,
-        insecure=fleet.insecure,
-        listen=device.listen,
-        connect=device.connect,
-        multicast=fleet.multicast,
-        interface=device.interface,
-        lease=fleet.lease,
-        largest=max(1 << 16, 8 * plan.task.learner.parameters + 4096),
-    )
+        if device.name in listed.refused:
+            raise DataError(f"{device.name} was removed from this fleet; nobody links to it")
+        if not fleet.insecure and (problem := keys.check_folder(device.folder, device.name)):
+            raise DataError(problem)
+        self._version = listed.version
+        return LinkSettings(
+            run=device.run,
+            names=listed.names,
+            certificates=None if fleet.insecure else device.folder,
+            insecure=fleet.insecure,
+            listen=device.listen,
+            connect=device.connect,
+            multicast=fleet.multicast,
+            interface=device.interface,
+            lease=fleet.lease,
+            largest=self._largest,
+            refused=listed.refused,
+        )
 
 
 def _check_not_over(device: Device, rounds: int) -> None:
@@ -233,11 +276,74 @@ def _without_samples(task: Task) -> Task:
     return replace(task, data=data, split=split)
 
 
+@contextmanager
+def _serving(device: Device, newest: dict[str, Any], new_samples: _NewSamples) -> Iterator[None]:
+    """Serve metrics within a block, if the device has an address for them."""
+    if not device.metrics:
+        yield
+        return
+
+    def content() -> bytes:
+        expiry = None
+        if not device.fleet.insecure:
+            with suppress(GossamerError):
+                expiry = keys.expiry(device.folder).timestamp()
+        facts = metrics.Facts(
+            device.name, device.run, version("gossamer"), new_samples.count, expiry
+        )
+        return metrics.page(dict(newest), facts)
+
+    with closing(metrics.MetricsServer(device.metrics, content)):
+        yield
+
+
+class _NewSamples:
+    """Makes a worker of the samples when they have changed.
+
+    Args:
+        device: Settings of the device.
+        study: The study.
+        plan: The plan of the device, without its samples.
+        on_event: Called with a sentence about what was found.
+        count: Number of samples at the start.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        study: Study,
+        plan: Plan,
+        on_event: Callable[[str], None],
+        count: int,
+    ) -> None:
+        self._device = device
+        self._study = study
+        self._plan = plan
+        self._on_event = on_event
+        self._samples = samples.GrowingSamples(device)
+        self.count = count
+
+    def __call__(self) -> Worker | None:
+        try:
+            data = self._samples.read_if_changed()
+            if data is None:
+                return None
+            task = _own_task(self._device, self._study, data)
+            worker = node.make_worker(replace(self._plan, task=task), self._device.device)
+        except GossamerError as error:
+            self._on_event(f"the change of its samples is not used: {error}")
+            return None
+        self.count = data.samples
+        self._on_event(f"its samples were read again: {data.samples:,} to train on")
+        return worker
+
+
 class _StatusPublisher:
     """Publish the status of a device when it changes, and every few seconds with its neighbours."""
 
-    def __init__(self, transport: Zenoh) -> None:
+    def __init__(self, transport: ReloadedZenoh, watch: Callable[[], list[dict[str, Any]]]) -> None:
         self._transport = transport
+        self._watch = watch
         self._status: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._ended = threading.Event()
@@ -255,10 +361,12 @@ class _StatusPublisher:
 
     def _repeat(self) -> None:
         while not self._ended.wait(_REPEAT_SECONDS):
+            notices = self._watch()
             with self._lock:
                 if self._status:
                     neighbours = sorted(self._transport.neighbours())
-                    self._send(self._status | {"near": neighbours, "time": time.time()})
+                    since = {"near": neighbours, "notices": notices, "time": time.time()}
+                    self._send(self._status | since)
 
     def _send(self, status: dict[str, Any]) -> None:
         data = json.dumps(status).encode()

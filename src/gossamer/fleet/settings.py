@@ -15,6 +15,7 @@ import tomli_w
 from gossamer._core import checks
 from gossamer._core.files import write_atomically
 from gossamer.errors import DataError, InputError
+from gossamer.fleet.rest import minutes_of
 from gossamer.study import spec
 
 STUDY = "study.toml"  # the spec, in the folder of a fleet and on every device
@@ -27,11 +28,26 @@ class Fleet:
     """The settings that all devices of a fleet share.
 
     Args:
-        slot: Seconds per round, by a clock that all devices share (NTP, GPS).
+        pace: "slots": rounds begin by a clock that all devices share. "contacts": two devices
+            exchange as soon as they see each other and both are ready; no clock is shared.
+        slot: Seconds per round, by a clock that all devices share (NTP, GPS). At the pace of
+            contacts it is only how long the links of a round last in a rehearsal.
+        patience: At the pace of contacts, seconds that a device waits for a partner; then it takes
+            a step alone.
+        timeout: At the pace of contacts, seconds after which an exchange is given up.
         wire: dtype of the vectors that are sent.
         bound: Largest absolute value that is accepted in a vector.
+        guard: Largest length of a received vector, in lengths of the own one; a longer one is not
+            acknowledged, so the exchange counts for neither end. Vectors with a root mean square of
+            at most 1 are always accepted. 0: no limit.
         join: What a late device starts from: a neighbour's model, or its own initial model.
         history: Megabytes of models, of the rounds that are measured, that a device may keep.
+        model_every: Rounds after which a device writes its current model again, for other programs
+            (0: only when it ends).
+        budget: Megabytes per hour that a device may send and receive together; 0: no limit.
+        quiet: Times of day, by a device's local time, at which it takes no part: ["22:00-06:30"].
+        battery: Percent of charge below which a device takes no part, as another program writes it
+            to the file `battery` in its folder; 0: never.
         sync: True if written data must survive a power failure. It survives a killed process in
             any case.
         lease: Seconds of silence after which a link is dead.
@@ -46,22 +62,40 @@ class Fleet:
         1.0
     """
 
+    pace: Literal["slots", "contacts"] = "slots"
     slot: float = 5.0
+    patience: float = 5.0
+    timeout: float = 5.0
     wire: Literal["float32", "bfloat16", "float64"] = "float32"
     bound: float = 1e6
+    guard: float = 10.0
     join: Literal["neighbour", "own"] = "neighbour"
     history: float = 64.0
+    model_every: int = 10
+    budget: float = 0.0
+    quiet: tuple[str, ...] = ()
+    battery: float = 0.0
     sync: bool = True
     lease: float = 1.0
     multicast: bool = True
     insecure: bool = False
 
     def __post_init__(self) -> None:
+        checks.one_of("pace", self.pace, ("slots", "contacts"))
+        checks.number("patience", self.patience, least=0, most=86_400, noun="seconds")
+        checks.number("timeout", self.timeout, least=0.1, most=86_400, noun="seconds")
         checks.number("slot", self.slot, least=0.1, most=86_400, noun="seconds")
         checks.one_of("wire", self.wire, ("float32", "bfloat16", "float64"))
         checks.positive("bound", self.bound)
+        checks.not_negative("guard", self.guard, "lengths of the own vector, or 0")
         checks.one_of("join", self.join, ("neighbour", "own"))
         checks.not_negative("history", self.history, "megabytes")
+        checks.not_negative("budget", self.budget, "megabytes per hour")
+        object.__setattr__(self, "quiet", tuple(self.quiet))
+        for hours in self.quiet:
+            minutes_of(hours)
+        checks.number("battery", self.battery, least=0, most=100, noun="percent")
+        checks.whole("model_every", self.model_every, 0, noun="a whole number of rounds")
         checks.number("lease", self.lease, least=0.2, most=60, noun="seconds")
 
 
@@ -79,10 +113,13 @@ class Device:
         classes: Number of classes of the fleet's data; None if the targets are not labels.
         targets: What the targets of the fleet's data are, as `Data.targets`; "": not known.
         shape: Shape of a sample of the fleet's data.
+        host: Where others reach the device, as host:port; "": they find it by multicast.
         listen: Endpoints host:port on which to listen.
         connect: Endpoints to dial.
         interface: Network interface for multicast; "auto": all.
         clock: Seconds added to the device's clock.
+        metrics: Where metrics for Prometheus are served to this machine, as "127.0.0.1:9464" or
+            "unix:/run/gossamer/n3.sock"; "": nowhere.
         fleet: The settings that all devices share.
 
     Raises:
@@ -98,10 +135,12 @@ class Device:
     classes: int | None = None
     targets: str = ""
     shape: tuple[int, ...] = ()
+    host: str = ""
     listen: tuple[str, ...] = ("0.0.0.0:7447",)
     connect: tuple[str, ...] = ()
     interface: str = "auto"
     clock: float = 0.0
+    metrics: str = ""
     fleet: Fleet = field(default_factory=Fleet)
 
     def __post_init__(self) -> None:

@@ -21,14 +21,20 @@ import pydantic
 
 from gossamer._core.columns import Column, columns_of
 from gossamer.fleet.files import STATUS
+from gossamer.fleet.members import read_members, with_members
+from gossamer.fleet.notices import Kind
 from gossamer.fleet.provision import OBSERVER, endpoints
+from gossamer.fleet.rest import Why
 from gossamer.fleet.settings import Device, read_devices
 from gossamer.fleet.transport.configuration import STATUS_BYTES, LinkSettings
 from gossamer.fleet.transport.observer import Observer
 
-Doing = Literal["waiting", "joining", "running", "done", "stopped", "diverged", "unreadable"]
+Doing = Literal[
+    "waiting", "joining", "running", "resting", "done", "stopped", "diverged", "unreadable"
+]
 LISTEN_SECONDS = 6.0  # in which every reachable device is found and has published its status
 _ENDED = ("done", "stopped", "diverged")  # after which a device publishes nothing more
+_SILENT = (*_ENDED, "resting", "unreadable")  # in which no status is overdue
 _COUNTS = ("committed", "failed", "in doubt", "late", "missed")
 _LARGEST_FILE = 16 * STATUS_BYTES  # bytes of a status file; on disk the status is not shortened
 
@@ -42,6 +48,16 @@ _Count = Annotated[int, pydantic.Field(ge=0, lt=1 << 53)]
 _Devices = Annotated[tuple[_Count, ...], pydantic.Field(max_length=1 << 16)]
 _Measured = Annotated[float | None, pydantic.BeforeValidator(_finite_or_none)]
 _MOST_METRICS = 100  # of a status
+_MOST_NOTICES = 100  # of a status
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A notice of a device: its kind, the device that it is about, and how often."""
+
+    kind: Kind
+    count: _Count
+    device: _Count | None = None
 
 
 @dataclass(frozen=True)
@@ -57,8 +73,10 @@ class Status:
         met: The neighbours with whom it exchanged in the last round.
         loss: The last measurement.
         metrics: The last measurement of each metric, by name.
+        why: Why a device rests.
         pending: Transfers in doubt.
         counts: Numbers of messages and exchanges.
+        notices: What the owner of the fleet should look at.
     """
 
     doing: Doing
@@ -71,10 +89,12 @@ class Status:
     metrics: Annotated[dict[str, _Measured], pydantic.Field(max_length=_MOST_METRICS)] = field(
         default_factory=dict
     )
+    why: Why = ""
     pending: _Count = 0
     counts: Annotated[dict[str, _Count], pydantic.Field(max_length=100)] = field(
         default_factory=dict
     )
+    notices: Annotated[tuple[Notice, ...], pydantic.Field(max_length=_MOST_NOTICES)] = ()
 
     @property
     def refused(self) -> int:
@@ -127,9 +147,17 @@ class FleetStatus:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.devices = {device.device: device for device in read_devices(folder)}
-        self.any_device: Device = next(iter(self.devices.values()))
         self._folder = folder
+        found = read_devices(folder)
+        authority = folder / OBSERVER
+        if not authority.is_dir():
+            authority = found[0].folder  # the folder of a single device
+        listed = read_members(found[0], authority)
+        self._refused = listed.refused
+        self.devices = {}
+        for device in found:
+            self.devices[device.device] = with_members(device, listed)
+        self.any_device: Device = next(iter(self.devices.values()))
         self._spec = spec_of(self.any_device)
         self._published: dict[int, Status] = {}
         self._lock = threading.Lock()
@@ -163,13 +191,14 @@ class FleetStatus:
             connect=tuple(dialled),
             multicast=fleet.multicast,
             lease=fleet.lease,
+            refused=self._refused,
         )
         return Observer(settings, self.on_status)
 
     def wait_for_all(self) -> None:
         """Wait until every device has published its status, for at most `LISTEN_SECONDS`."""
         until = time.monotonic() + LISTEN_SECONDS
-        while time.monotonic() < until and len(self._published) < len(self.any_device.names):
+        while time.monotonic() < until and len(self._published) < len(self.members()):
             time.sleep(0.1)
 
     def on_status(self, device: int, data: bytes) -> None:
@@ -199,27 +228,34 @@ class FleetStatus:
     def silent_seconds(self, status: Status) -> float | None:
         """Return for how long a device is overdue; None if it is not.
 
-        A device writes its status at least twice per slot and publishes it every few seconds.
-        Before round 0 it writes nothing.
+        A device writes its status at least twice per round and publishes it every few seconds.
+        Before round 0 of a shared clock it writes nothing.
 
         Args:
             status: Its last status.
         """
         last = status.time
-        if status.doing == "waiting":
+        fleet = self.any_device.fleet
+        longest = fleet.slot
+        if fleet.pace == "contacts":
+            longest = fleet.patience + fleet.timeout
+        elif status.doing == "waiting":
             last = max(last, self.any_device.start_time())
         silent = time.time() - last
-        fleet = self.any_device.fleet
-        overdue = silent > max(LISTEN_SECONDS, 2 * fleet.slot) + fleet.lease
-        if overdue and status.doing not in (*_ENDED, "unreadable"):
+        overdue = silent > max(LISTEN_SECONDS, 2 * longest) + fleet.lease
+        if overdue and status.doing not in _SILENT:
             return silent
         return None
 
     def all_done(self) -> bool:
         """Return True if every device is done."""
         found = self.latest()
-        done = [status.doing == "done" for status in found.values()]
-        return len(found) == len(self.any_device.names) and all(done)
+        return all(i in found and found[i].doing == "done" for i in self.members())
+
+    def members(self) -> list[int]:
+        """Return the numbers of the devices that belong to the fleet."""
+        names = enumerate(self.any_device.names)
+        return [i for i, name in names if name not in self._refused]
 
     def names(self, devices: Iterable[int]) -> list[str]:
         """Return the names of devices.
@@ -231,7 +267,11 @@ class FleetStatus:
 
     def summary(self) -> str:
         """Return the fleet in one line: round, first metric, links used of those alive."""
-        known = {i: status for i, status in self.latest().items() if status.doing != "unreadable"}
+        members = self.members()
+        known = {}
+        for i, status in self.latest().items():
+            if i in members and status.doing != "unreadable":
+                known[i] = status
         if not known:
             return "no device has been heard of"
         present = {i: s for i, s in known.items() if self.silent_seconds(s) is None}
@@ -244,8 +284,8 @@ class FleetStatus:
             met = _pairs({i: status.met for i, status in running.items()})
             near = _pairs({i: status.near for i, status in running.items()})
             words.append(f"links {len(met)}/{len(met | near)}")
-        if away := len(self.any_device.names) - len(present):
-            words.append(f"{away} of {len(self.any_device.names)} silent or not seen")
+        if away := len(members) - len(present):
+            words.append(f"{away} of {len(members)} silent or not seen")
         return "  ".join(words)
 
     def _metric_words(self, statuses: Iterable[Status]) -> list[str]:
@@ -281,8 +321,8 @@ class FleetStatus:
         """Return what is known of each device as plain values."""
         found = self.latest()
         rows = []
-        for i, name in enumerate(self.any_device.names):
-            rows.append({"name": name, **self._row(found.get(i))})
+        for i in self.members():
+            rows.append({"name": self.any_device.names[i], **self._row(found.get(i))})
         return rows
 
     def _known_metrics(self, status: Status) -> dict[str, float | None]:
@@ -296,6 +336,7 @@ class FleetStatus:
         silent = self.silent_seconds(status)
         return {
             "doing": status.doing,
+            "why": status.why,
             "silent": None if silent is None else round(silent, 1),
             "round": status.round,
             "rounds": status.rounds,
@@ -307,7 +348,16 @@ class FleetStatus:
             "pending": status.pending,
             "refused": status.refused,
             "bytes_sent": status.counts.get("bytes sent", 0),
+            "notices": [self._notice_words(notice) for notice in status.notices],
         }
+
+    def _notice_words(self, notice: Notice) -> str:
+        """Return a notice in known words: no text of a device reaches a terminal."""
+        words: str = notice.kind
+        if notice.device is not None:
+            names = (*self.any_device.names, OBSERVER)
+            words += f" ({names[min(notice.device, len(names) - 1)]})"
+        return f"{words} ×{notice.count}"
 
 
 def measured(status: Status, column: Column) -> float | None:

@@ -106,7 +106,7 @@ class Edges:
             checkpoint = replace(checkpoint, round=max(round, checkpoint.round + 1))
         self._journal.write_checkpoint(checkpoint)
         self.round = checkpoint.round
-        self._ledger.restore(checkpoint.applied, checkpoint.pending)
+        self._ledger.restore(checkpoint)
         return checkpoint.state
 
     def finish(self, t: int, state: State) -> None:
@@ -118,8 +118,9 @@ class Edges:
         """
         self._ledger.finish_round()
         self.round = t + 1
+        ledger = self._ledger
         self._journal.write_checkpoint(
-            Checkpoint(self.round, state, self._ledger.applied, self._ledger.pending)
+            Checkpoint(self.round, state, ledger.applied, ledger.pending, ledger.numbers)
         )
 
     def request_model(self, until: float) -> Tensor | None:
@@ -161,6 +162,14 @@ class Edges:
         """Tell the neighbours that this device leaves, so that they can settle what is in doubt."""
         bye = self._mailbox.message(Kind.BYE, (self.round, 0))
         self._mailbox.send_to_each(self._transport.neighbours(), bye)
+
+    def watch_refused(self, on_refused: Callable[[int, str], None]) -> None:
+        """Call a function with (sender, reason) for every message that is refused.
+
+        Args:
+            on_refused: The function.
+        """
+        self._mailbox.on_refused = on_refused
 
     @property
     def committed_with(self) -> frozenset[int]:
@@ -210,6 +219,7 @@ class Edges:
         own = x.detach().to("cpu", self._dtype, copy=True)
         received: dict[int, Transfer] = {}
         acked: set[int] = set()
+        refused: set[int] = set()
         if partners and self._clock() < until:
             model = self._mailbox.message(Kind.MODEL, exchange, degree=degree, vector=own)
             self._mailbox.send_to_each(partners, model)
@@ -220,17 +230,20 @@ class Edges:
                     if kind == Kind.READY and j in partners and message.checksum == model.checksum:
                         acked.add(j)
                     elif kind == Kind.MODEL and j in partners and j not in received:
-                        models.append(message)
+                        if self._mailbox.is_refused(message, own):
+                            refused.add(j)
+                        else:
+                            models.append(message)
                     else:
                         self.counts["unexpected"] += 1
                 transfers = []
                 for m in models:
                     share = weight(m.sender, degree, m.degree)
-                    transfers.append(_transfer(model, m, share, p))
-                self._log_and_acknowledge(exchange, transfers, models)
+                    transfers.append(make_transfer(model, m, share, p))
+                self._log_and_acknowledge(transfers)
                 for transfer in transfers:
                     received[transfer.neighbour] = transfer
-                if partners <= received.keys() & acked:
+                if partners - refused <= received.keys() & acked:
                     break
         return self._ledger.commit(exchange, received, acked, degree)
 
@@ -262,19 +275,28 @@ class Edges:
         message = self._mailbox.message(Kind.MODEL, exchange, degree=degree, vector=vote)
         self._mailbox.send_to_each(devices, message)
 
-    def _log_and_acknowledge(
-        self, exchange: ExchangeId, transfers: list[Transfer], models: list[Message]
-    ) -> None:
-        """Write transfers to the journal, and then acknowledge their models."""
+    def _log_and_acknowledge(self, transfers: list[Transfer]) -> None:
+        """Write transfers of one exchange to the journal, and then acknowledge their models."""
         if not transfers:
             return
         self._journal.log(transfers)
-        for model in models:
-            ready = self._mailbox.message(Kind.READY, exchange, checksum=model.checksum)
-            self._mailbox.send(model.sender, ready)
+        for transfer in transfers:
+            assert transfer.checksums is not None
+            ready = self._mailbox.message(
+                Kind.READY, transfer.exchange, checksum=transfer.checksums[1]
+            )
+            self._mailbox.send(transfer.neighbour, ready)
 
 
-def _transfer(sent: Message, received: Message, weight: float, p: float) -> Transfer:
+def make_transfer(sent: Message, received: Message, weight: float, p: float) -> Transfer:
+    """Return what an exchange moves over one link.
+
+    Args:
+        sent: The own MODEL.
+        received: The neighbour's MODEL.
+        weight: Weight of the link.
+        p: Power of the mean.
+    """
     assert sent.vector is not None
     assert received.vector is not None
     return Transfer(

@@ -12,7 +12,6 @@ names of the files are part of the format: a device can resume with a newer vers
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,8 @@ from typing import Any, BinaryIO
 
 from torch import Tensor
 
-from gossamer._core.files import os_errors, write_atomically
+from gossamer._core.disk import SYSTEM_DISK, Disk
+from gossamer._core.files import PRIVATE_MODE, os_errors, write_atomically
 from gossamer.algorithms import State
 from gossamer.errors import DataError
 from gossamer.fleet.protocol.messages import ExchangeId
@@ -68,12 +68,14 @@ class Checkpoint:
         state: State of the algorithm.
         applied: The last exchanges applied, by neighbour.
         pending: Transfers in doubt, or confirmed and not yet applied.
+        numbers: The last number used on each link, in meetings of two.
     """
 
     round: int
     state: State
     applied: dict[int, tuple[ExchangeId, ...]] = field(default_factory=dict)
     pending: tuple[Transfer, ...] = ()
+    numbers: dict[int, int] = field(default_factory=dict)
 
 
 class Journal:
@@ -83,6 +85,8 @@ class Journal:
         folder: The folder; created if missing.
         sync: False to return when the data is with the operating system: it then survives a killed
             process, but not a power failure.
+        disk: Where the folder is.
+        study: The digest of the study; "": a checkpoint of any study is read.
 
     Raises:
         DataError: If the folder cannot be created.
@@ -99,30 +103,41 @@ class Journal:
         (3, 7)
     """
 
-    def __init__(self, folder: Path, sync: bool = True) -> None:
+    def __init__(
+        self, folder: Path, sync: bool = True, disk: Disk = SYSTEM_DISK, study: str = ""
+    ) -> None:
+        self._study = study
         self._sync = sync
+        self._disk = disk
         self._checkpoint = folder / CHECKPOINT_FILE
         self._log = folder / LOG_FILE
+        self._round = 0  # the round of the checkpoint
         self._last: ExchangeId | None = None  # the exchange whose own vector is in the log
         self._log_end = 0  # of this round's entries, in bytes
         with os_errors("make", folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            disk.make_folder(folder)
 
     def read(self) -> Checkpoint | None:
         """Return the checkpoint, with the exchanges logged since as pending; None if there is none.
 
         Raises:
-            DataError: If the checkpoint is damaged.
+            DataError: If the checkpoint is damaged, or of another study.
         """
-        if not self._checkpoint.exists():
+        if not self._disk.exists(self._checkpoint):
             return None
-        records = list(read_records(self._checkpoint))
+        records = list(read_records(self._checkpoint, self._disk))
         if len(records) != 1:
             raise DataError(
                 f"{self._checkpoint} is damaged: give the device an empty folder,"
                 " and it starts as a new one"
             )
         header, tensors = records[0]
+        written_by = header.get("study", "")  # versions before 0.3 wrote none
+        if self._study and written_by and written_by != self._study:
+            raise DataError(
+                f"{self._checkpoint} is of another model or method than this study:"
+                " give the device an empty folder, and it starts as a new one"
+            )
         state = {}
         for name, x in tensors.items():
             if name.startswith(_STATE):
@@ -131,25 +146,34 @@ class Journal:
         for j, exchanges in header["applied"].items():
             applied[int(j)] = tuple((t, part) for t, part in exchanges)
         pending = _transfers(header, tensors)
-        for entry, more in read_records(self._log):
+        numbers = _numbers(header)
+        for entry, more in read_records(self._log, self._disk):
             if entry["round"] < header["round"]:
                 break  # left from an earlier round
             tensors |= more
             pending += _transfers(entry, tensors)
-        return Checkpoint(header["round"], state, applied, tuple(pending))
+            numbers |= _numbers(entry)
+        return Checkpoint(header["round"], state, applied, tuple(pending), numbers)
 
-    def log_own(self, exchange: ExchangeId, own: Tensor, checksum: int) -> None:
+    def log_own(
+        self, exchange: ExchangeId, own: Tensor, checksum: int, partner: int | None = None
+    ) -> None:
         """Log the own vector of an exchange early, while the others' are in transit.
 
-        Without this the first `log` of the exchange writes it.
+        Without this the first `log` of the exchange writes it. In a meeting of two it comes before
+        the vector is sent: the number of the meeting is then never used again.
 
         Args:
             exchange: The exchange.
             own: The vector sent.
             checksum: Its CRC-32.
+            partner: The other device of a meeting of two.
         """
         name = _own_name(exchange)
-        self._append(exchange, {"flows": []}, {name: own}, {name: checksum})
+        header: dict[str, Any] = {"flows": []}
+        if partner is not None:
+            header["numbers"] = {partner: exchange[0]}
+        self._append(exchange, header, {name: own}, {name: checksum})
 
     def log(self, transfers: Sequence[Transfer]) -> None:
         """Log transfers of one exchange: they are pending if the device crashes in this round.
@@ -171,13 +195,23 @@ class Journal:
         """
         header, tensors, checksums = _described(checkpoint.pending)
         header |= {"round": checkpoint.round, "applied": checkpoint.applied}
+        header["numbers"] = checkpoint.numbers
+        header["study"] = self._study
         for name, x in checkpoint.state.items():
             tensors[_STATE + name] = x
 
         def write(file: BinaryIO) -> None:
             write_record(file, header, tensors, checksums)
 
-        write_atomically(self._checkpoint, write, sync=self._sync, sync_folder=self._sync)
+        write_atomically(
+            self._checkpoint,
+            write,
+            mode=PRIVATE_MODE,
+            sync=self._sync,
+            sync_folder=self._sync,
+            disk=self._disk,
+        )
+        self._round = checkpoint.round
         self._last = None
         self._log_end = 0
 
@@ -188,12 +222,16 @@ class Journal:
         tensors: Mapping[str, Tensor],
         checksums: Mapping[str, int],
     ) -> None:
-        with os_errors("write", self._log), open(self._log, "r+b", opener=_open_or_create) as file:
+        disk = self._disk
+        new = not disk.exists(self._log)
+        with os_errors("write", self._log), disk.update(self._log, PRIVATE_MODE) as file:
             file.seek(self._log_end)
-            write_record(file, {**header, "round": exchange[0]}, tensors, checksums)
+            write_record(file, {**header, "round": self._round}, tensors, checksums)
             file.flush()
             if self._sync:
-                os.fsync(file.fileno())
+                disk.sync(file)
+                if new:  # else a power failure may lose the file with all that is in it
+                    disk.sync_folder(self._log.parent)
             self._log_end = file.tell()
         self._last = exchange
 
@@ -203,13 +241,16 @@ def _described(
 ) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, int]]:
     """Return transfers as a header, tensors and known checksums of tensors.
 
-    The own vector of an exchange is there once, for all links.
+    The own vector of an exchange is there once, for all links. Meetings of two are numbered by
+    link, so the same number may stand for another vector on another link.
     """
     flows = []
     tensors: dict[str, Tensor] = {}
     checksums: dict[str, int] = {}
     for transfer in transfers:
         own = _own_name(transfer.exchange)
+        if tensors.get(own, transfer.own) is not transfer.own:
+            own = _own_name(transfer.exchange, transfer.neighbour)
         other = _other_name(transfer.neighbour, transfer.exchange)
         tensors[own] = transfer.own
         tensors[other] = transfer.other
@@ -231,19 +272,22 @@ def _transfers(header: dict[str, Any], tensors: dict[str, Tensor]) -> list[Trans
     transfers = []
     for neighbour, (t, part), weight, p, confirmed in header["flows"]:
         exchange = (t, part)
-        own = tensors[_own_name(exchange)]
+        own = tensors.get(_own_name(exchange, neighbour))
+        if own is None:
+            own = tensors[_own_name(exchange)]
         other = tensors[_other_name(neighbour, exchange)]
         transfers.append(Transfer(neighbour, exchange, weight, p, own, other, confirmed))
     return transfers
 
 
-def _own_name(exchange: ExchangeId) -> str:
-    return f"own/{exchange[0]}/{exchange[1]}"
+def _numbers(header: dict[str, Any]) -> dict[int, int]:
+    return {int(j): number for j, number in header.get("numbers", {}).items()}
+
+
+def _own_name(exchange: ExchangeId, neighbour: int | None = None) -> str:
+    name = f"own/{exchange[0]}/{exchange[1]}"
+    return name if neighbour is None else f"{name}/{neighbour}"
 
 
 def _other_name(neighbour: int, exchange: ExchangeId) -> str:
     return f"other/{exchange[0]}/{exchange[1]}/{neighbour}"
-
-
-def _open_or_create(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT, 0o666)

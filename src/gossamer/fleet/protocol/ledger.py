@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
-from gossamer.fleet.protocol.journal import Transfer
-from gossamer.fleet.protocol.messages import ExchangeId, Kind, Message
+from gossamer.fleet.protocol.journal import Checkpoint, Transfer
+from gossamer.fleet.protocol.messages import ExchangeId, Message
 
 # Exchanges listed for each neighbour. Those of one round suffice, unless crash follows crash.
 _MAX_APPLIED = 16
@@ -26,9 +26,13 @@ class Ledger:
 
     Args:
         counts: Incremented for every exchange by its outcome.
+
+    Attributes:
+        numbers: The last number used on each link, in meetings of two.
     """
 
     def __init__(self, counts: Counter[str]) -> None:
+        self.numbers: dict[int, int] = {}
         self._counts = counts
         self._applied: dict[int, tuple[ExchangeId, ...]] = {}  # on disk, so neighbours may know
         self._committed: list[tuple[int, ExchangeId]] = []  # in this round
@@ -49,17 +53,15 @@ class Ledger:
         """The last exchanges applied and on disk, by neighbour."""
         return self._applied
 
-    def restore(
-        self, applied: dict[int, tuple[ExchangeId, ...]], pending: tuple[Transfer, ...]
-    ) -> None:
+    def restore(self, checkpoint: Checkpoint) -> None:
         """Resume from a checkpoint.
 
         Args:
-            applied: The last exchanges applied, by neighbour.
-            pending: Transfers in doubt.
+            checkpoint: The checkpoint.
         """
-        self._applied = dict(applied)
-        self._pending = list(pending)
+        self.numbers = dict(checkpoint.numbers)
+        self._applied = dict(checkpoint.applied)
+        self._pending = list(checkpoint.pending)
 
     def commit(
         self, exchange: ExchangeId, received: dict[int, Transfer], acked: set[int], neighbours: int
@@ -93,9 +95,9 @@ class Ledger:
         """Settle transfers in doubt with the sender, which lists the exchanges it has applied.
 
         Args:
-            message: A message of a later round. READY carries no list and settles nothing.
+            message: A message of a later round. One that carries no list settles nothing.
         """
-        if message.kind == Kind.READY:
+        if not message.kind.has_applied:
             return
         for transfer in list(self._pending):
             in_doubt = transfer.neighbour == message.sender and not transfer.confirmed

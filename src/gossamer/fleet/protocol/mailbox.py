@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from gossamer.fleet.protocol.guard import is_too_long
 from gossamer.fleet.protocol.ledger import Ledger
 from gossamer.fleet.protocol.messages import ExchangeId, Kind, Message
 from gossamer.fleet.protocol.wire import Expected, Refused, pack, unpack
@@ -40,6 +41,8 @@ class Mailbox:
     ) -> None:
         self.asked: set[int] = set()  # devices that want a model to start from
         self.offered: Tensor | None = None  # a model to start from
+        # Called with (sender, reason) for every message that is refused.
+        self.on_refused: Callable[[int, str], None] = lambda sender, reason: None
         self._transport = transport
         self._expected = expected
         self._ledger = ledger
@@ -131,24 +134,12 @@ class Mailbox:
         Returns:
             The message, or None if it is not of this exchange or is refused.
         """
-        if exchange[0] < self._ignored_until.get(sender, 0):
-            self._counts["ignored"] += 1
+        message = self.open(exchange[0], sender, data)
+        if message is None:
             return None
-        try:
-            message = unpack(data, replace(self._expected, sender=sender))
-        except Refused as refusal:
-            self._counts[f"refused: {refusal.reason}"] += 1
-            self._ignored_until[sender] = exchange[0] + _IGNORED_ROUNDS
-            return None
-        self._counts["received"] += 1
-        self._counts["bytes received"] += len(data)
         its = (message.round, message.part)
         if message.kind == Kind.BYE:
             self._ledger.settle(message)
-        elif message.kind == Kind.ASK:
-            self.asked.add(sender)
-        elif message.kind == Kind.START:
-            self.offered = message.vector
         elif its == exchange:
             return message
         elif its < exchange:
@@ -159,6 +150,51 @@ class Mailbox:
         else:
             self._counts["unexpected"] += 1
         return None
+
+    def open(self, t: int, sender: int, data: bytes | bytearray) -> Message | None:
+        """Return a message of the exchanges; note requests for models, and models offered.
+
+        Args:
+            t: The round of this device.
+            sender: The sender, as authenticated by the transport.
+            data: The message.
+
+        Returns:
+            The message, or None if it is of another kind or is refused.
+        """
+        if t < self._ignored_until.get(sender, 0):
+            self._counts["ignored"] += 1
+            return None
+        try:
+            message = unpack(data, replace(self._expected, sender=sender))
+        except Refused as refusal:
+            self._counts[f"refused: {refusal.reason}"] += 1
+            self.on_refused(sender, refusal.reason)
+            self._ignored_until[sender] = t + _IGNORED_ROUNDS
+            return None
+        self._counts["received"] += 1
+        self._counts["bytes received"] += len(data)
+        if message.kind == Kind.ASK:
+            self.asked.add(sender)
+        elif message.kind == Kind.START:
+            self.offered = message.vector
+        else:
+            return message
+        return None
+
+    def is_refused(self, message: Message, own: Tensor) -> bool:
+        """Return True if the vector of a MODEL is much longer than the own one.
+
+        Args:
+            message: The message.
+            own: The own vector of the exchange.
+        """
+        assert message.vector is not None
+        if not is_too_long(message.vector, own, self._expected.guard):
+            return False
+        self._counts["refused: guard"] += 1
+        self.on_refused(message.sender, "guard")
+        return True
 
     def drop_early(self) -> None:
         """Forget the early messages."""

@@ -21,7 +21,9 @@ DTYPE_CODES = {torch.float32: 1, torch.bfloat16: 2, torch.float64: 3}
 _BITS = {torch.float32: torch.int32, torch.bfloat16: torch.int16, torch.float64: torch.int64}
 _FIELD_BITS = {"sender": 32, "round": 32, "part": 16, "degree": 32, "checksum": 32}
 
-ExchangeId = tuple[int, int]  # (round, part): part numbers the exchanges of a round from 0
+# (round, part): part numbers the exchanges of a round from 0. In meetings of two, round is the
+# number of the meeting on its link.
+ExchangeId = tuple[int, int]
 
 
 class Kind(IntEnum):
@@ -32,6 +34,10 @@ class Kind(IntEnum):
     ASK = 3
     START = 4
     BYE = 5
+    FREE = 6
+    PROPOSE = 7
+    ACCEPT = 8
+    BUSY = 9
 
     @property
     def has_vector(self) -> bool:
@@ -46,7 +52,11 @@ class Kind(IntEnum):
     @property
     def has_applied(self) -> bool:
         """True if a message of this kind lists the exchanges that its sender has applied."""
-        return self in (Kind.MODEL, Kind.BYE)
+        return self in (Kind.MODEL, Kind.BYE, Kind.FREE)
+
+
+MEETING_KINDS = frozenset(Kind)
+SLOT_KINDS = MEETING_KINDS - {Kind.FREE, Kind.PROPOSE, Kind.ACCEPT, Kind.BUSY}
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +70,7 @@ class Message:
         kind: Its kind.
         run: The run that it belongs to, 16 bytes.
         sender: Number of the sending device.
-        round: Round of the exchange.
+        round: Round of the exchange; in meetings of two the number of the meeting on its link.
         part: Number of the exchange in its round.
         degree: Number of neighbours of the sender in this round; in MODEL only.
         applied: The last exchanges that the sender has applied on this link, ascending.

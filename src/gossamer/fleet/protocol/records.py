@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+from gossamer._core.disk import SYSTEM_DISK, Disk
 from gossamer._core.files import os_errors
 
 MARK = b"GSMJ"
@@ -74,19 +75,20 @@ def write_record(
         file.write(content)
 
 
-def read_records(path: Path) -> Iterator[Record]:
+def read_records(path: Path, disk: Disk = SYSTEM_DISK) -> Iterator[Record]:
     """Yield the records of a file, up to one that a crash has truncated or that is damaged.
 
     Args:
         path: The file; it may be missing.
+        disk: Where the file is.
 
     Raises:
         DataError: If the file cannot be read.
     """
-    if not path.exists():
+    if not disk.exists(path):
         return
     with os_errors("read", path):
-        data = memoryview(path.read_bytes())
+        data = memoryview(disk.read(path))
     while len(data) >= _FRAME:
         mark, header_size, tensors_size = LENGTHS.unpack_from(data)
         body = data[_FRAME:]

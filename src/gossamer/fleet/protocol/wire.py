@@ -6,11 +6,12 @@ little-endian and unsigned:
     offset  bytes  field
     0       4      magic: "GSMR"
     4       2      version of this layout: 1
-    6       1      kind: 1 MODEL, 2 READY, 3 ASK, 4 START, 5 BYE
+    6       1      kind: 1 MODEL, 2 READY, 3 ASK, 4 START, 5 BYE, 6 FREE, 7 PROPOSE, 8 ACCEPT,
+                   9 BUSY
     7       1      dtype of the vector: 0 no vector, 1 float32, 2 bfloat16, 3 float64
     8       16     run: the run that the message belongs to
     24      4      sender: number of the device
-    28      4      round
+    28      4      round; in meetings of two the number of the meeting on this link
     32      2      part: number of the exchange in its round, from 0
     34      1      a: number of exchanges listed, at most 64
     35      1      d: dimensions of the vector, at most 4
@@ -32,6 +33,14 @@ accepts, `pack` reproduces.
     ASK                                 request of a new device: send me a model to start from
     START  vector                       response to ASK: a model; not part of any exchange
     BYE    applied                      I leave; no message follows
+
+In meetings of two, which no clock starts, there are four more:
+
+    FREE     applied                    I am ready for a meeting; round is my next number on this
+                                        link
+    PROPOSE                             let us meet under this number; sent to a device that is free
+    ACCEPT                              we meet under this number; MODEL follows
+    BUSY                                I am no longer free, and I withdraw what I have proposed
 
 The checksum of a vector is separate, so that a vector for several neighbours is read once.
 Checksums detect accidents, not forgery: TLS authenticates the sender.
@@ -118,6 +127,7 @@ class Expected:
         start: Shape of the model in START.
         largest: Largest vector in bytes.
         sender: The sender as authenticated by the transport; None: any.
+        guard: Largest length of a vector in an exchange, in lengths of the own one.
 
     Raises:
         InputError: If a field is out of range.
@@ -136,6 +146,7 @@ class Expected:
     start: tuple[int, ...] = ()
     largest: int = 1 << 30
     sender: int | None = None
+    guard: float = math.inf
 
     def __post_init__(self) -> None:
         check_dtype(self.dtype)

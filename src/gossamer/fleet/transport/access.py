@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 _ASK = ("declare_liveliness_subscriber", "liveliness_query")
@@ -45,12 +45,12 @@ class _Rules:
         }
 
 
-def device_rules(run: str, names: Sequence[str], device: int, observer: str) -> dict[str, Any]:
+def device_rules(run: str, others: Mapping[int, str], device: int, observer: str) -> dict[str, Any]:
     """Return zenoh's access rules of a device: what every other peer may send to it and receive.
 
     Args:
         run: Name of the run.
-        names: Name in the certificate of each device.
+        others: Name in the certificate of each other device, by number.
         device: Number of the device.
         observer: Name in the certificate of observers.
     """
@@ -61,19 +61,18 @@ def device_rules(run: str, names: Sequence[str], device: int, observer: str) -> 
         allow("asks", "egress", "alive/*", *_ASK),
         allow("is asked", "ingress", "alive/*", *_ASK),
     ]
-    for other, name in enumerate(names):
-        if other != device:
-            out = f"from/{device}/to/{other}/*"
-            back = f"from/{other}/to/{device}/*"
-            rules.grant(
-                name,
-                *for_all,
-                allow(f"{name} is alive", "ingress", f"alive/{other}", "liveliness_token"),
-                allow(f"{name} subscribes", "ingress", out, "declare_subscriber"),
-                allow(f"{name} receives", "egress", out, "put"),
-                allow(f"subscribes to {name}", "egress", back, "declare_subscriber"),
-                allow(f"{name} sends", "ingress", back, "put"),
-            )
+    for other, name in others.items():
+        out = f"from/{device}/to/{other}/*"
+        back = f"from/{other}/to/{device}/*"
+        rules.grant(
+            name,
+            *for_all,
+            allow(f"{name} is alive", "ingress", f"alive/{other}", "liveliness_token"),
+            allow(f"{name} subscribes", "ingress", out, "declare_subscriber"),
+            allow(f"{name} receives", "egress", out, "put"),
+            allow(f"subscribes to {name}", "egress", back, "declare_subscriber"),
+            allow(f"{name} sends", "ingress", back, "put"),
+        )
     rules.grant(
         observer,
         allow("the observer subscribes", "ingress", "status/*", "declare_subscriber"),
@@ -82,16 +81,16 @@ def device_rules(run: str, names: Sequence[str], device: int, observer: str) -> 
     return rules.as_config()
 
 
-def observer_rules(run: str, names: Sequence[str]) -> dict[str, Any]:
+def observer_rules(run: str, others: Mapping[int, str]) -> dict[str, Any]:
     """Return zenoh's access rules of an observer: it receives the status of each device.
 
     Args:
         run: Name of the run.
-        names: Name in the certificate of each device.
+        others: Name in the certificate of each device, by number.
     """
     rules = _Rules(run)
     subscribes = rules.allow("subscribes", "egress", "status/*", "declare_subscriber")
-    for other, name in enumerate(names):
+    for other, name in others.items():
         sends = rules.allow(f"{name} sends", "ingress", f"status/{other}", "put")
         rules.grant(name, subscribes, sends)
     return rules.as_config()

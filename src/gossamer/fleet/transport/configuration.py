@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from gossamer._core import checks
-from gossamer.errors import DataError, InputError
-from gossamer.fleet import keys
+from gossamer.errors import DataError, InputError, Unavailable
+from gossamer.fleet import keys, pem
 from gossamer.fleet.transport.access import device_rules, observer_rules
 from gossamer.fleet.transport.channel import BATCH_BYTES, CHUNK_BYTES, QUEUE_ACKS, QUEUE_BATCHES
 
 STATUS_BYTES = 4096  # largest status of a device
 DEVICE_DIGITS = 8  # hexadecimal digits of the device's number, at the end of zenoh's session id
+OBSERVER_NUMBER = 16**DEVICE_DIGITS - 1  # in the session ids of observers
 _RUN = re.compile(r"[a-z0-9-]{1,64}")
 _ENDPOINT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}")
 _WAIT_BEFORE_CLOSE = 100_000  # microseconds
@@ -40,6 +42,7 @@ class LinkSettings:
         outgoing: Messages that may wait for a neighbour; beyond that the oldest is dropped.
         incoming: Messages of a neighbour that may wait to be received, with at most twice `largest`
             bytes; beyond that the oldest is dropped.
+        refused: Names of devices to which there are no links: they were removed or revoked.
 
     Raises:
         InputError: If a setting is out of range.
@@ -61,6 +64,7 @@ class LinkSettings:
     largest: int = 64 << 20
     outgoing: int = 4
     incoming: int = 8
+    refused: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not _RUN.fullmatch(self.run):
@@ -124,7 +128,7 @@ def configuration(device: int | None, settings: LinkSettings) -> dict[str, Any]:
             "unicast": {
                 "open_timeout": 2 * lease,
                 "accept_timeout": 2 * lease,
-                # Two for each device, which may return before its end is noticed; and observers.
+                # Two for each name, as `sessions` has it; some more, until these are refused.
                 "max_sessions": 2 * len(settings.names) + 8,
             },
             "shared_memory": {"enabled": False},
@@ -144,14 +148,18 @@ def access_rules(device: int | None, settings: LinkSettings) -> dict[str, Any]:
         device: Number of the device; None for an observer.
         settings: Settings of its links.
     """
+    others = {}
+    for other, name in enumerate(settings.names):
+        if other != device and name not in settings.refused:
+            others[other] = name
     if device is None:
-        return observer_rules(settings.run, settings.names)
-    return device_rules(settings.run, settings.names, device, settings.observer)
+        return observer_rules(settings.run, others)
+    return device_rules(settings.run, others, device, settings.observer)
 
 
 def _session_id(device: int | None) -> str:
     """Return a random id that ends with the number of the device."""
-    number = 16**DEVICE_DIGITS - 1 if device is None else device
+    number = OBSERVER_NUMBER if device is None else device
     return f"{secrets.randbits(60) | 1 << 60:x}{number:0{DEVICE_DIGITS}x}"
 
 
@@ -191,9 +199,20 @@ def _scouting(device: int | None, settings: LinkSettings) -> dict[str, Any]:
     }
 
 
+def _begins_later(folder: Path) -> bool:
+    """Return True if the certificates of a device begin later by the clock of this machine."""
+    try:
+        files = (keys.AUTHORITY_CERTIFICATE, keys.CERTIFICATE)
+        begins = [pem.read_certificate(folder / file).not_valid_before_utc for file in files]
+    except DataError:
+        return False
+    return datetime.now(UTC) < max(begins)
+
+
 def _tls(folder: Path, name: str) -> dict[str, Any]:
     if problem := keys.check_folder(folder, name):
-        raise DataError(problem)
+        kind = Unavailable if _begins_later(folder) else DataError
+        raise kind(problem)
     key = str(folder / keys.KEY)
     certificate = str(folder / keys.CERTIFICATE)
     return {

@@ -20,12 +20,13 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gossamer._core import checks
-from gossamer.errors import GossamerError, InputError, MissingExtra
+from gossamer.errors import InputError, MissingExtra, Unavailable
+from gossamer.fleet.notices import Notices
 from gossamer.fleet.transport.channel import HEADER, Channel
 from gossamer.fleet.transport.configuration import (
     DEVICE_DIGITS,
@@ -33,13 +34,23 @@ from gossamer.fleet.transport.configuration import (
     LinkSettings,
     configuration,
 )
+from gossamer.fleet.transport.descriptors import (
+    end_connection,
+    listening_sockets,
+    parse_address,
+)
+from gossamer.fleet.transport.gate import Gate
 from gossamer.fleet.transport.inbox import Inbox
 from gossamer.fleet.transport.links import Link, LinkTable
+from gossamer.fleet.transport.sessions import Sessions
 
 if TYPE_CHECKING:
     import zenoh
 
 _MOST_THREADS = 32
+_MANY_STRANGERS = 20  # connections, until they are worth a notice
+_TWIN_LEASES = 5  # for which a name has two sessions, until that is no restart
+_HANDSHAKE_LEASES = 4  # in which a handshake must end; zenoh itself waits half as long
 
 
 class Zenoh:
@@ -52,19 +63,20 @@ class Zenoh:
     Args:
         device: Number of this device.
         settings: Settings of its links.
+        notices: Where refused sessions are noted.
 
     Raises:
         MissingExtra: If zenoh is not installed.
         InputError: If there is no such device.
         DataError: If the certificate of the device cannot be used.
-        GossamerError: If the device cannot listen on its endpoints.
+        Unavailable: If the device cannot listen on its endpoints.
 
     Example:
         with closing(Zenoh(0, settings)) as transport:
             transport.send(1, b"hello")
     """
 
-    def __init__(self, device: int, settings: LinkSettings) -> None:
+    def __init__(self, device: int, settings: LinkSettings, notices: Notices | None = None) -> None:
         try:
             import zenoh
         except ImportError:
@@ -73,14 +85,16 @@ class Zenoh:
         self.device = device
         self.settings = settings
         self._root = f"gossamer/{settings.run}"
+        self._notices = notices or Notices()
         self._numbers = {name: other for other, name in enumerate(settings.names)}
+        self._sessions = Sessions(settings.names, settings.observer, settings.refused)
         self._inbox = Inbox(settings.largest, settings.incoming)
         self._table = LinkTable(self._set_alive)
         self._publishers: dict[int, _Publishers] = {}  # used by the thread of that channel only
         self._channels: dict[int, Channel] = {}
         self._tokens: dict[str, int] = {}  # key of a liveliness token: device
-        for other in range(len(settings.names)):
-            if other != device:
+        for other, name in enumerate(settings.names):
+            if other != device and name not in settings.refused:
                 put = partial(self._put, other)
                 self._channels[other] = Channel(put, settings.largest, settings.outgoing)
                 self._tokens[f"{self._root}/alive/{other}"] = other
@@ -93,9 +107,11 @@ class Zenoh:
                 zenoh.Config.from_json5(json.dumps(configuration(device, settings)))
             )
         except zenoh.ZError as error:
-            raise GossamerError(
+            raise Unavailable(
                 f"device {device} cannot listen on {', '.join(settings.listen)}: {reason(error)}"
             ) from None
+        self._strangers = 0  # that a notice has counted
+        self._gates = tuple(_open_gates(settings))
         self._declared = tuple(self._declare())
 
     def _declare(self) -> Iterator[object]:
@@ -131,6 +147,7 @@ class Zenoh:
     def neighbours(self) -> frozenset[int]:
         """Return the devices to which a link is alive now."""
         self._table.prune(self._existing_links)
+        self._sessions.prune(self._existing_links())
         return frozenset(other for other, channel in self._channels.items() if channel.alive)
 
     def send(self, to: int, message: bytes) -> None:
@@ -159,6 +176,21 @@ class Zenoh:
         """
         return self._inbox.get(timeout)
 
+    def note_problems(self) -> None:
+        """Add notices of identities that are in use twice, and of strangers."""
+        for name in self._sessions.twins(_TWIN_LEASES * self.settings.lease):
+            if name != self.settings.observer:
+                self._note_twin(name)
+        strangers = sum(gate.counts["strangers"] for gate in self._gates)
+        if strangers >= self._strangers + _MANY_STRANGERS:
+            sentence = f"{strangers} connections without a certificate were refused so far"
+            self._notices.add("strangers", None, sentence)
+            self._strangers = strangers
+
+    def _note_twin(self, name: str) -> None:
+        sentence = f"two devices run with the certificate of {name}: stop one of them"
+        self._notices.add("twin", self._numbers[name], sentence)
+
     def publish_status(self, status: bytes) -> None:
         """Send the status of this device to all observers; lost where it would have to wait.
 
@@ -186,6 +218,8 @@ class Zenoh:
         for channel in self._channels.values():
             channel.close(until)
         close_session(self._session)
+        for gate in self._gates:
+            gate.close()
 
     def _put(self, to: int, chunk: bytes, header: bytes) -> None:
         import zenoh
@@ -212,13 +246,41 @@ class Zenoh:
         import zenoh
 
         session = str(event.link.zid)
+        name = event.link.auth_identifier
         if self.settings.insecure:
             other = int(session[-DEVICE_DIGITS:], 16)
         else:
-            other = self._numbers.get(event.link.auth_identifier or "", -1)
+            other = self._numbers.get(name or "", -1)
+        link = Link(other, session, (event.link.src, event.link.dst))
+        present = event.kind == zenoh.SampleKind.PUT
+        if not self.settings.insecure and not self._accepts(name, link, present):
+            return
         if other in self._channels:
-            link = Link(other, session, (event.link.src, event.link.dst))
-            self._table.set_link(link, event.kind == zenoh.SampleKind.PUT)
+            self._table.set_link(link, present)
+
+    def _accepts(self, name: str | None, link: Link, present: bool) -> bool:
+        """Note that a link appeared or vanished; end a new one that is refused."""
+        if not present:
+            self._sessions.remove(name, link)
+            return True
+        here = parse_address(link.ends[0])
+        there = parse_address(link.ends[1])
+        refusal = self._sessions.add(name, link)
+        if refusal is None:
+            if name == self.settings.names[self.device]:
+                self._note_twin(name)
+            if there is not None:
+                for gate in self._gates:
+                    gate.note_link(there)
+            return True
+        if here is not None and there is not None:
+            end_connection(here, there)
+        about = self._numbers.get(name or "")
+        if name == self.settings.observer:
+            about = len(self.settings.names)
+        sentence = f"a session of {name or 'no name'} is refused: {refusal}"
+        self._notices.add(refusal, about, sentence)
+        return False
 
     def _on_packet(self, other: int, sample: zenoh.Sample) -> None:
         header = sample.attachment
@@ -236,6 +298,20 @@ class Zenoh:
 
     def _set_alive(self, device: int, alive: bool, new_link: bool) -> None:
         self._channels[device].set_alive(alive, new_link)
+
+
+def _open_gates(settings: LinkSettings) -> Iterator[Gate]:
+    """Yield a gate for each listener of zenoh, where this system can have one."""
+    if settings.insecure:
+        return
+    known = []
+    for endpoint in settings.connect:
+        known.append(endpoint.rpartition(":")[0].strip("[]"))
+    ports = {int(endpoint.rpartition(":")[2]) for endpoint in settings.listen}
+    for port in sorted(ports):
+        for listener in listening_sockets(port):
+            with closing(listener), suppress(OSError):
+                yield Gate(listener, tuple(known), _HANDSHAKE_LEASES * settings.lease)
 
 
 class _Publishers:

@@ -1,0 +1,200 @@
+"""When a device takes part in rounds: in slots of a shared clock, or as fast as it meets others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from gossamer.engines.plan import Plan
+from gossamer.fleet.machine import SYSTEM_CLOCK, Clock, StopSignal
+from gossamer.fleet.methods import scheduled_neighbours
+from gossamer.fleet.mix import DeviceMix, MeetingMix, PeerMix
+from gossamer.fleet.protocol.edges import Edges
+from gossamer.fleet.protocol.journal import Journal
+from gossamer.fleet.protocol.meetings import Meetings
+from gossamer.fleet.protocol.wire import Expected
+from gossamer.fleet.schedule import EXCHANGE_SHARE, Schedule
+from gossamer.fleet.settings import Fleet
+from gossamer.fleet.transport.base import Transport
+
+_WAIT_SECONDS = 1.0  # until the clock is looked at again
+_JOIN_SLOTS = 3  # in which a late device asks for a model: neighbours respond at the end of a round
+
+
+class Pace(Protocol):
+    """When the rounds of a device are, and with whom it exchanges in them."""
+
+    @property
+    def edges(self) -> Edges:
+        """The device's ends of its links."""
+
+    def now(self) -> float:
+        """Return the time in seconds, by the clock of the edges."""
+
+    def first_round(self) -> int:
+        """Return the first round that a device can take part in if it starts now."""
+
+    def may_join_others(self) -> bool:
+        """Return True if the others may have begun, so that a new device asks for a model."""
+
+    def join_until(self) -> float:
+        """Return until when a new device asks for a model."""
+
+    def mix(self, t: int) -> DeviceMix:
+        """Return the mix of round t."""
+
+    def rounds(self, stopped: StopSignal) -> Iterator[int]:
+        """Yield the rounds to take part in, each when it begins."""
+
+    def log_entry(self, done: int) -> dict[str, float]:
+        """Return what is logged about the time of the round that was the `done`th."""
+
+
+@dataclass
+class Slots:
+    """Rounds in slots of a clock that all devices share.
+
+    Args:
+        plan: The plan.
+        edges: The device's ends of its links.
+        schedule: When rounds and exchanges are.
+    """
+
+    plan: Plan
+    edges: Edges
+    schedule: Schedule
+
+    def now(self) -> float:
+        return self.schedule.now()
+
+    def first_round(self) -> int:
+        return max(0, self.schedule.round_at(self.now()) + 1)
+
+    def may_join_others(self) -> bool:
+        return self.now() >= self.schedule.begin(0) + EXCHANGE_SHARE * self.schedule.slot
+
+    def join_until(self) -> float:
+        return self.now() + _JOIN_SLOTS * self.schedule.slot
+
+    def mix(self, t: int) -> DeviceMix:
+        scheduled = scheduled_neighbours(self.plan.network, self.edges.device, t)
+        return PeerMix(
+            self.edges,
+            self.plan.algorithm.weights,
+            t,
+            self.plan.seed,
+            self.schedule.deadline,
+            scheduled,
+        )
+
+    def rounds(self, stopped: StopSignal) -> Iterator[int]:
+        """Yield the rounds to take part in, each when it begins. A round nearly over is skipped.
+
+        A wait is divided, so that a clock that is corrected meanwhile is noticed. A clock that has
+        jumped beyond the last round does not end the run: the device waits for its correction.
+        """
+        schedule = self.schedule
+        ahead = self._ahead_of_monotonic()
+        while not stopped.is_set():
+            t = max(self.edges.round, schedule.round_at(schedule.now()))
+            if schedule.now() >= schedule.deadline((t, 0)):
+                t += 1
+            if t >= self.plan.rounds:
+                jumped = abs(self._ahead_of_monotonic() - ahead) > schedule.slot
+                if jumped and self.edges.round < self.plan.rounds:
+                    stopped.wait(_WAIT_SECONDS)
+                    continue
+                self.edges.round = max(self.edges.round, self.plan.rounds)
+                return
+            left = schedule.begin(t) - schedule.now()
+            if left > _WAIT_SECONDS:
+                stopped.wait(_WAIT_SECONDS)
+                continue
+            if not stopped.wait(max(0.0, left)):
+                self.edges.counts["missed"] += t - self.edges.round
+                yield t
+
+    def _ahead_of_monotonic(self) -> float:
+        """Return the difference of the two clocks, which changes when one of them jumps."""
+        return self.schedule.now() - self.schedule.clock.monotonic()
+
+    def log_entry(self, done: int) -> dict[str, float]:
+        return {"late": self.now() > self.schedule.begin(done)}
+
+
+@dataclass
+class Contacts:
+    """Rounds of the device's own, each a meeting of two or a step alone. No clock is shared.
+
+    Args:
+        plan: The plan.
+        edges: The device's ends of its links.
+        fleet: The settings that all devices share.
+        before: Seconds that the device ran before it was restarted.
+        clock: The clock of the edges.
+    """
+
+    plan: Plan
+    edges: Meetings
+    fleet: Fleet
+    before: float = 0.0
+    clock: Clock = SYSTEM_CLOCK
+
+    def __post_init__(self) -> None:
+        self._began = self.now()
+
+    def now(self) -> float:
+        return self.clock.monotonic()
+
+    def first_round(self) -> int:
+        return 0
+
+    def may_join_others(self) -> bool:
+        return True
+
+    def join_until(self) -> float:
+        return self.now() + self.fleet.patience + self.fleet.timeout
+
+    def mix(self, t: int) -> DeviceMix:
+        return MeetingMix(
+            self.edges,
+            self.plan.algorithm.weights,
+            self.now,
+            self.fleet.patience,
+            self.fleet.timeout,
+        )
+
+    def rounds(self, stopped: StopSignal) -> Iterator[int]:
+        """Yield the rounds, one after the other."""
+        while self.edges.round < self.plan.rounds and not stopped.is_set():
+            yield self.edges.round
+
+    def log_entry(self, done: int) -> dict[str, float]:
+        return {"seconds": round(self.before + self.now() - self._began, 3)}
+
+
+def make_pace(
+    plan: Plan,
+    transport: Transport,
+    journal: Journal,
+    expected: Expected,
+    fleet: Fleet,
+    schedule: Schedule,
+    before: float,
+) -> Pace:
+    """Return the pace that the settings of a fleet ask for.
+
+    Args:
+        plan: The plan.
+        transport: The device's links.
+        journal: Its journal.
+        expected: The messages to accept.
+        fleet: The settings that all devices share.
+        schedule: When rounds are, in slots, and the clock.
+        before: Seconds that the device ran before it was restarted.
+    """
+    if fleet.pace == "contacts":
+        meetings = Meetings(transport, journal, expected, schedule.clock.monotonic)
+        return Contacts(plan, meetings, fleet, before, schedule.clock)
+    return Slots(plan, Edges(transport, journal, expected, schedule.now), schedule)
