@@ -113,7 +113,7 @@ def test_what_is_in_a_run_folder() -> None:
 
 
 def test_many_devices_have_no_column_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_folder, "_MAX_DEVICE_COLUMNS", 9)
+    monkeypatch.setattr(run_folder, "MAX_DEVICE_COLUMNS", 9)
     run_spec("--out", "out")
     assert not [
         name

@@ -167,7 +167,7 @@ def test_a_run_that_diverged_has_its_measurements(tmp_path: Path) -> None:
     run = Run.read(tmp_path / "wild")
     assert run.status == "diverged"
     assert run.diverged
-    assert run.status_text == f"diverged in round {run.round}"
+    assert run.status_text == f"diverged at round {run.round}"
     assert run.metrics["round"].tolist()[0] == 0
 
 

@@ -133,7 +133,7 @@ def test_many_devices_have_a_row_with_the_means(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gs.run(STUDY, tmp_path / "few")
-    monkeypatch.setattr(run_folder, "_MAX_DEVICE_COLUMNS", 3)
+    monkeypatch.setattr(run_folder, "MAX_DEVICE_COLUMNS", 3)
     many = gs.run(STUDY, tmp_path / "many")
     frame = gs.read(tmp_path).to_pandas()
     rows = frame[frame.run == "many"]

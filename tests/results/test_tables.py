@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -72,7 +73,7 @@ def test_simulated_seconds_to_a_target() -> None:
 
 
 def test_tables_are_about_finished_runs_if_there_are_any() -> None:
-    finished = run(0, 0.8, 10)
+    finished = replace(run(0, 0.8, 10), metrics={"round": [0]})
     running = Run({}, {"round": [0]}, {}, progress=Progress(5, None, 0.0))
     waiting = Run({}, {}, {}, progress=Progress(0, None, 0.0))
     assert Method("A", (finished, running)).measured_runs == (finished,)

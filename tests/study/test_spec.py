@@ -61,6 +61,7 @@ optimizers = st.one_of(
     st.builds(algorithms.Adam, betas, betas, number),
     st.builds(algorithms.AdamW, betas, betas, number, share),
 )
+on_cut = st.sampled_from(["drop", "keep"])
 local_steps = {
     "optimizer": optimizers,
     "weight_decay": share,
@@ -123,7 +124,7 @@ methods = st.one_of(
     st.builds(algorithms.DiLoCo, etas, count, number, betas, **local_steps),
     st.builds(algorithms.NoLoCo, etas, count, number, betas, number, **local_steps),
     st.builds(algorithms.KGT, etas, count, number, weight_decay=share),
-    st.builds(algorithms.SwarmSGD, etas, count, st.sampled_from(["one", "matching"])),
+    st.builds(algorithms.SwarmSGD, etas, count, st.sampled_from(["one", "matching"]), on_cut),
     st.builds(algorithms.AllReduce, etas),
     st.builds(
         algorithms.Composition,
@@ -134,6 +135,9 @@ methods = st.one_of(
     ),
     st.builds(algorithms.FedAvg, etas, count, st.floats(0.01, 1)),
     st.builds(algorithms.GossipLearning, etas),
+    st.builds(algorithms.ADPSGD, etas, on_cut),
+    st.builds(algorithms.DivShare, etas, count),
+    st.builds(algorithms.SWIFT, etas, count, st.integers(1, 9)),
     st.builds(algorithms.PushSum, etas),
     *(st.builds(static, number) for static in (algorithms.EXTRA, algorithms.D2, algorithms.NIDS)),
     st.builds(algorithms.DGD, number),
@@ -161,9 +165,7 @@ mix_rules = st.one_of(
 
 
 def guardable(method: algorithms.Algorithm) -> bool:
-    return method.weights.sums in ("both", "rows") and not isinstance(
-        method, algorithms.GossipLearning
-    )
+    return method.weights.sums in ("both", "rows") and not method.merges_one_by_one
 
 
 guarded = st.builds(algorithms.Guarded, methods.filter(guardable), mix_rules)
@@ -200,6 +202,14 @@ bare = st.one_of(
     st.builds(network.EquiDyn, st.just(DEVICES), count, st.just(False), st.floats(0.1, 1), seed),
     st.builds(
         network.Mobility, st.just(DEVICES), number, st.just(0.01), st.just(0.1), number, seed=seed
+    ),
+    st.builds(
+        network.PoissonMeetings,
+        st.just(DEVICES),
+        share,
+        st.floats(0.1, 9),
+        st.sampled_from(["exponential", "fixed"]),
+        seed,
     ),
 )
 
@@ -379,7 +389,7 @@ def test_the_round_trip_covers_every_kind(section: str) -> None:
     }
     missing = {cls for kind, cls in spec.KINDS[section].items() if kind not in from_files}
 
-    @settings(max_examples=1500, database=None, phases=[Phase.generate])
+    @settings(max_examples=6000, database=None, phases=[Phase.generate])
     @given(strategies[section])
     def note(part: Any) -> None:
         missing.discard(_bare(part))

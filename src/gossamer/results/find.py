@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gossamer.errors import DataError, InputError
-from gossamer.results.order import natural
+from gossamer.results.order import in_order
 
 MAX_DEPTH = 6  # levels of folders that `find_runs` searches
 MAX_RUNS = 1000  # run folders that `select_runs` accepts: more are too many for one page
 
 
 def find_runs(folder: Path) -> list[Path]:
-    """Return every run folder at or below a folder, in natural order of their names.
+    """Return every run folder at or below a folder.
+
+    The runs of a comparison are in the order of its spec, others in natural order of their names.
 
     Args:
         folder: Where to search, up to `MAX_DEPTH` levels down. Run folders are not searched.
@@ -26,7 +28,7 @@ def find_runs(folder: Path) -> list[Path]:
             inner.clear()
         elif len(Path(path).relative_to(folder).parts) >= MAX_DEPTH:
             inner.clear()
-    return sorted(found, key=natural)
+    return in_order(found)
 
 
 def select_runs(paths: Sequence[Path]) -> list[Path]:
@@ -36,7 +38,8 @@ def select_runs(paths: Sequence[Path]) -> list[Path]:
         paths: Run folders, or folders with runs directly in them, as `gossamer compare` writes.
 
     Returns:
-        Each run folder once, in the order given; those in one folder in natural order.
+        Each run folder once, in the order given; those in one folder in the order of the spec of
+        their comparison, or in natural order of their names.
 
     Raises:
         InputError: No paths are given, or they hold more than `MAX_RUNS` runs.
@@ -56,7 +59,7 @@ def select_runs(paths: Sequence[Path]) -> list[Path]:
 def _runs_in(path: Path) -> list[Path]:
     if (path / "spec.toml").is_file():
         return [path]
-    inside = sorted((file.parent for file in path.glob("*/spec.toml")), key=natural)
+    inside = in_order([file.parent for file in path.glob("*/spec.toml")])
     if inside:
         return inside
     if path.is_dir():

@@ -15,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
+import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,11 +35,14 @@ from gossamer._core.files import (
 from gossamer.errors import DataError
 from gossamer.results.statistics import sampling_error
 
+if sys.platform != "win32":
+    import fcntl
+
 if TYPE_CHECKING:
     from gossamer._core.columns import Column
     from gossamer.engines import Record, Snapshot
 
-_MAX_DEVICE_COLUMNS = 1000  # devices up to which the metrics hold every device's own values
+MAX_DEVICE_COLUMNS = 1000  # devices up to which the metrics hold every device's own values
 # Columns of metrics.parquet that tell the rows of several files apart; folders of earlier versions
 # do not have them.
 _IDENTITY = ("method", "seed")
@@ -93,6 +98,34 @@ class RunFolder:
             self.discard()
             raise
 
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from running in the folder until the end of the block.
+
+        The lock is on the folder itself, so that no file stays behind when a process is killed.
+
+        Raises:
+            DataError: If another run holds the lock.
+        """
+        if sys.platform == "win32":
+            yield
+            return
+        with os_errors("read", self.path):
+            folder = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise DataError(
+                    f"{self.path} is in use: another process runs in it; "
+                    "wait for its end, or give another --out"
+                ) from None
+            except OSError:  # a file system without locks
+                pass
+            yield
+        finally:
+            os.close(folder)
+
     def discard(self) -> None:
         """Remove the folder if it holds at most its spec."""
         with contextlib.suppress(OSError):
@@ -115,7 +148,7 @@ class RunFolder:
         """
         path = self.path / name
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
             return text, tomllib.loads(text)
         except FileNotFoundError:
             raise DataError(
@@ -135,12 +168,15 @@ class RunFolder:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        from gossamer.results import arrow
+
         count = len(columns.get("round", ()))
         table = {
-            "method": pa.array([method] * count, pa.string()),
-            "seed": pa.array([seed] * count, pa.int64()),
-            **columns,
+            "method": arrow.repeated(method, count),
+            "seed": arrow.numbers(np.full(count, seed)),
         }
+        for name, values in columns.items():
+            table[name] = arrow.numbers(values)
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table(table), sink, write_page_checksum=True)
         write_atomically(self.path / "metrics.parquet", sink.getvalue().to_pybytes())
@@ -159,6 +195,8 @@ class RunFolder:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
+        from gossamer.results.arrow import read_columns
+
         path = self.path / "metrics.parquet"
         try:
             wanted = [name for name in pq.read_schema(path).names if name not in _IDENTITY]
@@ -166,7 +204,7 @@ class RunFolder:
                 wanted = [name for name in columns if name in wanted]
             if not per_device:
                 wanted = [name for name in wanted if not name.startswith("device_")]
-            table = pq.read_table(path, columns=wanted, page_checksum_verification=True)
+            table = read_columns(path, wanted)
         except FileNotFoundError:
             raise DataError(
                 f"{path} is missing: the run cannot be read or go on; "
@@ -317,7 +355,8 @@ def columns(records: Sequence[Record], metrics: Sequence[Column]) -> dict[str, A
 
     Returns:
         Means over the devices, the worst and the best device, the merged model, messages and bytes,
-        and simulated seconds if the study has a timing. Of up to 1000 devices every device's values
+        simulated seconds if the study has a timing, and the devices' steps and their staleness if
+        the engine has no common rounds. Of up to 1000 devices every device's values
         too. If only a sample of the devices is measured, the half-width of the 95 % interval of
         each mean.
     """
@@ -350,8 +389,15 @@ def _row(record: Record, metrics: Sequence[Column]) -> dict[str, Any]:
     row["bytes"] = record.bytes
     if record.seconds is not None:  # "seconds" in the summary are those of the computer
         row["simulated_seconds"] = record.seconds
-    if record.devices is None and len(record.loss) <= _MAX_DEVICE_COLUMNS:
+    if record.joules is not None:
+        row["joules"] = record.joules
+    if record.steps is not None:
+        row["steps"] = record.steps
+    if record.staleness is not None:
+        row["staleness"] = record.staleness
+    if record.devices is None and len(record.loss) <= MAX_DEVICE_COLUMNS:
         per_device["distance"] = record.distance
+        per_device |= record.activity
         for name, values in per_device.items():
             row[f"device_{name}"] = values.astype(np.float32).tolist()
     return row

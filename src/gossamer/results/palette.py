@@ -55,6 +55,7 @@ STATUS: dict[str, str] = {
     "done": "bold green",
     "running": "cyan",
     "stopped": "yellow",
+    "resting": "yellow",
     "silent": "yellow",
     "diverged": "red",
     "broken": "red",

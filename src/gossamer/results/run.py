@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from gossamer._core.arguments import checked
 from gossamer._core.columns import SAMPLING_ERROR, Column, Target, columns_of, targets_of
 from gossamer.errors import DataError, InputError
 from gossamer.results.folder import RunFolder
@@ -42,6 +43,7 @@ class Progress:
     silent: float
 
 
+@checked
 @dataclass(frozen=True)
 class Run:
     """The result of a run, in memory or read from its folder.
@@ -145,7 +147,7 @@ class Run:
         if self.status == "running":
             return f"running, round {self.round} of {self.spec.get('rounds')}"
         if self.status == "diverged":
-            return f"diverged in round {self.summary['diverged'].get('round')}"
+            return f"diverged at round {self.summary['diverged'].get('round')}"
         return f"stopped after round {self.round} of {self.spec.get('rounds')}"
 
     @property

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
+from gossamer._core.arguments import checked
 from gossamer._core.columns import Column
 from gossamer.errors import DataError, DataWarning, GossamerError, MissingExtra
 from gossamer.results.find import find_runs
@@ -32,6 +33,7 @@ _SILENT_SECONDS = 60.0
 _READ_ERRORS = (GossamerError, OSError, ValueError, TypeError, LookupError, AttributeError)
 
 
+@checked
 def read(*folders: Path | str) -> Runs:
     """Read all runs at or below some folders, finished or not. No code of a spec is executed.
 
@@ -86,6 +88,7 @@ def shown_status(run: Run) -> str:
     return run.status
 
 
+@checked
 @dataclass(frozen=True, repr=False)
 class Runs(Sequence[Run]):
     """Several runs, which may be of different studies.

@@ -14,7 +14,7 @@ from gossamer._core.columns import Target
 
 _CONFIDENCE = 0.975  # quantile of Student's t for a two-sided 95 % interval
 # What a target took, by its name in the summary: the column of the metrics.
-_COSTS = {"bytes": "bytes", "seconds": "simulated_seconds"}
+_COSTS = {"bytes": "bytes", "seconds": "simulated_seconds", "joules": "joules"}
 
 
 def rounds_to(
@@ -52,9 +52,9 @@ def summarise(table: dict[str, Any], targets: Sequence[str]) -> dict[str, Any]:
         targets: Targets such as "accuracy >= 0.9".
 
     Returns:
-        The last value of every column, and rounds, bytes and simulated seconds to each target:
-        `rounds_to` for the mean over the devices, `rounds_to_merged` for the merged model. A target
-        that was not reached has None, which is null in JSON.
+        The last value of every column, and rounds, bytes, simulated seconds and joules to each
+        target: `rounds_to` for the mean over the devices, `rounds_to_merged` for the merged model.
+        A target that was not reached has None, which is null in JSON.
     """
     summary: dict[str, Any] = {}
     for name, values in table.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -47,10 +47,26 @@ class Method:
     def measured_runs(self) -> tuple[Run, ...]:
         """The runs that tables and curves are about.
 
-        These are the finished ones; if none is finished, those with measurements.
+        These are the finished ones whose measurements are there; if there is none, all with
+        measurements.
         """
-        finished = tuple(run for run in self.runs if run.finished)
+        finished = tuple(run for run in self.runs if run.finished and run.metrics)
         return finished or tuple(run for run in self.runs if run.metrics)
+
+    @property
+    def diverged(self) -> tuple[Run, ...]:
+        """The runs that diverged. A method that has any has no results over all seeds."""
+        return tuple(run for run in self.runs if run.diverged)
+
+    @property
+    def diverged_text(self) -> str:
+        """What a table says of the runs that diverged; empty if none did."""
+        diverged = self.diverged
+        if not diverged:
+            return ""
+        if len(self.runs) == 1:
+            return diverged[0].status_text
+        return f"{len(diverged)} of {len(self.runs)} seeds diverged"
 
     def value(self, name: str) -> Interval:
         """Return the mean of a value over the seeds, with its interval.
@@ -66,12 +82,12 @@ class Method:
         return replace(found, half=self.runs[0].summary.get(name + SAMPLING_ERROR))
 
     def has(self, name: str) -> bool:
-        """True if the summaries of all seeds have a value.
+        """True if the summaries of all seeds have a value, and no seed diverged.
 
         Args:
             name: As for `value`.
         """
-        return all(run.summary.get(name) is not None for run in self.runs)
+        return not self.diverged and all(run.summary.get(name) is not None for run in self.runs)
 
     def difference(self, first: Method, name: str) -> Interval | None:
         """Return the mean difference to another method, paired by seed, with its 95 % interval.
@@ -97,7 +113,7 @@ class Method:
         found = {}
         for run in self.runs:
             value = run.summary.get(name)
-            if value is not None:
+            if value is not None and not run.diverged:
                 found[run.seed] = value
         return found
 
@@ -123,7 +139,7 @@ class Method:
         """Return what it took to reach a target.
 
         Args:
-            unit: "rounds", "bytes" or "seconds".
+            unit: "rounds", "bytes", "seconds" or "joules".
             target: A target of the study, such as "accuracy >= 0.88".
             merged: The target is to be reached by the merged model, not by the devices' mean.
 
@@ -157,7 +173,12 @@ class Method:
         if merged:
             key += "_merged"
         text = Target.parse(target, "target").text
-        return {run.seed: run.summary[key][text] for run in self.runs}
+        taken: dict[int, float | None] = {}
+        for run in self.runs:
+            taken[run.seed] = None
+            if not run.diverged:
+                taken[run.seed] = run.summary[key][text]
+        return taken
 
     def _repr_html_(self) -> str:
         return Comparison([self])._repr_html_()
@@ -182,17 +203,26 @@ class Comparison(list[Method]):
     def columns(self) -> list[TableColumn]:
         """Return the columns of the table."""
         found = [TableColumn(("method",), tuple(method.label for method in self))]
-        metrics = self[0].runs[0].columns
+        metrics = self._typical.columns
         for column in metrics:
             found += self._metric_columns(column, main=column is metrics[0])
-        for target in self[0].runs[0].targets:
+        for target in self._typical.targets:
             found += self._target_columns(target, metrics)
-        if all(method.has("distance") for method in self):
-            cells = [method.value("distance").format(3) for method in self]
-            found.append(TableColumn(("distance", "to mean"), tuple(cells), _LEFT_OUT["distance"]))
-        sent = [f"{method.value('bytes').mean * 1e-6:.1f}" for method in self]
-        found.append(TableColumn(("MB", "sent"), tuple(sent)))
+        if any(method.has("distance") for method in self):
+            cells = _cells(self, "distance", lambda value: value.format(3))
+            found.append(TableColumn(("distance", "to mean"), cells, _LEFT_OUT["distance"]))
+        sent = _cells(self, "bytes", lambda value: f"{value.mean * 1e-6:.1f}")
+        found.append(TableColumn(("MB", "sent"), sent))
         return found
+
+    @property
+    def _typical(self) -> Run:
+        """A run that says what was measured: the first that did not diverge, if there is one."""
+        runs = runs_of(self)
+        for run in runs:
+            if not run.diverged:
+                return run
+        return runs[0]
 
     def _metric_columns(self, column: Column, main: bool) -> list[TableColumn]:
         """Return the columns of one metric: mean, worst, best and merged side by side."""
@@ -209,14 +239,17 @@ class Comparison(list[Method]):
         found = []
         for ending, own in lines.items():
             key = column.name + ending
-            if not any(method.has(key) for method in self):
+            is_first = main and not ending  # it is where a row says that its method diverged
+            if not is_first and not any(method.has(key) for method in self):
                 continue
             if column.name == "loss" and not main and ending:
                 continue
             rank = _rank(column, ending, main)
             cells = [_value_text(method, key, column) for method in self]
+            if is_first:
+                cells = [method.diverged_text or cells[k] for k, method in enumerate(self)]
             found.append(TableColumn(own, tuple(cells), rank))
-            if main and not ending and len(self) > 1:
+            if is_first and len(self) > 1:
                 found.append(self._differences(column))
         return found
 
@@ -229,12 +262,12 @@ class Comparison(list[Method]):
         return TableColumn(lines, tuple(cells), _LEFT_OUT["difference"])
 
     def _target_columns(self, target: Target, metrics: Sequence[Column]) -> list[TableColumn]:
-        """Return what a target took: rounds, and simulated seconds if the study has a timing."""
+        """Return what a target took: rounds, and seconds and joules if the study has them."""
         words = target_words(target, metrics)
-        first = self[0].runs[0].summary
+        first = self._typical.summary
         found = []
         for merged in (False, True):
-            for unit in ("rounds", "seconds"):
+            for unit in ("rounds", "seconds", "joules"):
                 key = f"{unit}_to" + ("_merged" if merged else "")
                 if key not in first:
                     continue
@@ -319,6 +352,19 @@ def _rank(column: Column, ending: str, main: bool) -> int:
     if column.name == "loss":
         return _LEFT_OUT["loss"]
     return _LEFT_OUT["other metric"]
+
+
+def _cells(
+    methods: Sequence[Method], name: str, text: Callable[[Interval], str]
+) -> tuple[str, ...]:
+    """Return the cells of a column, with a dash where a method has no value."""
+    cells = []
+    for method in methods:
+        if method.has(name):
+            cells.append(text(method.value(name)))
+        else:
+            cells.append("–")
+    return tuple(cells)
 
 
 def _value_text(method: Method, key: str, column: Column) -> str:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from gossamer._core import checks
+from gossamer._core.arguments import checked
 from gossamer.engines.observer import Observer
 from gossamer.errors import Diverged, InputError, Interrupted
+from gossamer.results.order import PlannedRun, write_comparison
 from gossamer.results.tables import Comparison, Method
 from gossamer.study import spec
 from gossamer.study.pools import Pool
@@ -21,6 +23,7 @@ from gossamer.study.sweep import run_all
 from gossamer.study.warn import warn_of_few_links
 
 
+@checked
 def compare(
     studies: Sequence[Study],
     seeds: int = 1,
@@ -44,11 +47,11 @@ def compare(
             the runs of a pool.
 
     Returns:
-        One `Method` per study, in the order given.
+        One `Method` per study, in the order given. Runs that diverged end there, the others go on;
+        `Method.diverged` has them.
 
     Raises:
         InputError: If the studies differ in more than the algorithm.
-        Diverged: If a run diverges.
         Interrupted: If the user stops a run.
 
     Example:
@@ -62,13 +65,14 @@ def compare(
         raise InputError("observers", names, "none if a pool runs the studies")
     _check_comparable(studies)
     named = list(zip(labels(studies), studies, strict=True))
+    if out is not None:
+        write_comparison(Path(out), _planned_runs(named, seeds))
     if pool is not None and out is not None:
         warn_of_few_links(studies[0])  # the pool's processes do not
         runs = {}
         for label, study in named:
             for seed in range(study.seed, study.seed + seeds):
                 runs[_run_folder(out, label, seed)] = study.with_seed(seed)
-        # A run that diverged raises its error when it is resumed, below.
         run_all(runs, pool, lambda done: progress(done.share), keep_models=True)
     comparison = Comparison()
     loaded: dict[Any, Any] = {}  # the data of the newest run, by their source
@@ -81,15 +85,18 @@ def compare(
             folder = None
             if out is not None:
                 folder = _run_folder(out, label, seed)
-            with _name_in_errors(label, seed):
-                finished = run(
-                    seeded,
-                    folder,
-                    resume=True,
-                    data=loaded[seeded.data],
-                    observers=observers,
-                )
-            runs_of_method.append(finished)
+            try:
+                with _name_in_errors(label, seed):
+                    ended = run(
+                        seeded,
+                        folder,
+                        resume=True,
+                        data=loaded[seeded.data],
+                        observers=observers,
+                    )
+            except Diverged as error:  # a result like any other: the other runs go on
+                ended = error.run
+            runs_of_method.append(ended)
         comparison.append(Method(label, tuple(runs_of_method)))
     return comparison
 
@@ -138,6 +145,16 @@ def slug(label: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", label.lower()).strip("-")
 
 
+def _planned_runs(named: Sequence[tuple[str, Study]], seeds: int) -> list[PlannedRun]:
+    """Return the runs of a comparison, method by method and seed by seed."""
+    planned = []
+    for label, study in named:
+        for seed in range(study.seed, study.seed + seeds):
+            folder = _run_folder("", label, seed).name
+            planned.append(PlannedRun(folder, label, seed, study.rounds))
+    return planned
+
+
 def _run_folder(out: Path | str, label: str, seed: int) -> Path:
     return Path(out) / f"{slug(label)}-seed{seed}"
 
@@ -147,7 +164,7 @@ def _name_in_errors(label: str, seed: int) -> Iterator[None]:
     """Name the run in the message of an error; the same command resumes a comparison."""
     try:
         yield
-    except (Diverged, Interrupted) as error:
+    except Interrupted as error:
         message = str(error).replace("--resume", "the same command")
         error.args = (f"{label}, seed {seed}: {message}",)
         raise

@@ -7,7 +7,8 @@ One JSON object per line, the newest last:
 
 `round` of `rounds` were done after `seconds` of this session, and about `left` seconds remain
 (null: not known yet). A line with a `record` is a measurement, with the column names of
-metrics.parquet. `device_distance` and the `device_` column of the first metric (else of the loss)
+metrics.parquet. `device_distance`, the `device_` column of the first metric (else of the loss) and,
+on the events engine, the seconds that devices have been computing, exchanging, waiting and away
 hold one value per device, for up to 1000 devices; only the newest record of a second has them. What
 cannot be measured is null. Records come in ascending rounds. A resumed run begins with the records
 of earlier sessions.
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 # Bytes that the file may have.
 LIMIT = 4_000_000
+# What devices have done so far, in seconds, on the events engine.
+_ACTIVITY = ("device_computing", "device_exchanging", "device_waiting", "device_away")
 # Seconds between two writes.
 _SECONDS = 1.0
 
@@ -103,7 +106,7 @@ class Live(Observer):
         if row is not None:
             line["record"] = record = {}
             metric = self._measure.columns_in(row)[0].name
-            per_device = ("device_distance", f"device_{metric}")
+            per_device = ("device_distance", f"device_{metric}", *_ACTIVITY)
             for name, value in row.items():
                 if not name.startswith("device_") or (newest and name in per_device):
                     record[name] = _rounded(value)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from gossamer._core.arguments import checked
 from gossamer.study import spec
 from gossamer.study.study import Study
 
 
+@checked
 def load_spec(
     path: Path | str,
     settings: Sequence[str] = (),

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from gossamer import backend
-from gossamer._core.columns import Column
+from gossamer._core.arguments import checked
+from gossamer._core.columns import ENDINGS, Column
 from gossamer._core.interrupts import stop_on_signal
-from gossamer.engines import Engine, EngineSpec, Plan, Record, Simulation, Snapshot
+from gossamer._core.memory import refuse_too_large
+from gossamer.engines import Engine, EngineSpec, Events, Plan, Record, Simulation, Snapshot
 from gossamer.engines.observer import Observer, Row
 from gossamer.errors import DataError, Diverged, GossamerError, InputError, Interrupted
-from gossamer.results.folder import RunFolder, columns
+from gossamer.results.folder import MAX_DEVICE_COLUMNS, RunFolder, columns
 from gossamer.results.run import Run
 from gossamer.results.statistics import summarise
 from gossamer.study import spec
@@ -33,10 +37,13 @@ from gossamer.tasks.own_devices import describe_matching
 _CHECKPOINT_SECONDS = 20.0
 # After a checkpoint the run continues for at least this many times as long as writing it took.
 _CHECKPOINT_SPACING = 20
+# Bytes of a measured value: a Python number in a list.
+_BYTES_PER_VALUE = 32
 # Seconds between two reports of progress.
 _REPORT_SECONDS = 0.2
 
 
+@checked
 def run(
     study: Study,
     out: Path | str | None = None,
@@ -67,7 +74,8 @@ def run(
 
     Raises:
         Interrupted: If the user stopped the run.
-        Diverged: If a model or a loss is no longer finite. What was measured before is kept.
+        Diverged: If a model or a loss is no longer finite. What was measured before is kept, and
+            is its attribute `run`.
         DataError: If `out` holds a run and `resume` is false, or the run of another study.
 
     Warns:
@@ -78,23 +86,32 @@ def run(
         >>> run(Study(DPSGD(eta=0.1), rounds=100)).summary["accuracy"] > 0.8
         True
     """
+    if isinstance(engine, Events):
+        study = replace(study, events=engine)
+        engine = Simulation()
     folder = None
     resumed = False
     if out is not None:
         folder = RunFolder(Path(out))
         resumed = _check_folder(folder, study, resume)
-    if folder and resumed:
-        if (folder.summary() or {}).get("finished"):
-            ObserverGroup(observers).skipped(study, folder.path)
-            return replace(Run.read(folder.path), study=study)
-        folder.sweep()
-    plan = study.plan(data)
-    warned = warn_of_few_links(study)
-    measurements = _Measurements({}, plan.measure.columns)
-    observing = ObserverGroup(observers)
-    if folder:
-        observing = ObserverGroup([Live(), *observers])
     with ExitStack() as cleanup:
+        if folder and resumed:
+            cleanup.enter_context(folder.locked())
+            summary = folder.summary() or {}
+            if summary.get("finished"):
+                ObserverGroup(observers).skipped(study, folder.path)
+                return replace(Run.read(folder.path), study=study)
+            if "diverged" in summary:  # the same rounds would diverge again
+                ObserverGroup(observers).skipped(study, folder.path)
+                raise _diverged_before(replace(Run.read(folder.path), study=study))
+            folder.sweep()
+        plan = study.plan(data)
+        _check_measurements(plan)
+        warned = warn_of_few_links(study)
+        measurements = _Measurements({}, plan.measure.columns)
+        observing = ObserverGroup(observers)
+        if folder:
+            observing = ObserverGroup([Live(), *observers])
         # The snapshot is not kept here: a run of many devices needs its memory.
         started = engine.start(plan, _checkpoint(folder, resumed, cleanup), observing)
         cleanup.enter_context(closing(started))
@@ -103,6 +120,7 @@ def run(
             measurements = _Measurements(rows, plan.measure.columns)
         if folder and not resumed:  # only now: a study that cannot start leaves no folder
             folder.create(spec.dumps(study))
+            cleanup.enter_context(folder.locked())
         session = _Session(study, plan, started, folder, measurements, observing, warned)
         try:
             session.advance_to_end()
@@ -154,6 +172,14 @@ def _checkpoint(folder: RunFolder | None, resumed: bool, cleanup: ExitStack) -> 
     if snapshot is not None:
         cleanup.enter_context(backend.using(snapshot.backend))
     return snapshot
+
+
+def _diverged_before(run: Run) -> Diverged:
+    """Return the error of a run that diverged in an earlier session."""
+    found = run.summary["diverged"]
+    error = Diverged(found["round"], found["device"])
+    error.run = run
+    return error
 
 
 def _value(value: Any) -> str:
@@ -213,17 +239,29 @@ class _Session:
                     self._measure()
                     if self._engine.round < rounds:
                         self._checkpoint_if_due()
+            except KeyboardInterrupt:  # inside a round, whose state is of no use
+                if self._engine.round > 0:
+                    self._write_metrics()
+                    self._end()
+                raise self._interrupted(
+                    f"stopped inside round {self._engine.round + 1}", self._engine.round > 0
+                ) from None
             except Diverged as error:
                 self._write_metrics()
-                self._end(diverged={"round": error.round, "device": error.device})
+                summary = self._end(diverged={"round": error.round, "device": error.device})
+                error.run = self._result(summary)
                 raise
         if self._engine.round < rounds:
             self._checkpoint()
             self._end()
-            kept = ""
-            if path:
-                kept = f"; {path} is kept and --resume continues it"
-            raise Interrupted(f"stopped after round {self._engine.round} of {rounds}{kept}")
+            raise self._interrupted(f"stopped after round {self._engine.round}", True)
+
+    def _interrupted(self, when: str, resumable: bool) -> Interrupted:
+        """Return the error of a run that was stopped; it says what is kept."""
+        kept = ""
+        if self._folder and resumable:
+            kept = f"; {self._folder.path} is kept and --resume continues it"
+        return Interrupted(f"{when} of {self._study.rounds}{kept}")
 
     def finish(self, keep_models: bool) -> Run:
         """Write the results of a run that has come to its end, and return it."""
@@ -232,9 +270,13 @@ class _Session:
         if self._folder and keep_models:
             self._folder.write_models(models)
         summary = self._end()
-        path = None
         if self._folder:
             self._folder.drop_snapshot()
+        return self._result(summary, models)
+
+    def _result(self, summary: dict[str, Any], models: dict[str, Tensor] | None = None) -> Run:
+        path = None
+        if self._folder:
             path = self._folder.path
         metrics = {name: np.array(values) for name, values in self._measurements.table().items()}
         return Run(
@@ -388,9 +430,25 @@ def _rows_until(table: dict[str, Any], last: int) -> dict[str, list[Any]]:
     return {name: values[kept].tolist() for name, values in table.items()}
 
 
-def _milestones(done: int, rounds: int, every: int) -> list[int]:
+def _milestones(done: int, rounds: int, every: int) -> Iterable[int]:
     """Return the rounds to measure at from `done` on: multiples of `every`, and the last."""
     if not every:
         return [rounds]
     first = -(-done // every) * every
-    return [*range(first, rounds, every), rounds]
+    return chain(range(first, rounds, every), [rounds])
+
+
+def _check_measurements(plan: Plan) -> None:
+    """Refuse measurements that cannot be in memory until the end of the run."""
+    every = plan.measure.every
+    if not every:
+        return
+    count = plan.rounds // every + 1
+    devices = min(plan.task.devices, MAX_DEVICE_COLUMNS)
+    values = len(plan.measure.columns) * (devices + len(ENDINGS))
+    refuse_too_large(
+        "measure.every",
+        every,
+        count * values * _BYTES_PER_VALUE,
+        f"a larger number, or 0 to measure at the end only: {count:,} measurements take",
+    )

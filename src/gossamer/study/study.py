@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal
 
 from gossamer._core import checks
+from gossamer._core.arguments import checked
 from gossamer.algorithms import WPM, Algorithm
-from gossamer.engines import Measure, Plan
+from gossamer.engines import Events, Measure, Plan
 from gossamer.errors import InputError
-from gossamer.network import Network, Random, Timing
-from gossamer.tasks import Data, Digits, Iid, Model, Softmax, Task
+from gossamer.network import Energy, Network, Random, Timing
+from gossamer.tasks import Data, Digits, Iid, Model, Softmax, Stream, Task
 from gossamer.tasks.data import Source
 from gossamer.tasks.own_devices import brings_devices, split_by_owner
 from gossamer.tasks.split_rules import SplitRule
@@ -19,6 +20,7 @@ from gossamer.tasks.splits import Split, own_split
 _SEEDS = (-(2**63), 2**63 - 1)  # what TOML and Parquet can write
 
 
+@checked
 @dataclass(frozen=True)
 class Study:
     """One experiment: data, split, model, network and method.
@@ -44,6 +46,10 @@ class Study:
         name: Name of the study in tables and folders.
         timing: How long devices and links take; the run then reports simulated seconds beside
             rounds and bytes.
+        energy: What steps and messages cost; the run then reports joules too.
+        stream: How the devices' samples arrive over time. None: all are there at the start.
+        events: Run without common rounds: devices compute at their own pace and meet when they can.
+            None: in rounds.
         parts_seed: The seed that the seeds of the given parts belong to. They are moved by
             `seed - parts_seed`; afterwards it equals `seed`, so that `dataclasses.replace` keeps
             the parts as they are, unless it changes the seed.
@@ -70,6 +76,9 @@ class Study:
     threads: int = 0
     name: str = "study"
     timing: Timing | None = None
+    energy: Energy | None = None
+    events: Events | None = None
+    stream: Stream | None = None
     parts_seed: int = field(default=0, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -150,6 +159,9 @@ class Study:
             self.device,
             self.threads,
             self.timing,
+            self.events,
+            self.energy,
+            self.stream,
         )
 
     def _refuse_split(self) -> None:

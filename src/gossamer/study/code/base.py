@@ -11,8 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from gossamer._core import carried
 from gossamer._core.own_code import OwnCode
 from gossamer.errors import InputError
+
+_FILES = "_files"  # contents of the module's files, in a part that was sent to another machine
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Code:
     accepted: ClassVar[str]  # what the object has to be, in words
     names_itself: ClassVar[bool] = True  # False where a study adds the section to errors
     given: ClassVar[tuple[str, ...]] = ()  # what functions receive by these names
+    stands_for_a_part: ClassVar[bool] = True  # accepted where a part of a study is
 
     def __post_init__(self) -> None:
         self._set("path", Path.cwd() / self.path)
@@ -54,8 +58,21 @@ class Code:
         object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields: what was made belongs to this process."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        """Return the fields: what was made belongs to this process.
+
+        For another machine the files are added, if they are still those that were imported.
+        """
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        if carried.carries_files():
+            with self._named():
+                code = OwnCode(self.object, self.path)
+                self._check_sources(code)
+                state[_FILES] = code.contents()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            self._set(name, value)
 
     @property
     def made(self) -> Any:
@@ -70,7 +87,10 @@ class Code:
         return vars(self)["_made"]
 
     def _load(self) -> None:
-        code = OwnCode(self.object, self.path)
+        folder = self.path
+        if _FILES in vars(self):  # received from another process, whose folder may be elsewhere
+            folder = carried.folder_of(vars(self)[_FILES])
+        code = OwnCode(self.object, folder)
         if self.sources:
             self._check_sources(code)
         self._set("sources", code.sources)

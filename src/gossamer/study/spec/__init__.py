@@ -4,13 +4,14 @@ The kinds of every section come from one table, and their keys are the fields of
 Every key has a default, except those that a kind cannot do without: an empty file is a study too.
 """
 
+from gossamer._core.type_words import describe_type
 from gossamer.study.kinds import KINDS
 from gossamer.study.spec.build import build_dataclass, check_keys, engine, studies
 from gossamer.study.spec.code import code_tables
 from gossamer.study.spec.sections import SpecError, Table, nested_section
 from gossamer.study.spec.settings import with_settings
 from gossamer.study.spec.text import parse, read
-from gossamer.study.spec.values import describe_type, type_hints
+from gossamer.study.spec.values import type_hints
 from gossamer.study.spec.write import difference, digest, dumps, to_table
 
 __all__ = [

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from gossamer import engines, network
+from gossamer import engines, network, tasks
+from gossamer._core.type_words import describe_type
 from gossamer.engines import Measure
 from gossamer.errors import InputError, nearest
 from gossamer.study.spec.code import refuse_code
@@ -27,7 +28,7 @@ from gossamer.study.spec.sections import (
     kinds_of,
     nested_section,
 )
-from gossamer.study.spec.values import checked_value, describe_type, type_hints
+from gossamer.study.spec.values import checked_value, type_hints
 from gossamer.study.study import Study
 from gossamer.tasks.own_devices import brings_devices
 
@@ -114,6 +115,15 @@ def _shared_parts(table: Table, seed: int) -> Table:
     measure = build_dataclass(Measure, table.get("measure", {}), "measure")
     if "timing" in table:
         timing = build_dataclass(network.Timing, table["timing"], "timing", given)
+    energy = None
+    if "energy" in table:
+        energy = build_dataclass(network.Energy, table["energy"], "energy")
+    stream = None
+    if "stream" in table:
+        stream = build_dataclass(tasks.Stream, table["stream"], "stream")
+    events = None
+    if kind_of(table.get("engine")) == "events":
+        events = engine(table)
     return {
         "network": net,
         "data": data,
@@ -121,13 +131,16 @@ def _shared_parts(table: Table, seed: int) -> Table:
         "model": built_model,
         "measure": measure,
         "timing": timing,
+        "energy": energy,
+        "stream": stream,
+        "events": events,
     }
 
 
 def engine(table: Table) -> engines.EngineSpec:
     """Build the engine of a spec: its [engine], or the simulator in this process.
 
-    The engine is no part of a study: results do not depend on it.
+    Only the engine without rounds is a part of the study: results do not depend on the others.
 
     Args:
         table: The tables of a spec.

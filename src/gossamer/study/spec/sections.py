@@ -21,6 +21,8 @@ SECTIONS = (
     "algorithm",
     "measure",
     "timing",
+    "energy",
+    "stream",
     "engine",
     "fleet",
 )

@@ -62,6 +62,8 @@ def _parse_setting(setting: str) -> tuple[str, Any]:
         return key, tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
         return key, text.strip()
+    except (ValueError, RecursionError) as error:  # a number of too many digits, for one
+        raise SpecError(f"--set {key}: its value is not TOML: {error}") from None
 
 
 def _drop_keys_of_old_kind(table: Table, keys: list[str]) -> None:

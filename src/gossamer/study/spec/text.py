@@ -24,13 +24,13 @@ def read(path: Path) -> Table:
         DataError: If the file cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            table = tomllib.load(file)
+        with path.open("rb") as file:  # a byte-order mark at its beginning is no part of it
+            table = tomllib.loads(file.read().decode("utf-8-sig"))
     except FileNotFoundError:
         raise SpecError(
             f"there is no spec {path}; `gossamer new {path}` writes one to start from"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of too many digits among them
         raise SpecError(f"{path} is not TOML: {error}") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None

@@ -9,15 +9,14 @@ import typing
 from collections.abc import Callable
 from datetime import date, datetime
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pydantic
 
+from gossamer._core.type_words import describe_type
 from gossamer.errors import InputError
 
 _UNIONS = (typing.Union, types.UnionType)
-_NOUNS = {int: "whole number", float: "number", Path: "path", datetime: "date"}
 
 
 def checked_value(cls: type, field: str, value: Any, path: str) -> Any:
@@ -64,43 +63,3 @@ def _adapter(cls: type, field: str) -> pydantic.TypeAdapter[Any]:
 
 def _is_plain(hint: Any) -> bool:
     return typing.get_origin(hint) is not Callable and not dataclasses.is_dataclass(hint)
-
-
-def describe_type(hint: Any) -> str:
-    """Describe a type in the words of error messages and of the documentation.
-
-    Args:
-        hint: A type hint.
-
-    Returns:
-        A noun phrase.
-
-    Example:
-        >>> describe_type(float), describe_type(tuple[int, ...])
-        ('a number', 'a list of whole numbers')
-        >>> describe_type(typing.Literal["a", "b"])
-        "'a' or 'b'"
-    """
-    origin = typing.get_origin(hint)
-    parts = typing.get_args(hint)
-    if hint is bool:
-        return "true or false"
-    if hint is str:
-        return "text"
-    if hint in _NOUNS:
-        return f"a {_NOUNS[hint]}"
-    if origin is dict:
-        return "a table"
-    if origin is typing.Literal:
-        return " or ".join(map(repr, parts))
-    if origin is dict:
-        return "a table"
-    if origin is tuple:
-        count = ""
-        if parts[-1] is not ...:
-            count = f"{len(parts)} "
-        return f"a list of {count}{_NOUNS.get(parts[0], 'value')}s"
-    if origin in _UNIONS:
-        described = [describe_type(part) for part in parts if part not in (str, type(None))]
-        return " or ".join(dict.fromkeys(described))
-    return "a table with a kind"

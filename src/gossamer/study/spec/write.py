@@ -74,11 +74,17 @@ def to_table(study: Study, defaults: bool = True) -> Table:
         table["measure"] = _fields(study.measure, defaults)
     if study.timing is not None:
         table["timing"] = _fields(study.timing, defaults)
+    if study.energy is not None:
+        table["energy"] = _fields(study.energy, defaults)
+    if study.stream is not None:
+        table["stream"] = _fields(study.stream, defaults)
     written: Table = _plain(table)
     for section in ("data", "split", "model", "algorithm", "network"):
         if section == "split" and _has_own_split(study.data):
             continue
         written[section] = part_to_table(section, getattr(study, section), defaults)
+    if study.events is not None:
+        written["engine"] = part_to_table("engine", study.events, defaults)
     return written
 
 

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gossamer._core.arguments import checked
 from gossamer.errors import InputError, MissingExtra
 from gossamer.study.track.base import Status, Tracker, keep_run_id, run_id, run_name, settings
 
@@ -22,6 +23,7 @@ _BATCH = 100  # params that a store accepts at once
 _STATUS = {"finished": "FINISHED", "stopped": "KILLED", "diverged": "FAILED", "failed": "FAILED"}
 
 
+@checked
 class MLflow(Tracker):
     """Write the measurements of runs to an MLflow store.
 

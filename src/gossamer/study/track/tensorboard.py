@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gossamer._core.arguments import checked
 from gossamer.engines.observer import Row
 from gossamer.errors import InputError, MissingExtra
 from gossamer.study import spec
@@ -26,6 +27,7 @@ _STATUS = {
 }
 
 
+@checked
 class TensorBoard(Tracker):
     """Write the measurements of a run for TensorBoard, into the run folder.
 

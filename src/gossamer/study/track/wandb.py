@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gossamer._core.arguments import checked
 from gossamer.errors import MissingExtra
 from gossamer.study.track.base import Status, Tracker, keep_run_id, run_id, run_name, settings
 
@@ -19,6 +20,7 @@ _LONGEST_TAG = 64  # characters that wandb accepts
 _SETTINGS: dict[str, Any] = {"console": "off", "reinit": "create_new"}
 
 
+@checked
 class WandB(Tracker):
     """Write the measurements of runs for Weights & Biases.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gossamer.algorithms import METHODS, Method
-from gossamer.engines import Simulator
+from gossamer.engines import Engine, Simulation
 from gossamer.errors import InputError, nearest
 from gossamer.network import Network
 from gossamer.study.space import candidate, fixed_settings, searched
@@ -149,8 +149,8 @@ class _Trials:
         self._fixed: Mapping[str, Any] = fixed_settings(study.algorithm)
         self.paces: dict[str, Pace] = {}
 
-    def run(self, method: Method) -> Simulator:
-        """Try a method, and return its simulator.
+    def run(self, method: Method) -> Engine:
+        """Try a method, and return the engine that runs it.
 
         Some methods reject the network when they are planned, others the model in the first round.
         """
@@ -158,7 +158,8 @@ class _Trials:
             self._data = load(self._study.data)
         begin = time.process_time()
         algorithm = candidate(method, 0, self._fixed).algorithm
-        simulator = Simulator(replace(self._study, algorithm=algorithm).plan(self._data))
+        plan = replace(self._study, algorithm=algorithm).plan(self._data)
+        simulator = Simulation().start(plan)
         started = time.process_time()
         simulator.advance(1)
         last = time.process_time()
@@ -167,7 +168,7 @@ class _Trials:
         self.paces[method.name] = Pace(started - begin, last - started)
         return simulator
 
-    def _advance(self, simulator: Simulator) -> float:
+    def _advance(self, simulator: Engine) -> float:
         simulator.advance(1)
         return time.process_time()
 

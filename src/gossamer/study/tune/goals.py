@@ -41,6 +41,8 @@ def parse_goal(
         raise InputError("for", goal, f"one of {', '.join(known)}{nearest(goal, known)}")
     if goal == "seconds" and study.timing is None:
         raise InputError("for", goal, "rounds or bytes, or a spec with a timing")
+    if goal == "joules" and study.energy is None:
+        raise InputError("for", goal, "rounds or bytes, or a spec with an energy")
     cost = cast(Cost, goal)
     first = measure.columns[0]
     if target is None:

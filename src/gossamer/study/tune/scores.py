@@ -14,10 +14,10 @@ from gossamer.results.run import Run
 from gossamer.results.statistics import Interval, interval, rounds_to
 from gossamer.study.space import Candidate
 
-Cost = Literal["rounds", "bytes", "seconds"]
+Cost = Literal["rounds", "bytes", "seconds", "joules"]
 COSTS: tuple[str, ...] = get_args(Cost)
 
-_COLUMNS = {"rounds": "round", "bytes": "bytes", "seconds": "simulated_seconds"}
+_COLUMNS = {"rounds": "round", "bytes": "bytes", "seconds": "simulated_seconds", "joules": "joules"}
 _TINY = 1e-12  # no division by zero
 
 Curve = dict[str, Any]  # measurements by column
@@ -225,7 +225,7 @@ class Lead:
     """
 
     of: Score
-    unit: Literal["rounds", "bytes", "seconds", "metric"]
+    unit: Literal["rounds", "bytes", "seconds", "joules", "metric"]
     ahead: Interval
     share: float
     missed: int
