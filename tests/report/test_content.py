@@ -36,11 +36,11 @@ def test_runs_that_differ_in_their_seed_are_one_method(runs: Path) -> None:
     notes = " ".join(content["notes"])
     assert "differ in more than their method" in notes
     assert "rounds is 40 or 20" in notes
-    assert "diverged in round 1" in notes
+    assert "diverged at round 1" in notes
 
 
 def test_bands_are_the_intervals_of_the_tables(runs: Path) -> None:
-    line = content_of(runs)["curves"][0]
+    line = content_of(runs)["curves"][1]
     metrics = []
     for seed in (0, 1):
         metrics.append(RunFolder(runs / "two" / f"d-psgd-seed{seed}").metrics())
@@ -53,7 +53,7 @@ def test_a_target_shows_the_seeds_that_have_reached_it(runs: Path) -> None:
     content = content_of(runs)
     table = content["targets"]
     labels = column(table["columns"], "label")
-    for row, folder in zip(table["rows"][:2], ("d-psgd", "wpm-p-3"), strict=True):
+    for row, folder in zip(table["rows"][:2], ("wpm-p-3", "d-psgd"), strict=True):
         summaries = []
         for seed in (0, 1):
             summaries.append(RunFolder(runs / "two" / f"{folder}-seed{seed}").summary() or {})
@@ -73,9 +73,9 @@ def test_a_seed_that_diverged_is_shown_beside_the_mean(runs: Path, tmp_path: Pat
     assert content["results"]["rows"][0][1] == {
         "text": "1 of 2",
         "value": 1,
-        "note": "seed 1 diverged in round 23",
+        "note": "seed 1 diverged at round 23",
     }
-    assert content["curves"][0]["early"][0]["ended"] == "diverged in round 23"
+    assert content["curves"][0]["early"][0]["ended"] == "diverged at round 23"
     assert content["curves"][0]["y"]["loss"]["half"] is None
 
 

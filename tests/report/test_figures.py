@@ -207,7 +207,7 @@ def test_unfinished_runs_are_left_out_with_a_note(folder: Path) -> None:
         gs.run(gs.Study(gs.DPSGD(eta=1e30), rounds=50), "here/wild")
     result = gossamer("figure", "here", "-o", "b.svg")
     assert result.out == "b.svg: 1 method, bands of 95 % over 3 seeds\n"
-    assert re.fullmatch(r"here/wild is left out: it diverged in round \d+\n", result.err)
+    assert re.fullmatch(r"here/wild is left out: it diverged at round \d+\n", result.err)
     only = gossamer("figure", "here/wild", "-o", "c.svg")
     assert only.code == 2
     assert "none of these runs is finished" in only.err
@@ -218,7 +218,7 @@ def test_unfinished_runs_are_left_out_with_a_note(folder: Path) -> None:
     [
         (
             ["--x", "round"],
-            "x = 'round' is not accepted: give one of 'rounds', 'bytes', 'seconds' "
+            "x = 'round' is not accepted: give one of 'rounds', 'bytes', 'seconds', 'joules' "
             "(did you mean 'rounds'?)",
         ),
         (

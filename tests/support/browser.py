@@ -89,7 +89,7 @@ def opener(browser: Any) -> Iterator[Opened]:
         )
         contexts.append(context)
         context.set_default_timeout(1000 * DEADLINE)
-        watched = Watched(context.new_page(), (url, *allowed))
+        watched = Watched(context.new_page(), (url.partition("#")[0], *allowed))
 
         def route(route: Any) -> None:
             address = route.request.url

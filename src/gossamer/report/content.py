@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,18 @@ from gossamer._core.versions import version
 from gossamer.errors import GossamerError
 from gossamer.network import Network
 from gossamer.report import grouping, links, pack, page_tables
+from gossamer.report.answer import answer
 from gossamer.report.description import describe
 from gossamer.report.page_curves import curves
+from gossamer.report.page_devices import device_facts
+from gossamer.report.page_settings import run_settings, settings_table
+from gossamer.results import palette
 from gossamer.results.run import Run
 from gossamer.results.tables import Method, runs_of
 from gossamer.study import Study
 
 _DEVICE_BYTES = 64_000_000  # of all devices' measurements in a page, before they are packed
-_LINK_BYTES = 2_000_000  # of all networks' rounds together, before they are packed
-_MAX_FRAMES = 600  # rounds of a network that are drawn
+_LAYOUT_ROUNDS = 100  # rounds whose links give devices their places in the picture
 _MAX_DIFFERENCES = 8  # differences between runs that a note lists
 
 
@@ -45,11 +48,13 @@ def report_content(runs: Sequence[Run]) -> tuple[dict[str, Any], list[str]]:
     drawn, networks_of_runs = networks(kept)
     blocks = []
     details = []
-    for run, network in zip(kept, networks_of_runs, strict=True):
+    of_devices = device_facts(kept)
+    for run, network, facts in zip(kept, networks_of_runs, of_devices.runs, strict=True):
         columns, block = measurements(run, with_devices)
         blocks.append(block)
-        details.append({"columns": columns} | network)
-    return contents(methods, notes, details, drawn), blocks
+        details.append({"columns": columns} | network | facts)
+    content = contents(methods, notes, details, drawn)
+    return content | {"labels": of_devices.labels}, blocks
 
 
 def contents(
@@ -77,11 +82,18 @@ def contents(
             if run.status not in ("finished", "running"):
                 name = grouping.short_name(run)
                 ended.append(f"{name} ({method.label}, seed {run.seed}) {run.status_text}.")
+            elif run.finished and not run.metrics:
+                name = grouping.short_name(run)
+                ended.append(f"{name} is finished, but its metrics.parquet is missing.")
     return {
         "title": ", ".join(names),
         "version": version("gossamer"),
+        "answer": answer(methods),
         "notes": [*_difference_notes(methods), *notes, *ended],
         "description": describe(methods),
+        "differences": settings_table(methods),
+        "settings": run_settings(runs_of(methods)),
+        "dashes": [palette.dash_array(dash) for dash in range(len(palette.DASHES))],
         "results": page_tables.results(methods),
         "targets": page_tables.targets(methods),
         "metrics": [_metric_facts(metric, methods) for metric in page_tables.metrics_of(methods)],
@@ -124,7 +136,15 @@ def run_facts(run: Run, label: str) -> dict[str, Any]:
         "command": command_line(str(run.summary.get("command", ""))),
         "spec": run.spec_text,
         "rows": len(run.metrics.get("round", ())),
+        # Whether the engine tells what devices do over time.
+        "activity": _engine_kind(run) == "events",
     }
+
+
+def _engine_kind(run: Run) -> str:
+    """Return the kind of the engine in a run's spec; empty if it has none."""
+    engine = run.spec.get("engine", {})
+    return str(engine.get("kind", "")) if isinstance(engine, dict) else str(engine)
 
 
 def measurements(run: Run, with_devices: bool = True) -> tuple[list[dict[str, Any]], str]:
@@ -162,11 +182,11 @@ def command_line(words: str) -> str:
 
 @dataclass
 class _Drawing:
-    """A network that is drawn for some runs, at the rounds that any of them has measured."""
+    """A network that is drawn for some runs, until the last round that any of them has done."""
 
     network: Network
     measured_after_mix: bool
-    rounds: set[int] = field(default_factory=set)
+    rounds: int = 0
 
 
 def networks(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -187,16 +207,23 @@ def networks(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], list[dict[str, 
             halfway = measured_halfway(run.study)
             key = json.dumps([run.spec["network"], halfway], sort_keys=True, default=str)
             drawing = drawings.setdefault(key, _Drawing(run.study.network, halfway))
-            drawing.rounds.update(run.metrics["round"].tolist())
+            drawing.rounds = max(drawing.rounds, int(run.metrics["round"][-1]))
         keys.append(key)
     drawn: list[dict[str, Any]] = []
     indices: dict[str, int] = {}
     problems: dict[str, str] = {}
     for key, drawing in drawings.items():
-        rounds = drawn_rounds(drawing.network, sorted(drawing.rounds), len(drawings))
+        plan = links.frame_plan(
+            drawing.network,
+            drawing.rounds,
+            links.MAX_BYTES // len(drawings),
+            links.MAX_LOOKED // len(drawings),
+        )
+        ends = [end for _, end in plan.spans]
+        layout_rounds = [ends[k] for k in pack.evenly(len(ends), _LAYOUT_ROUNDS)]
         try:
-            picture = links.Drawn(drawing.network, rounds, drawing.measured_after_mix)
-            frames = picture.frames(rounds)
+            picture = links.Drawn(drawing.network, layout_rounds, drawing.measured_after_mix)
+            frames = picture.frames(plan)
         except GossamerError as error:  # such as a trace that has become shorter
             problems[key] = str(error)
             continue
@@ -219,20 +246,6 @@ def measured_halfway(study: Study) -> bool:
         study: The study of a run.
     """
     return study.measure.at != f"after_{study.algorithm.ends_with}"
-
-
-def drawn_rounds(network: Network, rounds: Sequence[int], count: int) -> list[int]:
-    """Return as many of the rounds as a page has room for, evenly spaced.
-
-    Args:
-        network: The network that is drawn.
-        rounds: The rounds to choose from.
-        count: The number of networks that share the room.
-    """
-    pairs_per_byte = 8 if network.directed else 16
-    bytes_per_round = min(network.devices, links.MAX_DRAWN) ** 2 // pairs_per_byte + 1
-    most = max(2, min(_MAX_FRAMES, _LINK_BYTES // (bytes_per_round * count)))
-    return [rounds[k] for k in pack.evenly(len(rounds), most)]
 
 
 def _device_bytes(runs: Sequence[Run]) -> int:

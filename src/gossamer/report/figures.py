@@ -62,7 +62,13 @@ _WHICH = {
     "_merged_power": "power mean's {}",
 }
 # What the horizontal axis shows: the column of the metrics.
-X = {"rounds": "round", "bytes": "bytes", "seconds": "simulated_seconds"}
+X = {
+    "rounds": "round",
+    "bytes": "bytes",
+    "seconds": "simulated_seconds",
+    "joules": "joules",
+    "steps": "steps",
+}
 _BYTE_UNITS = {"GB": 1e9, "MB": 1e6, "kB": 1e3}
 # The measurements of each run, by the label of its method.
 Metrics = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -78,7 +84,8 @@ def curves(methods: Sequence[Method], path: Path, title: str) -> None:
     """
     metrics = {}
     for method in methods:
-        metrics[method.label] = [run.metrics for run in method.runs]
+        if method.measured_runs:
+            metrics[method.label] = [run.metrics for run in method.measured_runs]
     first = methods[0].runs[0]
     panels = [_Shown.of(column) for column in first.columns if _all_have(metrics, column.name)]
     if _all_have(metrics, "distance"):
@@ -90,7 +97,8 @@ def curves(methods: Sequence[Method], path: Path, title: str) -> None:
         for target in first.targets:
             if target.name == y.column:
                 axis.axhline(y.scale * target.value, color="0.5", linewidth=0.8, linestyle=":")
-    axes[0].legend(loc="lower right" if first.column.rising else "upper right")
+    if metrics:  # otherwise all methods diverged before the first measurement
+        axes[0].legend(loc="lower right" if first.column.rising else "upper right")
     figure.suptitle(title, fontsize=10, parse_math=False)
     save_figure(figure, path)
 
@@ -262,6 +270,10 @@ def _unit(x: str, largest: float) -> tuple[str, float]:
         return "round", 1.0
     if x == "seconds":
         return "simulated time, s", 1.0
+    if x == "joules":
+        return "energy of all devices, J", 1.0
+    if x == "steps":
+        return "steps of all devices", 1.0
     for name, size in _BYTE_UNITS.items():
         if largest >= size:
             return f"sent by all devices, {name}", size

@@ -40,6 +40,9 @@ class Follower(Protocol):
     def devices_table(self) -> Table | None:
         """Return the state of every device; None if the run has no devices of its own."""
 
+    def close(self) -> None:
+        """Leave the network, if the run is followed over one."""
+
 
 class SimulatedRun:
     """A run in one folder, followed with its study."""
@@ -68,17 +71,25 @@ class SimulatedRun:
     def devices_table(self) -> Table | None:
         return None
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 class FleetRun:
-    """A fleet's folder with those of its devices in it, followed by the logs that they write."""
+    """A fleet's folder, followed by the logs that devices write in it, or over the network.
 
-    def __init__(self, folder: Path) -> None:
+    Over the network a device tells its newest status only: rounds that it ran before are not known.
+    """
+
+    def __init__(self, folder: Path, connect: Sequence[str] = ()) -> None:
         """Read the fleet.
 
         Args:
             folder: The folder that `gossamer fleet init` has made.
+            connect: Devices to follow over the network, each as host or host:port.
         """
         self._fleet = FleetStatus(folder)
+        self._observer = self._fleet.observe(list(connect)) if connect else None
         self._count = len(self._fleet.any_device.names)
         self._logs: dict[int, LineReader] = {}
         for number, device in self._fleet.devices.items():
@@ -102,10 +113,14 @@ class FleetRun:
 
     def run(self) -> Run:
         for device, log in self._logs.items():
-            with suppress(FileNotFoundError):  # the device has not begun
+            with suppress(FileNotFoundError):  # the device has not begun, or is not here
                 for line in log.new()[1]:
                     self._take(device, line)
-        statuses = self._fleet.latest().values()
+        latest = self._fleet.latest()
+        for device, status in latest.items():
+            if self._observer is not None and status.round not in self._sent[device]:
+                self._take(device, _line_of(status))
+        statuses = latest.values()
         rounds = self._base.rounds
         done = [status.round for status in statuses]
         newest = max(done, default=0)
@@ -117,6 +132,10 @@ class FleetRun:
             progress = Progress(newest, max(0.0, left), silent=0.0)
         summary = {"finished": ended and min(done) >= rounds, "rounds": newest}
         return replace(self._base, metrics=self._metrics(), summary=summary, progress=progress)
+
+    def close(self) -> None:
+        if self._observer is not None:
+            self._observer.close()
 
     def known_rounds(self, run: Run) -> int:
         return 0  # devices meet as they can
@@ -147,7 +166,7 @@ class FleetRun:
         neighbours = len(status.near)
         cells = [
             cell(f"n{device}", device),
-            cell(status.doing, status.doing),
+            cell(f"{status.doing} ({status.why})" if status.why else status.doing, status.doing),
             cell(str(status.round), status.round),
         ]
         for column in self._fleet.columns:
@@ -193,6 +212,21 @@ class FleetRun:
             sent = np.stack([_last_known(own, name, rounds) for own in self._sent], axis=1)
             metrics[name] = np.nansum(sent, axis=1).astype(np.int64)
         return metrics
+
+
+def _line_of(status: Status) -> dict[str, Any]:
+    """Return a status as a line of a device's log."""
+    line: dict[str, Any] = {
+        "round": status.round,
+        "met": status.met,
+        "messages": status.counts.get("sent", 0),
+        "bytes": status.counts.get("bytes sent", 0),
+    }
+    if status.loss is not None:
+        line["loss"] = status.loss
+        known = status.metrics.items()
+        line["metrics"] = {name: value for name, value in known if value is not None}
+    return line
 
 
 def is_fleet(folder: Path) -> bool:

@@ -24,12 +24,27 @@ _WEB = files("gossamer.report") / "web"
 _MODULES = (
     "elements",
     "numbers",
+    "colours",
+    "address",
     "unpack",
+    "scale",
+    "statistics",
+    "quantities",
     "table",
-    "chart",
-    "network",
-    "devices",
     "sections",
+    "export",
+    "plot",
+    "chart",
+    "selection",
+    "parallel",
+    "curves",
+    "network",
+    "contacts",
+    "device",
+    "devices",
+    "timeline",
+    "network_section",
+    "runs",
 )
 
 
@@ -85,13 +100,30 @@ def assemble(
 
 @cache
 def script(main: str) -> str:
-    """Return the page's modules as one: in their order, without imports and exports.
+    """Return the page's modules as one script, in which every module has a scope of its own.
 
     Args:
         main: The name of the main module, which comes last.
     """
-    sources = [(_WEB / f"{name}.js").read_text(encoding="utf-8") for name in (*_MODULES, main)]
-    return "\n".join(re.sub(r"(?m)^(import [^;]*;\n|export )", "", source) for source in sources)
+    parts = [_scoped(name) for name in _MODULES]
+    return "\n".join([*parts, _without_imports(_source(main))])
+
+
+def _scoped(name: str) -> str:
+    """Return a module as a function that is called at once and returns its exports."""
+    source = _source(name)
+    exports = re.findall(r"(?m)^export (?:async )?(?:function\*?|const) (\w+)", source)
+    body = re.sub(r"(?m)^export ", "", _without_imports(source))
+    return f"const {name}Module = (() => {{\n{body}return {{ {', '.join(exports)} }};\n}})();"
+
+
+def _without_imports(source: str) -> str:
+    """Return a module whose imports are taken from the scopes of the others."""
+    return re.sub(r'(?m)^import (\{[^}]*\}) from "\./(\w+)\.js";', r"const \1 = \2Module;", source)
+
+
+def _source(name: str) -> str:
+    return (_WEB / f"{name}.js").read_text(encoding="utf-8")
 
 
 @cache

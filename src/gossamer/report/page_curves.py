@@ -15,7 +15,14 @@ from gossamer.results.run import Run
 from gossamer.results.statistics import half_widths
 from gossamer.results.tables import Method
 
-AXES = {"round": 1.0, "bytes": 1e-6, "simulated_seconds": 1.0}  # columns, with their scale
+# Columns, with their scale.
+AXES = {
+    "round": 1.0,
+    "bytes": 1e-6,
+    "simulated_seconds": 1.0,
+    "joules": 1.0,
+    "steps": 1.0,
+}
 _MAX_POINTS = 1000  # of a curve: a screen shows no more
 
 
@@ -41,6 +48,8 @@ def curves(methods: Sequence[Method]) -> list[dict[str, Any]]:
                 line = _line((run,), f"{method.label}, seed {run.seed}", k, names)
                 early.append(line | {"ended": _ended(run)})
         ended = [f"seed {run.seed} {_ended(run)}" for run in shown if _ended(run)]
+        if not shown:  # no run has a measurement
+            continue
         line = _line(shown, method.label, k, names)
         lines.append(line | {"ended": "; ".join(ended), "early": early})
     return lines

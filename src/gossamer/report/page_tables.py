@@ -40,6 +40,13 @@ class Quantity:
     about: str = ""
     metric: Column | None = None
 
+    @property
+    def rising(self) -> bool | None:
+        """True if larger is better, False if smaller is; None: that depends."""
+        if self.metric is not None:
+            return self.metric.rising
+        return None if self.column in ("distance", "steps", "staleness") else False
+
     @classmethod
     def of(cls, metric: Column, ending: str, main: bool) -> Quantity:
         """Return a column of a metric.
@@ -63,7 +70,7 @@ class Quantity:
 
     def cell(self, runs: Sequence[Run]) -> Cell:
         """Return the mean of the seeds with its interval; a dash if there is none."""
-        values = list(_last_values(runs, self.column).values())
+        values = list(last_values(runs, self.column).values())
         if not values:
             return cell("–")
         value = interval(values)
@@ -105,11 +112,20 @@ _OTHERS = (
     Quantity(
         "time", "simulated_seconds", 2, 1.0, "simulated s", "until the last device was through"
     ),
+    Quantity("energy", "joules", 1, 1.0, "J", "of all devices together"),
+    Quantity("steps", "steps", 0, about="of all devices together, without common rounds"),
+    Quantity(
+        "staleness",
+        "staleness",
+        2,
+        about="exchanges that changed a device’s model while it computed a gradient, on average",
+    ),
 )
 _COSTS = (
     Quantity("rounds", "round", 0),
     Quantity("sent", "bytes", 1, 1e-6, "MB"),
     Quantity("time", "simulated_seconds", 2, 1.0, "simulated s"),
+    Quantity("energy", "joules", 1, 1.0, "J"),
 )
 
 
@@ -155,6 +171,11 @@ def results(methods: Sequence[Method]) -> Table:
         columns.append(quantity.heading())
         if quantity.column == main.name and len(methods) > 1:
             columns.append(heading("difference", main.printed_unit, _ABOUT_DIFFERENCE))
+    rising: list[bool | None] = [None, None]
+    for quantity in shown:
+        rising.append(quantity.rising)
+        if quantity.column == main.name and len(methods) > 1:
+            rising.append(None)
     rows = []
     for method in methods:
         cells = [cell(method.label, method.label), _seeds_cell(method)]
@@ -163,6 +184,7 @@ def results(methods: Sequence[Method]) -> Table:
             if quantity.column == main.name and len(methods) > 1:
                 cells.append(_difference_cell(method, methods[0], main))
         rows.append(cells)
+    _mark_best(rows, rising)
     return {"columns": columns, "rows": rows}
 
 
@@ -179,9 +201,7 @@ def targets(methods: Sequence[Method]) -> Table | None:
     wanted = all_targets(methods)
     if not wanted:
         return None
-    costs = list(_COSTS)
-    if not _any_has(methods, "simulated_seconds"):
-        costs.pop()
+    costs = [cost for cost in _COSTS if _any_has(methods, cost.column)]
     metrics = metrics_of(methods)
     shown = []
     columns = [heading("method", number=False)]
@@ -200,6 +220,7 @@ def targets(methods: Sequence[Method]) -> Table | None:
         for target, ending in shown:
             cells += _target_cells(method, target, ending, costs)
         rows.append(cells)
+    _mark_best(rows, [None, *[False] * (len(columns) - 1)], least=1)
     return {"columns": columns, "rows": rows}
 
 
@@ -235,6 +256,27 @@ def all_targets(methods: Sequence[Method]) -> list[Target]:
     return ordered
 
 
+def _mark_best(rows: Sequence[list[Cell]], rising: Sequence[bool | None], least: int = 2) -> None:
+    """Mark the best cell of each column, if there are several rows.
+
+    Args:
+        rows: The cells, row by row.
+        rising: For each column True if larger is better, False if smaller is; None: neither.
+        least: Number of rows that must have a value.
+    """
+    if len(rows) < 2:
+        return
+    for k, larger in enumerate(rising):
+        values = [row[k]["value"] for row in rows]
+        known = [value for value in values if isinstance(value, float)]
+        if larger is None or len(known) < least:
+            continue
+        best = max(known) if larger else min(known)
+        for row in rows:
+            if row[k]["value"] == best:
+                row[k]["best"] = True
+
+
 def _measured_quantities(methods: Sequence[Method]) -> list[Quantity]:
     """Return the columns that any run has; of the loss only two where there are metrics."""
     shown = []
@@ -266,8 +308,13 @@ def _seeds_cell(method: Method) -> Cell:
     return cell(text, len(shown), "; ".join(states))
 
 
-def _last_values(runs: Sequence[Run], column: str) -> dict[int, float]:
-    """Return the last value of a column by seed."""
+def last_values(runs: Sequence[Run], column: str) -> dict[int, float]:
+    """Return the last value of a column by seed.
+
+    Args:
+        runs: The runs of a method.
+        column: The column; runs without it are left out.
+    """
     found = {}
     for run in runs:
         if run.has(column):
@@ -279,8 +326,8 @@ def _difference_cell(method: Method, first: Method, metric: Column) -> Cell:
     """Return the difference of a metric to the first method, paired by seed."""
     if method is first:
         return cell("")
-    own = _last_values(method.measured_runs, metric.name)
-    value = paired(own, _last_values(first.measured_runs, metric.name))
+    own = last_values(method.measured_runs, metric.name)
+    value = paired(own, last_values(first.measured_runs, metric.name))
     if value is None:
         return cell("–")
     return cell(difference_text(value, metric), drawn_number(value.mean * metric.scale))

@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,19 +44,22 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(
+        self, folder: Path, host: str = "127.0.0.1", port: int = 0, connect: Sequence[str] = ()
+    ) -> None:
         """Bind the server.
 
         Args:
             folder: A run folder, a folder with runs in it, or a fleet's folder.
             host: The address to listen on; other machines can connect if it is not a local one.
             port: The port; 0 takes one that is free.
+            connect: Devices of a fleet to follow over the network, each as host or host:port.
 
         Raises:
             InputError: The address cannot be bound.
             GossamerError: The folder cannot be watched.
         """
-        self.watch = Watch(folder)
+        self.watch = Watch(folder, connect)
         self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
@@ -94,6 +98,10 @@ class Server(ThreadingHTTPServer):
         with suppress(ValueError):
             return self._any_address and bool(ipaddress.ip_address(name))
         return False
+
+    def server_close(self) -> None:
+        super().server_close()
+        self.watch.close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if self._free.acquire(blocking=False):

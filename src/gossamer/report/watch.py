@@ -6,39 +6,45 @@ import hashlib
 import json
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gossamer.errors import GossamerError
+from gossamer.errors import DataError, GossamerError
 from gossamer.report import grouping, pack
-from gossamer.report.content import contents, drawn_rounds, measured_halfway, measurements
+from gossamer.report.content import contents, measured_halfway, measurements
 from gossamer.report.followers import FleetRun, Follower, SimulatedRun, is_fleet
-from gossamer.report.links import Drawn
+from gossamer.report.links import Drawn, frame_plan
 from gossamer.results.find import select_runs
 from gossamer.results.run import Run
 from gossamer.results.tables import runs_of
 
 _FRESH_SECONDS = 0.9  # for which content is not read again
 _SILENT_SECONDS = 10.0  # without news after which the page says so
+_LINK_BYTES = 500_000  # of one network, before they are packed: they are sent again and again
 _LAYOUT_ROUNDS = 100  # future rounds whose links give devices their positions in the picture
 
 
 class Watch:
     """A run, several runs or a fleet, as the live page shows them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, connect: Sequence[str] = ()) -> None:
         """Read the folder.
 
         Args:
             folder: A run folder, a folder with runs in it, or a fleet's folder.
+            connect: Devices of a fleet to follow over the network.
 
         Raises:
             GossamerError: The folder cannot be watched.
         """
+        if connect and not is_fleet(folder):
+            raise DataError(f"{folder} has no fleet to connect to: `gossamer fleet init` makes one")
         self._folder = folder
+        self._connect = connect
         self._followers: dict[Path, Follower] = {}
         self._pictures: dict[str, Drawn] = {}
         self._lock = threading.Lock()
@@ -48,6 +54,11 @@ class Watch:
         self._runs: list[Run] = []
         self.title = ""
         self.content()
+
+    def close(self) -> None:
+        """Leave the network of a fleet, if the page follows one."""
+        for follower in self._followers.values():
+            follower.close()
 
     def content(self) -> tuple[bytes, str]:
         """Return the content as JSON, and a tag that changes with it."""
@@ -107,7 +118,7 @@ class Watch:
         """Follow every run in the folder; more may come while it is watched."""
         if is_fleet(self._folder):
             if self._folder not in self._followers:
-                self._followers[self._folder] = FleetRun(self._folder)
+                self._followers[self._folder] = FleetRun(self._folder, self._connect)
             return
         for path in select_runs([self._folder]):
             if path not in self._followers:
@@ -120,9 +131,6 @@ class Watch:
         halfway = measured_halfway(run.study)
         name = grouping.short_name(run)
         key = json.dumps([run.spec.get("network"), halfway, name], sort_keys=True, default=str)
-        measured = _rounds_with_devices(run)
-        if not measured:
-            return key, None
         network = run.study.network
         follower = self._followers[run.folder]
         with suppress(GossamerError):  # a network that cannot be drawn does not stop the page
@@ -132,7 +140,8 @@ class Watch:
             picture = self._pictures[key]
             for t in follower.changed_rounds():
                 picture.forget(t)
-            return key, picture.frames(drawn_rounds(network, measured, 1))
+            rounds = max(run.round, int(run.metrics["round"][-1]))
+            return key, picture.frames(frame_plan(network, rounds, _LINK_BYTES))
         return key, None
 
 
@@ -172,13 +181,3 @@ def _score_words(run: Run) -> str | None:
         merged = float(run.metrics[f"{column.name}_merged"][-1])
         words += f", merged {column.value_text(merged)}"
     return words
-
-
-def _rounds_with_devices(run: Run) -> list[int]:
-    """Return the measured rounds in which single devices are known."""
-    for name, values in run.metrics.items():
-        if name.startswith("device_"):
-            known = np.isfinite(values).any(axis=1)
-            rounds: list[int] = run.metrics["round"][known].tolist()
-            return rounds
-    return []

@@ -1,7 +1,7 @@
 // Small multiples: the curve of every device in a picture of its own.
 import { el, svg } from "./elements.js";
 import { formatNumber } from "./numbers.js";
-import { linePath } from "./chart.js";
+import { linePath } from "./scale.js";
 
 const MAX_DEVICES = 120;
 const WIDTH = 120;

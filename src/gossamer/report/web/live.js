@@ -1,16 +1,12 @@
 // The live page: fetches new content once per second, and shows it in the sections of the report.
 import { el } from "./elements.js";
 import { duration, formatNumber } from "./numbers.js";
+import { timelineSection } from "./timeline.js";
 import { columns } from "./unpack.js";
-import {
-  contents,
-  curvesSection,
-  networkSection,
-  notes,
-  resultsSection,
-  section,
-  descriptionSection,
-} from "./sections.js";
+import { keepAddress } from "./address.js";
+import { curvesSection } from "./curves.js";
+import { networkSection } from "./network_section.js";
+import { contents, resultsSection, section, settingsSection } from "./sections.js";
 import { sortable } from "./table.js";
 
 let content = JSON.parse(document.getElementById("content").textContent);
@@ -36,16 +32,17 @@ const progressPart = section("progress", "Progress", statusText, progress);
 const devices = sortable("Devices of the fleet");
 const devicesPart = section("fleet", "Devices", devices.node);
 const results = resultsSection();
-const curves = curvesSection();
+const curves = curvesSection(table);
 const network = networkSection(table, true);
-const notesPart = el("div");
+const timeline = timelineSection(section, table);
 const sections = [
   progressPart,
   ...(content.fleet ? [devicesPart] : []),
+  results.node,
   curves.node,
   network.node,
-  results.node,
-  descriptionSection(content.description),
+  ...(content.runs.some((run) => run.activity) ? [timeline.node] : []),
+  settingsSection(content),
 ];
 document.body.append(
   el(
@@ -55,7 +52,7 @@ document.body.append(
     el("h1", {}, content.title),
     contents(sections),
   ),
-  el("main", {}, notesPart, ...sections),
+  el("main", {}, ...sections),
   el(
     "footer",
     {},
@@ -102,11 +99,11 @@ async function show() {
       : `Nothing is running; ${finished} of ${content.runs.length} finished.`;
   if (statusText.textContent !== text) statusText.textContent = text;
   progress.replaceChildren(...content.runs.map(progressLine));
-  notesPart.replaceChildren(...[notes(content.notes)].filter(Boolean));
   if (content.fleet) devices.update(content.fleet);
   results.update(content);
   curves.update(content);
   await network.update(content);
+  await timeline.update(content);
   document.documentElement.dataset.state = going ? "running" : "over";
 }
 
@@ -126,5 +123,6 @@ async function poll() {
 }
 
 await show();
+keepAddress();
 document.documentElement.dataset.ready = "yes";
 setTimeout(poll, 1000);

@@ -1,40 +1,18 @@
 // The network over time: its links, and each device in the colour of its value.
+import { inkOn, viridis, VIRIDIS_STOPS } from "./colours.js";
 import { el, svg } from "./elements.js";
 import { extent, formatNumber, ticks } from "./numbers.js";
+import { linePath } from "./scale.js";
 import { unpack } from "./unpack.js";
 
-const VIRIDIS = [
-  "440154",
-  "482878",
-  "3e4989",
-  "31688e",
-  "26828e",
-  "1f9e89",
-  "35b779",
-  "6ece58",
-  "b5de2b",
-  "fde725",
-].map((hex) => [0, 2, 4].map((k) => parseInt(hex.slice(k, k + 2), 16)));
 const AWAY = 65535;
 const SIZE = 1000; // width and height of the picture, in its own units
 const EDGE = 50;
-
-/** Return the colour of a share from 0 to 1, and a text colour that can be read on it. */
-function colour(share) {
-  const position = Math.min(Math.max(share, 0), 1) * (VIRIDIS.length - 1);
-  const k = Math.min(Math.floor(position), VIRIDIS.length - 2);
-  const [r, g, b] = VIRIDIS[k].map((v, i) =>
-    Math.round(v + (position - k) * (VIRIDIS[k + 1][i] - v)),
-  );
-  return {
-    fill: `rgb(${r} ${g} ${b})`,
-    ink: 0.3 * r + 0.59 * g + 0.11 * b > 120 ? "#000" : "#fff",
-  };
-}
+const TRAIL = 12; // rounds of a device's way that are drawn
 
 /**
  * Unpack a network: `links(frame)` is a list of pairs, `place(frame, i)` the place of the i-th
- * device that is shown.
+ * device that is shown, `isHere(frame, i)` false if it is away.
  */
 export async function unpackNetwork(network) {
   const shown = network.shown ?? Array.from({ length: network.devices }, (_, i) => i);
@@ -43,16 +21,13 @@ export async function unpackNetwork(network) {
     [network.places, network.links, network.here].map((text) => text && unpack(text)),
   );
   const xy = new Uint16Array(places.buffer);
-  const pairs = [];
-  for (let a = 0; a < n; a++)
-    for (let b = network.directed ? 0 : a + 1; b < n; b++) pairs.push([a, b]);
+  const pairs = pairsOf(n, network.directed);
   const pairBytes = Math.ceil(pairs.length / 8);
   const deviceBytes = Math.ceil(n / 8);
-  const bit = (list, begin, k) => (list[begin + (k >> 3)] >> (k & 7)) & 1;
   return {
     ...network,
     shown,
-    links: (frame) => pairs.filter((_, k) => bit(flags, frame * pairBytes, k)),
+    links: (frame) => flagged(flags, frame * pairBytes, pairBytes).map((k) => pairs[k]),
     place: (frame, i) => {
       const k = 2 * ((network.moving ? frame : 0) * n + i);
       return xy[k] === AWAY
@@ -62,18 +37,51 @@ export async function unpackNetwork(network) {
             SIZE - EDGE - (xy[k + 1] / 65534) * (SIZE - 2 * EDGE),
           ];
     },
-    isHere: (frame, i) => !here || bit(here, frame * deviceBytes, i) === 1,
+    isHere: (frame, i) => !here || ((here[frame * deviceBytes + (i >> 3)] >> (i & 7)) & 1) === 1,
   };
+}
+
+/** Return the pairs of devices in the order of their flags. */
+export function pairsOf(n, directed) {
+  const pairs = [];
+  for (let a = 0; a < n; a++) for (let b = directed ? 0 : a + 1; b < n; b++) pairs.push([a, b]);
+  return pairs;
+}
+
+/** Return the positions of the bits that are set in some bytes of a list. */
+export function flagged(list, begin, count) {
+  const found = [];
+  for (let byte = 0; byte < count; byte++) {
+    let bits = list[begin + byte];
+    for (let k = 8 * byte; bits; k++, bits >>= 1) if (bits & 1) found.push(k);
+  }
+  return found;
+}
+
+/** Return the first frame in which any two devices are linked; 0 if there is none. */
+export function firstContact(network, frames) {
+  const found = frames.findIndex(({ place }) => network.links(place).length > 0);
+  return Math.max(found, 0);
+}
+
+/** Return a round length for the bar of a map, at most a third of its size: 1, 2 or 5 · 10ⁿ. */
+export function roundLength(size) {
+  const most = size / 3;
+  const power = 10 ** Math.floor(Math.log10(most));
+  return power * [5, 2, 1].find((factor) => factor * power <= most * (1 + 1e-9));
+}
+
+/** Return a length with its unit: metres, or kilometres from 1,000 m. */
+export function lengthText(length, unit) {
+  if (unit === "m" && length >= 1000) return `${formatNumber(length / 1000)} km`;
+  return `${formatNumber(length)} ${unit}`.trim();
 }
 
 /** Create the legend of the colours, from low to high. */
 function colourBar({ label, scale }, [low, high]) {
   const id = "colours";
-  const stops = VIRIDIS.map((_, k) =>
-    svg("stop", {
-      offset: k / (VIRIDIS.length - 1),
-      "stop-color": colour(k / (VIRIDIS.length - 1)).fill,
-    }),
+  const stops = VIRIDIS_STOPS.map((share) =>
+    svg("stop", { offset: share, "stop-color": viridis(share) }),
   );
   const marks = ticks(low * scale, high * scale, 4);
   const px = (v) => 18 + ((v / scale - low) / (high - low)) * 260;
@@ -102,26 +110,32 @@ function colourBar({ label, scale }, [low, high]) {
 }
 
 /**
- * Create the picture of a network. `show({ network, values, quantity, range })` takes an unpacked
- * network, the value of a device as `values(round, device)`, its quantity, and the smallest and
- * largest value of the colours as `range(round)`. `frame(k)` shows one of its rounds,
- * `select(device)` highlights a device. `onSelect` is called with the device that the reader
- * clicks.
+ * Create the picture of a network. `show({ network, values, quantity, range, trails, radius })`
+ * takes an unpacked network, the value of a device as `values(round, device)`, its quantity, the
+ * smallest and largest value of the colours as `range(round)`, and whether ways and the reach of
+ * links are drawn. `frame(k)` shows one of its rounds, `select(device)` highlights a device.
+ * `onSelect` is called with the device that the reader clicks.
  */
 export function networkPicture(onSelect) {
   let content = null;
   let shownFrame = 0;
   let selected = null;
   let nodes = [];
+  const trails = svg("g", { class: "trails" });
+  const circles = svg("g", { class: "radius" });
+  const mapBar = svg("g", { class: "map-bar" });
   const lines = svg("path", { class: "links" });
   const selectedLines = svg("path", { class: "links own" });
   const group = svg("g");
   const picture = svg(
     "svg",
     { class: "network", viewBox: `0 0 ${SIZE} ${SIZE}`, role: "img" },
+    circles,
+    trails,
     lines,
     selectedLines,
     group,
+    mapBar,
   );
   const bar = el("div");
   const facts = el("p", { class: "facts" });
@@ -153,6 +167,7 @@ export function networkPicture(onSelect) {
         );
       });
       group.replaceChildren(...nodes);
+      showMapBar();
     }
     frame(Math.min(shownFrame, content.network.rounds.length - 1));
   }
@@ -195,7 +210,7 @@ export function networkPicture(onSelect) {
       const device = network.shown[i];
       const value = values(round, device);
       const away = !network.isHere(k, i) || !places[i];
-      const shade = value == null ? null : colour((value - range[0]) / (range[1] - range[0] || 1));
+      const share = value == null ? null : (value - range[0]) / (range[1] - range[0] || 1);
       shape.setAttribute(
         "class",
         `device${away ? " away" : ""}${device === selected ? " selected" : ""}`,
@@ -206,12 +221,61 @@ export function networkPicture(onSelect) {
       );
       shape.setAttribute("visibility", places[i] ? "visible" : "hidden");
       const [title, disc, text] = shape.children;
-      if (shade) disc.setAttribute("fill", shade.fill);
-      else disc.removeAttribute("fill");
-      text?.setAttribute("fill", shade ? shade.ink : "currentColor");
+      if (share == null) disc.removeAttribute("fill");
+      else disc.setAttribute("fill", viridis(share));
+      text?.setAttribute("fill", share == null ? "currentColor" : inkOn(share));
       title.textContent = `device ${device}: ${valueText(value, quantity)}${away ? ", away" : ""}`;
     });
+    showMoves(k, places);
     describeRound(round, pairs, degree, selectedPairs);
+  }
+
+  /** Show where devices have come from, and how far their links reach. */
+  function showMoves(k, places) {
+    const { network, trails: wanted, radius } = content;
+    const way = (i) => {
+      const before = [];
+      for (let frame = Math.max(0, k - TRAIL); frame <= k; frame++)
+        before.push(network.place(frame, i));
+      return linePath(
+        before,
+        before,
+        (at) => at?.[0],
+        (at) => at?.[1],
+        Boolean,
+      );
+    };
+    const moving = network.moving && wanted;
+    trails.replaceChildren(
+      ...places
+        .map((_, i) => i)
+        .filter((i) => moving && (selected == null || network.shown[i] === selected))
+        .map((i) => svg("path", { d: way(i), class: "trail" })),
+    );
+    const reach = network.map?.radius && radius ? pixels(network.map.radius) : 0;
+    circles.replaceChildren(
+      ...places
+        .map((at, i) => {
+          const own = selected == null || network.shown[i] === selected;
+          return at && reach && own ? svg("circle", { cx: at[0], cy: at[1], r: reach }) : null;
+        })
+        .filter(Boolean),
+    );
+  }
+
+  const pixels = (length) => (length / content.network.map.size) * (SIZE - 2 * EDGE);
+
+  /** Show the bar that says how long a distance in the picture is. */
+  function showMapBar() {
+    const { map } = content.network;
+    if (!map) return mapBar.replaceChildren();
+    const length = roundLength(map.size);
+    const right = SIZE - 24;
+    const text = { x: right, y: SIZE - 36, "text-anchor": "end" };
+    mapBar.replaceChildren(
+      svg("path", { d: `M${right - pixels(length)} ${SIZE - 32}v12H${right}v-12` }),
+      svg("text", text, lengthText(length, map.unit)),
+    );
   }
 
   function describeRound(round, pairs, degree, selectedPairs) {

@@ -1,16 +1,13 @@
 // The report: all data is in the page; the exact measurements of a run are unpacked when they are
 // first needed.
 import { el } from "./elements.js";
+import { timelineSection } from "./timeline.js";
 import { columns } from "./unpack.js";
-import {
-  contents,
-  curvesSection,
-  networkSection,
-  notes,
-  resultsSection,
-  runsSection,
-  descriptionSection,
-} from "./sections.js";
+import { keepAddress } from "./address.js";
+import { curvesSection } from "./curves.js";
+import { networkSection } from "./network_section.js";
+import { runsSection } from "./runs.js";
+import { contents, resultsSection, section, settingsSection } from "./sections.js";
 
 const content = JSON.parse(document.getElementById("content").textContent);
 const unpacked = new Map();
@@ -29,14 +26,16 @@ function table(k) {
 }
 
 const results = resultsSection();
-const curves = curvesSection();
+const curves = curvesSection(table);
 const network = networkSection(table);
+const timeline = timelineSection(section, table);
 const sections = [
-  descriptionSection(content.description),
   results.node,
   curves.node,
   network.node,
+  ...(content.runs.some((run) => run.activity) ? [timeline.node] : []),
   runsSection(content, table),
+  settingsSection(content),
 ];
 const counted = (list, noun) => `${list.length} ${noun}${list.length === 1 ? "" : "s"}`;
 document.body.append(
@@ -52,7 +51,7 @@ document.body.append(
     ),
     contents(sections),
   ),
-  el("main", {}, notes(content.notes), ...sections),
+  el("main", {}, ...sections),
   el(
     "footer",
     {},
@@ -63,4 +62,6 @@ document.body.append(
 results.update(content);
 curves.update(content);
 await network.update(content);
+await timeline.update(content);
+keepAddress();
 document.documentElement.dataset.ready = "yes";

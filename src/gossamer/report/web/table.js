@@ -44,8 +44,9 @@ export function sortable(caption) {
     return el("th", { scope: "col", class: number ? "number" : null, "aria-sort": order }, button);
   }
 
-  function cell({ text, note, node: element }, k) {
-    const inside = [element ?? text, note ? el("small", {}, note) : null];
+  function cell({ text, note, node: element, best }, k) {
+    const shown = best ? el("strong", { title: "the best of the column" }, text) : text;
+    const inside = [element ?? shown, note ? el("small", {}, note) : null];
     return k === 0
       ? el("th", { scope: "row" }, ...inside)
       : el("td", { class: content.columns[k].number ? "number" : null }, ...inside);
