@@ -825,8 +825,40 @@ def test_a_run_that_diverges() -> None:
     assert rounds[-1] < at <= rounds[-1] + 5  # everything until then was kept
     assert np.isfinite(pq.read_table("out/metrics.parquet")["loss"]).all()
     assert not Path("out/models.safetensors").exists()
-    compared = gossamer("compare", "a.toml", "-q", "--out", "both")
-    assert_refused(compared, "D-PSGD, seed 0: the run diverged", code=3)
+
+
+def test_a_method_that_diverges_does_not_end_a_comparison() -> None:
+    """The others run, its row says so, and the exit code is 3; the same command says it again."""
+    Path("a.toml").write_text(
+        "rounds = 12\nmeasure = { every = 4 }\n"
+        '[[algorithm]]\nkind = "d-psgd"\neta = 1e30\n[[algorithm]]\nkind = "swarm-sgd"\n'
+    )
+    for _ in range(2):
+        result = gossamer("compare", "a.toml", "-q", "--seeds", 2, "--out", "both")
+        assert result.code == 3
+        assert result.err == (
+            "gossamer: 1 of 2 methods diverged: D-PSGD (2 of 2 seeds diverged); "
+            'a smaller eta, a smaller p or step = "safe" usually mends it\n'
+        )
+        rows = {line.split()[0]: line for line in result.out.splitlines() if line.strip()}
+        assert "2 of 2 seeds diverged" in rows["D-PSGD"]
+        assert "±" in rows["SwarmSGD"]
+    found = json.loads(gossamer("compare", "a.toml", "-q", "--out", "both", "--json").out)
+    wild, tame = found["methods"]
+    assert wild["diverged"] == {"0": wild["runs"][0]["diverged"]["round"]}
+    assert "accuracy" not in wild
+    assert "diverged" not in tame
+    assert tame["accuracy"]["mean"] > 0.1
+
+
+def test_a_comparison_in_which_all_diverge_before_a_measurement() -> None:
+    Path("a.toml").write_text(
+        'rounds = 9\nmeasure = { every = 0 }\nalgorithm = { kind = "d-psgd", eta = 1e30 }\n'
+        'model = { kind = "mlp", hidden = [8] }\n'
+    )
+    result = gossamer("compare", "a.toml", "-q", "--out", "both")
+    assert result.code == 3
+    assert "diverged at round" in result.out
 
 
 @pytest.mark.filterwarnings("ignore::gossamer.NetworkWarning")

@@ -450,7 +450,10 @@ def test_every_kind_in_the_comments_of_the_template_exists(section: str) -> None
 def test_commented_out_keys_of_the_template_work() -> None:
     """Uncomment every key."""
     text = re.sub(
-        r"(?m)^# (?=(dtype|threads|\[\[network|kind = .gilb|fail|recover|step))", "", TEMPLATE
+        r"(?m)^# (?=(dtype|threads|\[\[network|kind = .gilb|fail|recover"
+        r"|\[energy|step|byte|\[stream|rate = 2))",
+        "",
+        TEMPLATE,
     )
     assert text.count("[[network.faults]]") == 1
     text = text.replace("# [[network.faults]]", "[[network.faults]]").replace(
@@ -555,6 +558,20 @@ def test_help_imports_nothing_heavy() -> None:
         )
     light = "import sys, gossamer; print(sorted({'torch', 'numpy'} & set(sys.modules)))"
     assert processes.run([sys.executable, "-c", light]).stdout == "[]\n"
+
+
+@pytest.mark.slow
+def test_a_run_imports_only_what_it_needs(tmp_path: Path) -> None:
+    """A run of one round takes little longer than an import of torch (benchmarks/speed.py)."""
+    script = (
+        "import sys\nfrom gossamer.cli import main\n"
+        "try:\n    main()\nexcept SystemExit: pass\n"
+        "heavy = {'scipy', 'matplotlib', 'sklearn', 'networkx', 'pandas', 'pooch'}\n"
+        "print('loaded:', sorted(heavy & set(sys.modules)))"
+    )
+    words = ["run", "-q", "--set", "rounds=1", "--out", str(tmp_path / "run")]
+    result = processes.run([sys.executable, "-c", script, *words])
+    assert result.stdout.splitlines()[-1] == "loaded: []", result.stdout + result.stderr
 
 
 @pytest.mark.slow

@@ -35,6 +35,9 @@ def main() -> NoReturn:
         signal.signal(signal.SIGINT, _interrupt)
         # A Ctrl-C while the interpreter shuts down must not change the code of a finished command.
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _interrupt)  # as Ctrl-C does, so that what is done is kept
     try:
         code = _run()
     except KeyboardInterrupt:
@@ -115,8 +118,8 @@ def _print_warning(message: Warning | str) -> None:
 
 def _print_error(sentence: str, code: int = _ERROR) -> int:
     """Print an error on standard error. Return the exit code."""
-    print("gossamer:", " ".join(sentence.splitlines()), file=sys.stderr)
     try:
+        print("gossamer:", " ".join(sentence.splitlines()), file=sys.stderr)
         sys.stdout.flush()
     except OSError:  # it would fail again when the process ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gossamer.cli.commands import fleet, machine, network, results, study
+from gossamer.cli.commands import fleet, machine, membership, network, results, study
 from gossamer.errors import GossamerError, Interrupted
 
 app = typer.Typer(
@@ -93,3 +93,9 @@ _group.command("init")(fleet.fleet_init)
 _group.command("up")(fleet.fleet_up)
 _group.command("status")(fleet.fleet_status)
 _group.command("collect")(fleet.fleet_collect)
+_group.command("request")(membership.fleet_request)
+_group.command("add")(membership.fleet_add)
+_group.command("remove")(membership.fleet_remove)
+_group.command("revoke")(membership.fleet_revoke)
+_group.command("renew")(membership.fleet_renew)
+_group.command("simtest")(_keep_sentence(fleet.fleet_simtest))

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import typer
 
-from gossamer._core.columns import columns_of
+from gossamer._core import checks
 from gossamer._core.interrupts import stop_on_signal
+from gossamer.cli.node_log import LOGS, JsonLog, NodeLog, TextLog
 from gossamer.cli.tables import terminal_table
-from gossamer.errors import DataError, InputError
+from gossamer.errors import DataError, GossamerError, InputError
 from gossamer.fleet import provision
-from gossamer.fleet.code import CODE
+from gossamer.fleet.code import CODE, study_in
 from gossamer.fleet.files import MODEL, SAMPLES, SAMPLES_NUMPY
-from gossamer.fleet.settings import STUDY, Device, Fleet, read_device
-from gossamer.fleet.status import spec_of
+from gossamer.fleet.notices import Notices
+from gossamer.fleet.settings import STUDY, Fleet, read_device
 from gossamer.results.run import Run
 from gossamer.results.tables import Method
 from gossamer.study import Study
 
 _UNTIL_START = timedelta(minutes=10)  # from `init` to round 0, by default
-_LINE_SECONDS = 5  # between two lines of a device whose status does not change
 _INSECURE = (
     "--insecure: no certificates, no encryption;"
     " anybody on this network can read and forge what devices send"
@@ -39,6 +37,8 @@ def init(
     hosts: str | None,
     days: float,
     samples: bool,
+    device_keys: bool = True,
+    passphrase: bytes | None = None,
 ) -> None:
     """Write the folder of a fleet, and print what to copy where.
 
@@ -49,10 +49,12 @@ def init(
         hosts: Where each device is reached, separated by commas.
         days: Validity of the certificates.
         samples: False if devices have their own samples.
+        device_keys: False if devices make their own keys.
+        passphrase: What to encrypt the authority's key with; None: it is not encrypted.
     """
     study, fleet = given
     begins = _start_time(start)
-    ends = begins + timedelta(seconds=study.rounds * fleet.slot)
+    ends = begins + timedelta(seconds=study.rounds * _round_seconds(fleet))
     needed = (ends - datetime.now(UTC)) / timedelta(days=1)
     if not fleet.insecure and 0 < days < needed:
         raise InputError(
@@ -61,15 +63,20 @@ def init(
             f"more than {needed:.1f}: certificates must be valid until the last round",
         )
     listed = [host.strip() for host in hosts.split(",")] if hosts else []
-    files = provision.init(study, fleet, out, begins, listed, days, samples)
+    files = provision.init(
+        study, fleet, out, begins, listed, days, samples, device_keys, passphrase
+    )
     typer.echo(
         f"{out}: {len(files)} devices, {study.algorithm.label},"
-        f" {study.rounds} rounds of {fleet.slot:g} s"
+        f" {study.rounds} rounds {_round_length(fleet)}"
     )
-    typer.echo(
-        f"round 0 begins {begins:%Y-%m-%d %H:%M:%S %Z},"
-        f" the last ends {ends:%Y-%m-%d %H:%M:%S %Z}; clocks by NTP or GPS"
-    )
+    if fleet.pace == "slots":
+        typer.echo(
+            f"round 0 begins {begins:%Y-%m-%d %H:%M:%S %Z},"
+            f" the last ends {ends:%Y-%m-%d %H:%M:%S %Z}; clocks by NTP or GPS"
+        )
+    else:
+        typer.echo("each device begins when it is started; no clock is needed")
     typer.echo("\nCopy to each device, and nothing else of this folder:")
     code = sorted(path.name for path in out.glob(f"{CODE}*"))
     common = ", ".join([STUDY, *(f"{name}/" for name in code)])
@@ -81,6 +88,11 @@ def init(
     if not samples:
         typer.echo(
             f"    and its own samples to n0/{SAMPLES} (or {SAMPLES_NUMPY}): x, y, x_test, y_test"
+        )
+    if not (device_keys or fleet.insecure):
+        typer.echo(
+            "    On each device, `gossamer fleet request n0` makes n0/device.key and n0/device.csr;"
+            f"\n    here, `gossamer fleet renew {out} n0 --request device.csr` makes n0/device.pem"
         )
     options = " --insecure" if fleet.insecure else ""
     if code:
@@ -112,7 +124,15 @@ def _start_time(text: str | None) -> datetime:
     return when
 
 
-def node(file: Path, insecure: bool, quiet: bool, allow_code: bool = False) -> None:
+def node(
+    file: Path,
+    insecure: bool,
+    quiet: bool,
+    allow_code: bool = False,
+    study: str | None = None,
+    metrics: str | None = None,
+    log: str = "text",
+) -> None:
     """Run a device until its rounds are done, or Ctrl-C or SIGTERM.
 
     Args:
@@ -120,10 +140,17 @@ def node(file: Path, insecure: bool, quiet: bool, allow_code: bool = False) -> N
         insecure: Must equal `fleet.insecure` in the file.
         quiet: True to print nothing while the device runs.
         allow_code: Import and run the Python code that the study names.
+        study: The study in a Python file of this device, as FILE.py:NAME, which is run; None: the
+            spec beside the device's file.
+        metrics: Where to serve metrics for Prometheus; None: as the device's file says.
+        log: "text", or "json" for a JSON object per line.
     """
     from gossamer.fleet.service import run_device
 
+    checks.one_of("--log", log, LOGS)
     device = read_device(file)
+    if metrics is not None:
+        device = replace(device, metrics=metrics)
     if insecure != device.fleet.insecure:
         value = "true" if device.fleet.insecure else "false"
         remedy = "give --insecure too" if device.fleet.insecure else "leave out --insecure"
@@ -133,56 +160,31 @@ def node(file: Path, insecure: bool, quiet: bool, allow_code: bool = False) -> N
     if insecure:
         typer.echo(_INSECURE, err=True)
 
-    def echo(line: str) -> None:
-        if not quiet:
-            typer.echo(line, err=True)
-
-    on_status = _StatusLines(device, echo)
-    with stop_on_signal() as stopped:
-        done = run_device(device, stopped, on_status=on_status, allow_code=allow_code)
+    loud: NodeLog = JsonLog(device) if log == "json" else TextLog(device)
+    lines = NodeLog() if quiet else loud
+    try:
+        with stop_on_signal() as stopped:
+            done = run_device(
+                device,
+                stopped,
+                on_status=lines.on_status,
+                study=None if study is None else study_in(study),
+                allow_code=allow_code,
+                on_event=lines.on_event,
+                # Also with --quiet: these are what an operator looks for in the log.
+                notices=Notices(loud.on_event),
+            )
+    except GossamerError as error:
+        if log == "text":
+            raise
+        JsonLog(device).on_error(error)
+        raise typer.Exit(error.exit_code) from None
+    if log == "json":
+        return
     if done:
         typer.echo(f"{device.name} is done: its model is {device.folder / MODEL}")
     else:
         typer.echo(f"{device.name} was stopped; the same command resumes it")
-
-
-class _StatusLines:
-    """Print a line when the status of a device changes, and otherwise every few seconds."""
-
-    def __init__(self, device: Device, echo: Callable[[str], None]) -> None:
-        self._device = device
-        self._echo = echo
-        self._doing = ""
-        self._printed = 0.0
-        self._start = datetime.fromtimestamp(device.start_time(), UTC)
-        self._spec = spec_of(device)
-
-    def __call__(self, status: dict[str, Any]) -> None:
-        recent = time.monotonic() - self._printed < _LINE_SECONDS
-        if status["doing"] == self._doing and recent:
-            return
-        self._doing = status["doing"]
-        self._printed = time.monotonic()
-        score = ""
-        metrics = status.get("metrics", {})
-        if metrics:
-            column = columns_of(self._spec, list(metrics))[0]
-            score = f"  {column.name} {column.value_text(metrics[column.name])}"
-        self._echo(f"{self._device.name}  {self._words(status)}{score}")
-
-    def _words(self, status: dict[str, Any]) -> str:
-        if self._doing == "waiting":
-            if self._start > datetime.now(UTC):
-                return f"waits for round 0, at {self._start:%Y-%m-%d %H:%M:%S %Z}"
-            return "looks for its neighbours"
-        if self._doing == "joining":
-            return "comes late: asks its neighbours for a model"
-        if self._doing == "running":
-            names = [self._device.names[j] for j in status["near"]]
-            return (
-                f"round {status['round']}/{status['rounds']}  sees {', '.join(names) or 'nobody'}"
-            )
-        return self._doing
 
 
 def up(given: tuple[Study, Fleet], devices: int | None, out: Path | None, quiet: bool) -> None:
@@ -206,10 +208,11 @@ def up(given: tuple[Study, Fleet], devices: int | None, out: Path | None, quiet:
     if folder.exists() and any(folder.iterdir()):
         raise DataError(f"{folder} exists and is not empty: give another name by --out")
     if not quiet:
-        duration = timedelta(seconds=round(study.rounds * fleet.slot))
+        duration = timedelta(seconds=round(study.rounds * _round_seconds(fleet)))
+        most = "" if fleet.pace == "slots" else "at most about "
         typer.echo(
-            f"{study.network.devices} devices, {study.rounds} rounds of {fleet.slot:g} s:"
-            f" {duration} once they are started",
+            f"{study.network.devices} devices, {study.rounds} rounds {_round_length(fleet)}:"
+            f" {most}{duration} once they are started",
             err=True,
         )
     with Rehearsal(study, fleet, folder) as rehearsal:
@@ -217,6 +220,17 @@ def up(given: tuple[Study, Fleet], devices: int | None, out: Path | None, quiet:
         with LiveStatus(folder, quiet) as live:
             rehearsal.play(lambda t: live.update())
     collect(folder, folder / "run", allow_code=True)  # of the study that was given
+
+
+def _round_seconds(fleet: Fleet) -> float:
+    """Return how long a round takes, or takes at most at the pace of contacts."""
+    return fleet.slot if fleet.pace == "slots" else fleet.patience + fleet.timeout
+
+
+def _round_length(fleet: Fleet) -> str:
+    if fleet.pace == "slots":
+        return f"of {fleet.slot:g} s"
+    return "of its own on each device, a meeting or a step alone"
 
 
 def collect(folder: Path, out: Path, allow_code: bool = False) -> None:
@@ -234,6 +248,11 @@ def collect(folder: Path, out: Path, allow_code: bool = False) -> None:
     found = gather(folder, out, allow_code=allow_code)
     if found.missing:
         typer.echo(f"missing, and left out: {', '.join(found.missing)}", err=True)
+    for name, reason in found.refused.items():
+        typer.echo(f"refused, and left out: {name}: {reason}", err=True)
+    if found.unfinished:
+        listed = ", ".join(f"{name} ({done})" for name, done in found.unfinished.items())
+        typer.echo(f"not at the last round, with their newest models: {listed}", err=True)
     run = Run.read(out)
     slot = found.summary["seconds"] / max(1, found.summary["rounds"])
     console = Console() if sys.stdout.isatty() else Console(width=160)

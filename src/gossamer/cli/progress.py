@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import (
@@ -28,6 +28,7 @@ from rich.text import Text
 
 from gossamer._core.columns import SAMPLING_ERROR
 from gossamer.engines.observer import Observer, Row
+from gossamer.results.folder import RunFolder
 
 if TYPE_CHECKING:
     from gossamer.study import Study
@@ -99,8 +100,13 @@ class RunBars(Observer):
 
     def skipped(self, study: Study, folder: Path) -> None:
         self._begin(study)
-        self._done = study.rounds
+        self._done = (RunFolder(folder).summary() or {}).get("rounds", study.rounds)
         self._update("done before", ended=True)
+
+    def ended(self, summary: Mapping[str, Any]) -> None:
+        if "diverged" in summary:
+            self._done = summary["diverged"]["round"]
+            self._update(f"diverged at round {self._done}", ended=True)
 
     def advanced(self, round: int) -> None:
         self._done = round
@@ -179,7 +185,7 @@ class _Lines:
             return
         self._printed = time_now
         words = [self._label, f"round {done}/{total}", now]
-        if self._first < done < total:
+        if self._first < done < total and not ended:
             seconds_per_round = (time_now - self._start) / (done - self._first)
             words.append(f"{duration(seconds_per_round * (total - done))} left")
         self._console.print("  ".join(filter(None, words)), highlight=False, soft_wrap=True)

@@ -62,7 +62,9 @@ def figure(paths: Sequence[Path], out: Path, x: str, y: str, width: str) -> None
     metrics: dict[str, list[dict[str, Any]]] = {}
     for method in methods:
         for run in method.runs:
-            if run.finished:
+            if run.finished and not run.metrics:
+                notes.append(f"{short_name(run)} is left out: its metrics.parquet is missing")
+            elif run.finished:
                 metrics.setdefault(method.label, []).append(run.metrics)
             else:
                 notes.append(f"{short_name(run)} is left out: it {run.status_text}")

@@ -16,7 +16,7 @@ from rich.table import Table
 from gossamer._core.columns import ENDINGS
 from gossamer.cli.tables import terminal_table
 from gossamer.cli.traces import describe_trace
-from gossamer.errors import InputError, NetworkWarning
+from gossamer.errors import Diverged, GossamerError, InputError, NetworkWarning
 from gossamer.network import Network
 from gossamer.results.run import Run
 from gossamer.results.statistics import Interval
@@ -36,6 +36,12 @@ Next:
   gossamer run --set algorithm.p=5    one method, another p
   gossamer network show               the links that they met over
   gossamer new fleet.toml             a commented spec of your own"""
+
+
+class SomeDiverged(GossamerError):
+    """Raised when methods of a comparison diverged; the results of the others are printed."""
+
+    exit_code = Diverged.exit_code
 
 
 def open_console() -> Console:
@@ -131,6 +137,23 @@ def show_comparison(
         console.print(_NEXT, highlight=False)
 
 
+def refuse_diverged(methods: Sequence[Method]) -> None:
+    """Raise an error if a method diverged, so that the command has the exit code of that.
+
+    Args:
+        methods: The methods of a comparison; their results are printed before.
+
+    Raises:
+        SomeDiverged: It names the methods.
+    """
+    diverged = [f"{m.label} ({m.diverged_text})" for m in methods if m.diverged]
+    if diverged:
+        raise SomeDiverged(
+            f"{len(diverged)} of {len(methods)} methods diverged: {', '.join(diverged)}; "
+            'a smaller eta, a smaller p or step = "safe" usually mends it'
+        )
+
+
 def method_document(method: Method, first: Method) -> dict[str, Any]:
     """Return a method's row as plain values.
 
@@ -147,11 +170,11 @@ def method_document(method: Method, first: Method) -> dict[str, Any]:
     for name in _value_names(method):
         document[name] = _interval_document(method.value(name))
         difference[name] = _interval_document(method.difference(first, name))
-    for unit in ("rounds", "bytes", "seconds"):
+    for unit in ("rounds", "bytes", "seconds", "joules"):
         for merged in (False, True):
             key = f"{unit}_to_merged" if merged else f"{unit}_to"
             targets = method.runs[0].summary.get(key)
-            if targets is None:
+            if targets is None or method.diverged:
                 continue
             document[key] = {}
             difference[key] = {}
@@ -162,6 +185,8 @@ def method_document(method: Method, first: Method) -> dict[str, Any]:
                 )
     if method is not first:
         document["difference"] = difference
+    if method.diverged:
+        document["diverged"] = {str(run.seed): run.round for run in method.diverged}
     document["runs"] = [_run_document(run) for run in method.runs]
     return document
 

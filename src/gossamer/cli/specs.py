@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,7 @@ def _read_table(
 
 
 def read_fleet_study(
-    path: Path,
+    path: Path | str,
     devices: int | None,
     settings: list[str] | None,
     seed: int | None,
@@ -84,7 +85,7 @@ def read_fleet_study(
     """Read the one study of a spec, and its settings for real devices.
 
     Args:
-        path: The spec.
+        path: The spec, or a study in a Python file, as FILE.py:NAME.
         devices: Number of devices; None keeps the spec's.
         settings: Values of `--set`.
         seed: Value of `--seed`.
@@ -99,12 +100,39 @@ def read_fleet_study(
     from gossamer.fleet.settings import read_fleet
     from gossamer.study import spec
 
+    if re.search(r"\.py:[\w.]+$", str(path)):
+        return _study_in_python(str(path), devices, settings, seed, allow_code)
+    path = Path(path)
     given = list(settings or [])
     if devices is not None:
         given.append(f"network.devices={devices}")
     table = spec.with_settings(spec.read(path), given)
     studies = spec.studies(table, path.stem, seed, allow_code=allow_code)
     return single_study(studies), read_fleet(table)
+
+
+def _study_in_python(
+    text: str,
+    devices: int | None,
+    settings: list[str] | None,
+    seed: int | None,
+    allow_code: bool,
+) -> tuple[Study, Fleet]:
+    """Return a study from a Python file, and the settings of its fleet by `--set fleet.KEY=`."""
+    from gossamer.fleet.code import study_in
+    from gossamer.fleet.settings import read_fleet
+    from gossamer.study import spec
+
+    if not allow_code:
+        raise InputError("SPEC", text, "--allow-code with it: the file is run; read it first")
+    if devices is not None or seed is not None:
+        given = "--devices" if devices is not None else "--seed"
+        raise InputError(given, devices or seed, f"the value in {text}, which is the whole study")
+    table = spec.with_settings({}, list(settings or []))
+    for key in table:
+        if key != "fleet":
+            raise InputError("--set", key, f"fleet.KEY alone: the rest of the study is in {text}")
+    return study_in(text, "SPEC"), read_fleet(table)
 
 
 def engine_settings(engine: str | None, settings: list[str] | None) -> list[str]:

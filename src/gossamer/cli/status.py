@@ -68,7 +68,11 @@ def table(fleet: FleetStatus, console: Console) -> Group:
         grid = _grid(rows, _Layout(names, narrow, counts, fleet.column))
         if console.measure(grid, options=unlimited).maximum <= console.width:
             break
-    return Group(Text(fleet.summary(), style="bold"), grid)
+    notices = []
+    for row in rows:
+        if row.get("notices"):
+            notices.append(Text(f"{row['name']}: {', '.join(row['notices'])}", "yellow"))
+    return Group(Text(fleet.summary(), style="bold"), grid, *notices)
 
 
 def _grid(rows: list[dict[str, Any]], layout: _Layout) -> Table:
@@ -94,7 +98,10 @@ def _grid(rows: list[dict[str, Any]], layout: _Layout) -> Table:
 
 
 def _cells(row: dict[str, Any], layout: _Layout) -> list[Text]:
-    doing = Text(row["doing"], palette.STATUS.get(row["doing"], ""))
+    words = row["doing"]
+    if row.get("why"):
+        words += f" ({row['why']})"
+    doing = Text(words, palette.STATUS.get(row["doing"], ""))
     if row.get("silent") is not None:
         doing = Text(f"silent {_duration(row['silent'])}", palette.STATUS["silent"])
     if row["doing"] in ("not seen", "unreadable"):

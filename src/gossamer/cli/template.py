@@ -75,6 +75,7 @@ kind = "random"               # random | erdos-renyi (probability) | regular (de
                               # | stochastic-blocks (blocks, within, between) | epidemic (degree)
                               # | exponential | one-peer-exponential | hyper-hypercube (degree)
                               # | base-graph (degree) | equi-static (basis) | equi-dyn (basis)
+                              # | poisson-meetings (rate, duration)
 devices = 10
 density = 0.2                 # the share of possible links that are there in a round
 
@@ -92,6 +93,15 @@ density = 0.2                 # the share of possible links that are there in a 
 # rate = { kind = "log-uniform", low = 1e5, high = 1e7 }   # bytes per second and link
 # latency = 0.01              # seconds per link
 
+# What steps and messages cost; the result then has joules too.
+# [energy]
+# step = 0.5                  # joules per step and device
+# byte = 1e-6                 # joules per byte sent
+
+# Samples that arrive over time; without it all are there at the start.
+# [stream]
+# rate = 2.0                  # samples per second and device
+
 [measure]
 every = 10                    # rounds between two measurements
 at = "after_step"             # or "after_mix"
@@ -104,10 +114,12 @@ merged = true                 # measure the mean of all models too
 # Real devices: `gossamer fleet init THIS_FILE` prepares them, `gossamer fleet up THIS_FILE`
 # rehearses them here.
 # [fleet]
+# pace = "slots"              # or "contacts": devices exchange whenever two meet, without a clock
 # slot = 5.0                  # seconds per round, by a clock that all devices share
 # wire = "float32"            # or "bfloat16", which is half the bytes
 # join = "neighbour"          # a late device begins with a neighbour's model; or with its "own"
 # lease = 1.0                 # seconds of silence after which a link is dead
+# model_every = 10            # rounds after which model.safetensors is written again
 # sync = true                 # what a device writes outlives a power cut
 
 [[algorithm]]

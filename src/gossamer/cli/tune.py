@@ -39,7 +39,12 @@ _ENDINGS = {
     "_merged": "merged\nmodel {1}",
 }
 # The columns of the ranking: the unit, its digits, and the factor that it is printed with.
-_UNITS = (("rounds", "rounds", 0, 1.0), ("bytes", "MB", 2, 1e-6), ("seconds", "seconds", 1, 1.0))
+_UNITS = (
+    ("rounds", "rounds", 0, 1.0),
+    ("bytes", "MB", 2, 1e-6),
+    ("seconds", "seconds", 1, 1.0),
+    ("joules", "joules", 1, 1.0),
+)
 
 
 def tune(
@@ -218,12 +223,12 @@ def _all_measured(tuned: Tuned, column: str) -> bool:
 
 
 def _measured_goals(tuned: Tuned) -> list[str]:
-    """Return the units that the runs have; simulated seconds only if the study has a timing."""
+    """Return the units that the runs have: seconds and joules only if the study has them."""
     goals = ["rounds", "bytes"]
-    for score in tuned.confirmed:
-        for curve in score.curves:
-            if curve is not None and "simulated_seconds" in curve:
-                return [*goals, "seconds"]
+    if tuned.study.timing is not None:
+        goals.append("seconds")
+    if tuned.study.energy is not None:
+        goals.append("joules")
     return goals
 
 

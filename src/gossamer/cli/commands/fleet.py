@@ -7,12 +7,19 @@ from typing import Annotated
 
 import typer
 
+from gossamer.cli.commands.membership import PassphraseFile
 from gossamer.cli.commands.options import AllowCode, Quiet, Seed, Set
 from gossamer.cli.specs import read_fleet_study
 
 FleetSpec = Annotated[
     Path,
     typer.Argument(metavar="SPEC", help="A spec with one [algorithm], and perhaps a [fleet]."),
+]
+StudyCode = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE.py:NAME", help="Take the study from a Python file here, and run that file."
+    ),
 ]
 Devices = Annotated[
     int | None,
@@ -32,6 +39,17 @@ def node(
         ),
     ] = False,
     allow_code: AllowCode = False,
+    study: StudyCode = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Serve metrics for Prometheus here, as 127.0.0.1:9464 or unix:PATH.",
+        ),
+    ] = None,
+    log: Annotated[
+        str, typer.Option(metavar="FORM", help="text, or json: a JSON object per line.")
+    ] = "text",
     quiet: Quiet = False,
 ) -> None:
     """Be one device: find neighbours, train on its own data, until the rounds are done or it is
@@ -41,11 +59,18 @@ def node(
     """
     from gossamer.cli.fleet import node as run_node
 
-    run_node(file, insecure, quiet, allow_code)
+    run_node(file, insecure, quiet, allow_code, study, metrics, log)
 
 
 def fleet_init(
-    spec: FleetSpec,
+    spec: Annotated[
+        str,
+        typer.Argument(
+            metavar="SPEC",
+            help="A spec with one [algorithm], and perhaps a [fleet]; or FILE.py:NAME, a study in "
+            "Python, with --allow-code.",
+        ),
+    ],
     devices: Devices = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="The fleet's folder.")] = Path("fleet"),
     start: Annotated[
@@ -68,15 +93,27 @@ def fleet_init(
         bool,
         typer.Option("--samples/--no-samples", help="Whether to split the spec's data among them."),
     ] = True,
+    device_keys: Annotated[
+        bool,
+        typer.Option(
+            "--keys/--no-keys", help="Whether to make the devices' keys here; else on each device."
+        ),
+    ] = True,
+    passphrase: Annotated[
+        bool, typer.Option("--passphrase", help="Encrypt the authority's key; asks for it.")
+    ] = False,
+    passphrase_file: PassphraseFile = None,
     set_: Set = None,
     seed: Seed = None,
     allow_code: AllowCode = False,
 ) -> None:
     """Prepare a fleet: a certificate and a small file for each device, and what to copy where."""
     from gossamer.cli.fleet import init
+    from gossamer.cli.membership import new_passphrase
 
     study = read_fleet_study(spec, devices, set_, seed, allow_code)
-    init(study, out, start, hosts, days, samples)
+    secret = new_passphrase(passphrase_file, passphrase)
+    init(study, out, start, hosts, days, samples, device_keys, secret)
 
 
 def fleet_up(
@@ -145,3 +182,24 @@ def fleet_collect(
     from gossamer.cli.fleet import collect
 
     collect(folder, out or folder / "run", allow_code)
+
+
+def fleet_simtest(
+    seeds: Annotated[int, typer.Option(metavar="N", help="How many seeds.")] = 200,
+    first: Annotated[int, typer.Option(metavar="N", help="The first seed.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Replay this seed, and print what happens.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(metavar="N", help="How many processes.")] = 1,
+    quiet: Quiet = False,
+) -> None:
+    """Test the runtime itself: simulated fleets whose networks, disks, clocks and processes fail.
+
+    Every seed is another fleet with other faults. Rules are checked after every event.
+    """
+    from gossamer.cli import simtest
+
+    if seed is not None:
+        simtest.replay(seed)
+    else:
+        simtest.simtest(seeds, first, jobs, quiet)

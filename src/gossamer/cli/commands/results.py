@@ -9,7 +9,7 @@ import typer
 
 from gossamer.cli.commands.options import AllowCode, Json
 
-_X_AXES = ["rounds", "bytes", "seconds"]
+_X_AXES = ["rounds", "bytes", "seconds", "joules", "steps"]
 _Y_AXES = ["accuracy", "rmse", "worst", "best", "merged", "loss", "distance"]
 
 
@@ -33,7 +33,10 @@ def figure(
     x: Annotated[
         str,
         typer.Option(
-            "--x", metavar="WHAT", help="rounds, bytes or seconds.", autocompletion=lambda: _X_AXES
+            "--x",
+            metavar="WHAT",
+            help="rounds, bytes, seconds, joules or steps.",
+            autocompletion=lambda: _X_AXES,
         ),
     ] = "rounds",
     y: Annotated[
@@ -114,8 +117,15 @@ def watch(
         ),
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(metavar="N", help="The port; 0: one that is free.")] = 0,
+    connect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Follow a fleet over the network, from the statuses of these devices; repeat.",
+        ),
+    ] = None,
 ) -> None:
     """A local page that follows a running study, or a fleet, live."""
     from gossamer.cli.pages import watch as serve
 
-    serve(folder, host, port)
+    serve(folder, host, port, connect or [])

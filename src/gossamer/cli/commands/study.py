@@ -83,7 +83,7 @@ def compare(
     Runs that are there already are not run again; those that were stopped go on.
     """
     from gossamer.cli.progress import RunBars, ShareBar
-    from gossamer.cli.show import show_comparison, show_notes
+    from gossamer.cli.show import refuse_diverged, show_comparison, show_notes
     from gossamer.study import compare as compare_studies
     from gossamer.study.compare import labels
     from gossamer.study.pools import pool_on
@@ -111,6 +111,7 @@ def compare(
             comparison = compare_studies(studies, seeds, folder, observers=observers)
     show_comparison(comparison, folder, demo=not specs, as_json=json)
     show_notes(tracking, quiet)
+    refuse_diverged(comparison)
 
 
 def tune(
@@ -137,8 +138,8 @@ def tune(
         typer.Option(
             "--for",
             metavar="WHAT",
-            help="What to save: rounds, bytes or seconds; or the metric to optimise, as in rmse "
-            "or rmse_merged.",
+            help="What to save: rounds, bytes, seconds or joules; or the metric to optimise, as in "
+            "rmse or rmse_merged.",
         ),
     ] = "rounds",
     methods: Annotated[
