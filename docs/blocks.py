@@ -4,8 +4,8 @@ A block begins with a line like `<!-- kinds network -->` and ends with `<!-- end
 between are generated:
 
     <!-- kinds SECTION -->     the kinds of a section of a spec, with description and keys
-    <!-- keys NAME -->         the keys of a section without kinds: study, measure, timing, fleet,
-                               and of every method
+    <!-- keys NAME -->         the keys of a section without kinds: study, measure, timing,
+                               energy, stream, fleet, and of every method
     <!-- methods -->           the registered methods, with file, paper and needs
     <!-- speed -->             the results of benchmarks/speed.py, one table per processor
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import gossamer
-from gossamer import engines, network
+from gossamer import engines, network, tasks
 from gossamer.algorithms import METHODS, Algorithm
 from gossamer.fleet import settings
 from gossamer.study import Study, spec
@@ -39,6 +39,8 @@ _PLAIN = {
     "method": Algorithm,
     "measure": engines.Measure,
     "timing": network.Timing,
+    "energy": network.Energy,
+    "stream": tasks.Stream,
     "fleet": settings.Fleet,
 }
 

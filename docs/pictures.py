@@ -6,9 +6,10 @@
     traces                       the traces of docs/networks.md; published ones from the folder
                                  traces of $GOSSAMER_OUTSIDE
     demo                         the figure of `gossamer compare`
+    report                       the head of its report, in Chromium
     readme                       the figure of the README: a run of examples/robots.toml, about 15 s
 
-With the versions of constraints.txt all but the last three are reproduced byte for byte.
+With the versions of constraints.txt all but the last four are reproduced byte for byte.
 """
 
 from __future__ import annotations
@@ -524,9 +525,33 @@ def demo() -> None:
     print("docs/pictures/demo.png")
 
 
+def report() -> None:
+    """Take a picture of the head of the report of `gossamer compare`."""
+    from playwright.sync_api import sync_playwright
+
+    target = DOCS / "pictures" / "report.png"
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        runs = Path(folder) / "demo"
+        page = Path(folder) / "report.html"
+        for command in (["compare", "--quiet", "--out", runs], ["report", runs, "-o", page]):
+            subprocess.run(
+                [sys.executable, "-m", "gossamer", *map(str, command)],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        tab = browser.new_page(viewport={"width": 1100, "height": 600})
+        tab.goto(page.as_uri())
+        tab.screenshot(path=target)
+        browser.close()
+    print("docs/pictures/report.png")
+
+
 PICTURES: dict[str, Callable[[], None]] = {
     make.__name__: make
-    for make in (links, mixing, mirror, dual, networks, architecture, traces, demo, readme)
+    for make in (links, mixing, mirror, dual, networks, architecture, traces, demo, report, readme)
 }
 
 

@@ -145,6 +145,7 @@ def test_a_method_takes_less_than_30_lines() -> None:
 
 def test_every_example_is_tested() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == [
+        "inference_beside_node.py",
         "language_model.py",
         "lora_adapters.py",
         "own_code.py",
