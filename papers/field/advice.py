@@ -214,38 +214,61 @@ def problems(advice: Iterable[Advice], measured: Measured) -> list[str]:
 
 
 def summary(measured: Measured) -> str:
-    """Return the table of docs/how-to-choose.md as Markdown.
+    """Return the table of docs/how-to-choose.md as Markdown: where every claim holds.
 
     Args:
         measured: The results.
     """
     lines = ["| data and links | method | reason | measured |", "|---|---|---|---|"]
     for row in read():
-        parts = [_sentence(claim, measured) for claim in row.claims]
+        parts = []
+        for claim in row.claims:
+            verdicts = judge(claim, measured)
+            parts.append(f"{claim_text(claim, verdicts)}: {', '.join(_counts(verdicts))}")
         if row.evidence:
             parts.append(row.evidence)
         if row.accepts:
             parts.append("all methods were run on one-way links")
-        text = "; ".join(parts)
+        text = "<br>".join(parts)
         lines.append(f"| {row.situation} | {row.method} | {row.reason} | {text} |")
     return "\n".join(lines) + "\n"
 
 
-def _sentence(claim: Claim, measured: Measured) -> str:
-    """Return a claim, in how many cells of each task it holds, and where it does not."""
-    verdicts = judge(claim, measured)
-    by_task: dict[str, list[Verdict]] = {}
-    for verdict in verdicts:
-        by_task.setdefault(task_name(verdict.cell), []).append(verdict)
-    tasks = []
-    for task, some in by_task.items():
+def claims(measured: Measured) -> str:
+    """Return the table of papers/field/README.md as Markdown: where every claim fails.
+
+    Args:
+        measured: The results.
+    """
+    lines = ["| data and links | claim | holds | fails |", "|---|---|---|---|"]
+    for row in read():
+        for claim in row.claims:
+            verdicts = judge(claim, measured)
+            failed = []
+            for task, some in _by_task(verdicts).items():
+                names = [_short_name(verdict.cell) for verdict in some if not verdict.holds]
+                if names:
+                    failed.append(f"{task}: {', '.join(names)}")
+            cells = [claim_text(claim, verdicts), ", ".join(_counts(verdicts)), "; ".join(failed)]
+            lines.append(f"| {row.situation} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _counts(verdicts: list[Verdict]) -> list[str]:
+    """Return in how many cells of each task a claim holds."""
+    counts = []
+    for task, some in _by_task(verdicts).items():
         holds = sum(verdict.holds for verdict in some)
-        text = f"{task} {holds} of {len(some)}"
-        failed = [_short_name(verdict.cell) for verdict in some if not verdict.holds]
-        if failed:
-            text += f" (not {'; '.join(failed)})"
-        tasks.append(text)
-    return f"{claim_text(claim, verdicts)}: {', '.join(tasks)}"
+        counts.append(f"{task} {holds} of {len(some)}")
+    return counts
+
+
+def _by_task(verdicts: list[Verdict]) -> dict[str, list[Verdict]]:
+    """Return the verdicts by the names of their tasks."""
+    found: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        found.setdefault(task_name(verdict.cell), []).append(verdict)
+    return found
 
 
 def claim_text(claim: Claim, verdicts: list[Verdict]) -> str:

@@ -14,7 +14,7 @@ from gossamer._core import checks
 from gossamer.algorithms import METHODS
 from gossamer.study import Interval
 from papers.families import AGGREGATE
-from papers.field.advice import RESULTS, summary
+from papers.field.advice import RESULTS, claims, summary
 from papers.field.cells import SPLIT_NAMES, SPLITS, Cell
 from papers.field.compare import (
     HARDEST,
@@ -359,6 +359,7 @@ def _text(lines: list[str]) -> str:
 
 TABLES: dict[str, Callable[[Measured], str]] = {
     "advice": summary,
+    "claims": claims,
     "tasks": _tasks,
     "best by rounds": _best("rounds"),
     "best by megabytes": _best("megabytes"),
