@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import re
 import resource
 import subprocess
 import sys
@@ -180,10 +179,11 @@ def _traced(plan: gs.Plan) -> int:
 
 def results_file() -> Path:
     """Return the file of this processor's results."""
+    from result_names import slug
+
     from gossamer._core.processor import processor
 
-    name = re.sub(r"[^a-z0-9]+", "-", processor().lower()).strip("-")
-    return scale_page.RESULTS / f"{name}.json"
+    return scale_page.RESULTS / f"{slug(processor())}.json"
 
 
 def known_rows(path: Path) -> list[dict[str, Any]]:
@@ -196,11 +196,13 @@ def known_rows(path: Path) -> list[dict[str, Any]]:
 
 def keep(path: Path, rows: list[dict[str, Any]]) -> None:
     """Write the rows of this processor, sorted by task and size."""
+    from result_names import short_name
+
     from gossamer._core.processor import processor
     from gossamer.backend import versions
 
     rows.sort(key=lambda row: (row["task"], row["devices"]))
-    content = {"processor": processor(), "versions": versions(), "rows": rows}
+    content = {"processor": short_name(processor()), "versions": versions(), "rows": rows}
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content, indent=2) + "\n")
 

@@ -7,7 +7,8 @@ between are generated:
     <!-- keys NAME -->         the keys of a section without kinds: study, measure, timing,
                                energy, stream, fleet, and of every method
     <!-- methods -->           the registered methods, with file, paper and needs
-    <!-- speed -->             the results of benchmarks/speed.py, one table per processor
+    <!-- results NAME -->      the results of benchmarks/NAME.py (or NAME/run.py), one table per
+                               processor
 
 `python docs/blocks.py FILE…` fills the blocks; with --check it only lists the stale files. Two
 lists are generated when the site is built: `<!-- commands -->`, and `<!-- api PACKAGE… -->`, the
@@ -31,7 +32,7 @@ from gossamer.study import Study, spec
 from gossamer.study.spec.sections import PLAIN_KEYS, init_fields
 
 _BLOCK = re.compile(
-    r"^<!-- (?P<what>kinds|keys|methods|speed) ?(?P<name>\w*) -->\n.*?^<!-- end -->", re.M | re.S
+    r"^<!-- (?P<what>kinds|keys|methods|results) ?(?P<name>\w*) -->\n.*?^<!-- end -->", re.M | re.S
 )
 _RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
 _PLAIN = {
@@ -49,7 +50,7 @@ def filled(text: str) -> str:
     """Return the text of a page with every block generated anew."""
 
     def block(found: re.Match[str]) -> str:
-        makers = {"kinds": _kinds, "keys": _keys, "methods": _methods, "speed": _speed}
+        makers = {"kinds": _kinds, "keys": _keys, "methods": _methods, "results": _results}
         rows = makers[found["what"]](found["name"])
         return "\n".join([found[0].partition("\n")[0], *rows, "<!-- end -->"])
 
@@ -82,10 +83,10 @@ def _methods(_: str) -> list[str]:
     return _table(("method", "file", "paper", "needs"), rows)
 
 
-def _speed(_: str) -> list[str]:
-    """Return the tables of the speed page, one per processor that was measured."""
+def _results(name: str) -> list[str]:
+    """Return the tables of a benchmark, one per processor that was measured."""
     lines = []
-    for file in sorted(_RESULTS.glob("speed-*.md")):
+    for file in sorted(_RESULTS.glob(f"{name}-*.md")):
         lines += [*file.read_text().splitlines(), ""]
     return lines
 
