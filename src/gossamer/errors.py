@@ -20,6 +20,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Any
 
 _LONGEST_VALUE = 80  # characters of a value in a message
@@ -196,6 +197,8 @@ def _shortened(value: object) -> str:
     """Return a value as Python writes it, in one line and not too long."""
     if isinstance(value, type):
         return value.__name__
+    if isinstance(value, PurePath):
+        value = str(value)
     # Python does not write numbers of more than 4300 digits.
     if isinstance(value, int) and value.bit_length() > _LONGEST_NUMBER:
         return f"a number of {round(value.bit_length() * math.log10(2))} digits"

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gossamer._core.parts import instance_of_kind
-from gossamer._core.type_words import call_of, describe_argument, fits
+from gossamer._core.type_words import LONGEST_NAME, SEED_BITS, call_of, describe_argument, fits
 from gossamer.errors import GossamerError, InputError
 
 Checked = TypeVar("Checked", bound=Callable[..., Any])
@@ -31,9 +31,7 @@ Checked = TypeVar("Checked", bound=Callable[..., Any])
 _UNIONS = (typing.Union, types.UnionType)
 # Values that a class refuses in its own words, which say more than the type.
 _WORDED = (type(None), bool, int, float, str)
-# Bytes of a file's name and of a path, which Linux and macOS accept.
-_LONGEST_NAME = 255
-_LONGEST_PATH = 1023
+_LONGEST_PATH = 1023  # bytes of a path that Linux and macOS accept
 _LARGEST = 2**63  # whole numbers are smaller: what TOML, Parquet and NumPy can hold
 # Functions that make a part from what stands for it, such as a model from a torch module.
 _CONVERSIONS: dict[type, Callable[[str, Any], Any]] = {}
@@ -169,6 +167,8 @@ def _converted(hint: Any, value: Any, name: str) -> Any:
         return value
     if hint is None or hint is type(None):
         return _accept(value, value is None)
+    if hint is int and name == "seed":
+        return _whole(value, 2**SEED_BITS)
     if hint in _SCALARS:
         return _SCALARS[hint](value)
     origin = typing.get_origin(hint)
@@ -196,6 +196,8 @@ def _of_generic(origin: Any, parts: tuple[Any, ...], value: Any, name: str) -> A
         accepted = hasattr(value, "__iter__") or hasattr(value, "__getitem__")
         if is_text or (origin is not Iterable and not hasattr(value, "__len__")):
             accepted = False
+        if isinstance(value, Mapping) and origin is not Iterable:
+            accepted = False  # its values would be lost
         _accept(value, accepted and _has_axis(value))
         if origin is AnySequence and parts and parts[0] is not Any:
             return [_converted(parts[0], item, name) for item in value]
@@ -248,17 +250,17 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _whole(value: Any) -> int:
+def _whole(value: Any, limit: int = _LARGEST) -> int:
     plain = _plain(value)
     if isinstance(plain, float) and plain.is_integer():
         plain = int(plain)
     if isinstance(plain, bool) or not hasattr(plain, "__index__") or not _is_scalar(plain):
         raise _Mismatch
-    return _accept_int(int(plain))
+    return _accept_int(int(plain), limit)
 
 
-def _accept_int(value: int) -> int:
-    if not -_LARGEST <= value < _LARGEST:
+def _accept_int(value: int, limit: int = _LARGEST) -> int:
+    if not -limit <= value < limit:
         raise _Mismatch
     return value
 
@@ -319,7 +321,7 @@ def _path(value: Any) -> Path:
     except UnicodeEncodeError:
         raise _Mismatch from None
     longest = max(map(len, encoded.split(b"/")))
-    if b"\0" in encoded or longest > _LONGEST_NAME or len(encoded) > _LONGEST_PATH:
+    if b"\0" in encoded or longest > LONGEST_NAME or len(encoded) > _LONGEST_PATH:
         raise _Mismatch
     return typing.cast(Path, value)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
@@ -16,6 +17,10 @@ from gossamer._core.parts import examples_of
 _UNIONS = (typing.Union, types.UnionType)
 _NOUNS = {int: "whole number", float: "number", Path: "path", datetime: "date"}
 _PLAIN = (*_NOUNS, bool, str)
+SEED_BITS = 1024
+"""Bits of the largest seed. Seeds are hashed as text, and Python writes up to 4300 digits."""
+LONGEST_NAME = 255
+"""Bytes of the name of a file or folder that Linux and macOS accept."""
 _PROTOCOL_BASES = (object, typing.Protocol, typing.Generic)
 
 
@@ -70,13 +75,19 @@ def describe_argument(hint: Any, value: Any, name: str) -> str:
     if isinstance(hint, dataclasses.InitVar):
         return describe_argument(hint.type, value, name)
     if hint is int and not isinstance(value, str) and hasattr(value, "__index__"):
-        return "a whole number of at most 64 bits"
+        return f"a whole number of at most {SEED_BITS if name == 'seed' else 64} bits"
     if hint is type(None):
         return "None"
     if hint is bool:
         return "True or False"
+    if hint is Path and isinstance(value, str | os.PathLike):
+        return f"a path whose names have at most {LONGEST_NAME} bytes, none of them a null byte"
     if origin in _UNIONS:
-        return " or ".join(dict.fromkeys(describe_argument(part, value, name) for part in parts))
+        described = []
+        for part in parts:
+            if part is not str or Path not in parts:  # a text is a path
+                described.append(describe_argument(part, value, name))
+        return " or ".join(dict.fromkeys(described))
     if origin is Callable:
         return "a function"
     if origin is tuple and parts[0] not in _NOUNS:

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gossamer._core import checks
 from gossamer._core.arguments import checked
 from gossamer.errors import InputError
 from gossamer.tasks.data import Data
@@ -59,8 +58,10 @@ class Task:
     batch: int = 32
 
     def __post_init__(self) -> None:
-        noun = "0 for all of a device's samples, or a whole number"
-        checks.whole("batch", self.batch, 0, MAX_BATCH, noun)
+        if not 0 <= self.batch <= MAX_BATCH:
+            limit = f"at most {MAX_BATCH:,}" if self.batch > 0 else "at least 1"
+            accepted = f"a whole number of {limit}, or 0 for all samples of a device"
+            raise InputError("batch", self.batch, accepted)
         sizes = self.split.sizes[self.split.sizes > 0]
         if self.batch == 0 and len(np.unique(sizes)) > 1:
             accepted = (
