@@ -79,8 +79,10 @@ def _methods(_: str) -> list[str]:
     rows = []
     for name, method in METHODS.items():
         file = f"[{method.file}](../../src/gossamer/algorithms/{method.file})"
-        rows.append((f"[{name}]({name}.md)", file, method.paper, method.needs))
-    return _table(("method", "file", "paper", "needs"), rows)
+        rows.append(
+            (f"[{name}]({name}.md)", file, method.paper, method.needs, method.without_rounds)
+        )
+    return _table(("method", "file", "paper", "needs", "without rounds"), rows)
 
 
 def _results(name: str) -> list[str]:

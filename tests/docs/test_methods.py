@@ -44,9 +44,10 @@ def test_the_index_is_the_registry() -> None:
     for name, entry in METHODS.items():
         rows.append(
             f"| [{name}]({name}.md) | [{entry.file}](../../src/gossamer/algorithms/{entry.file}) "
-            f"| {entry.paper} | {entry.needs} |"
+            f"| {entry.paper} | {entry.needs} | {entry.without_rounds} |"
         )
-    wanted = "\n".join(["| method | file | paper | needs |", "| --- | --- | --- | --- |", *rows])
+    head = ["| method | file | paper | needs | without rounds |", "| --- | --- | --- | --- | --- |"]
+    wanted = "\n".join([*head, *rows])
     _, _, rest = PAGES["index"].partition("<!-- methods -->\n")
     assert rest.partition("\n<!-- end -->")[0] == wanted, (
         f"the table of docs/methods/index.md should be\n\n{wanted}"

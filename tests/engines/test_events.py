@@ -17,6 +17,7 @@ import gossamer as gs
 from gossamer.engines import Events, Simulator
 from gossamer.engines.events import Timeline, start_events
 from gossamer.engines.events.waves import waves
+from gossamer.engines.events.without_rounds import AsynchronousEngine
 from gossamer.study import Study, spec
 from gossamer.study.pools import Processes
 from gossamer.study.sweep import sweep
@@ -71,6 +72,19 @@ def test_methods_that_need_more_than_a_pair_are_refused(name: str) -> None:
         made = replace(made, data=gs.LeastSquares(devices=11), batch=0, split=gs.Iid())
     with pytest.raises(gs.InputError, match=REFUSED[name]):
         start_events(made.plan())
+
+
+def test_methods_say_how_they_run_without_rounds() -> None:
+    refused = {name for name, method in gs.METHODS.items() if method.without_rounds == "no"}
+    assert refused == set(REFUSED)
+    for name in set(gs.METHODS) - refused:
+        engine = start_events(study(gs.METHODS[name].make(), gs.RandomRing(10)).plan())
+        expected = "in pairs"
+        if isinstance(engine, AsynchronousEngine):
+            expected = "in the background"
+        assert gs.METHODS[name].without_rounds == expected, name
+    guarded = gs.Guarded(gs.ADPSGD(), gs.Clip(1.0))
+    assert guarded.without_rounds == "in pairs"
 
 
 class _Matchings(gs.Network):

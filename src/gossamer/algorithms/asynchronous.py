@@ -28,6 +28,10 @@ class Asynchronous(Algorithm):
     """A method that the events engine runs without rounds; other engines run its `round`."""
 
     @property
+    def without_rounds(self) -> Literal["no", "in pairs", "in the background"]:
+        return "in the background"
+
+    @property
     def exchange(self) -> Literal["both", "one-way"]:
         """Whether both devices of an exchange send, or only the one that begins it."""
         return "both"

@@ -206,6 +206,18 @@ class Algorithm(ABC):
         """True if received models are merged one at a time instead of by a weighted mean."""
         return False
 
+    @property
+    def without_rounds(self) -> Literal["no", "in pairs", "in the background"]:
+        """How the events engine runs the method.
+
+        "in pairs": A meeting of two devices is a round of the method for them, and a device that is
+        ready waits for a neighbour. "in the background": Devices compute while their messages
+        travel, so gradients may be stale. "no": The method needs common rounds.
+        """
+        if self.connected_rounds or self.weights.sums == "nothing":
+            return "no"
+        return "in pairs"
+
     def init(self, w0: Tensor) -> State:
         """Return the first state from the stacked start w0 [devices, parameters]."""
         return {"w": w0.clone()}

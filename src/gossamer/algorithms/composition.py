@@ -238,6 +238,10 @@ class Composition(Algorithm):
         return "step" if self.order == "combine-then-adapt" else "mix"
 
     @property
+    def without_rounds(self) -> Literal["no", "in pairs", "in the background"]:
+        return "no" if self.compress else super().without_rounds
+
+    @property
     def label(self) -> str:
         """The name in tables: "Composition" and what differs from the defaults."""
         parts = ["Composition", self.mirror.label, self.direction.label]

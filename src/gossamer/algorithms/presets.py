@@ -61,6 +61,10 @@ class Preset(Algorithm):
     def ends_with(self) -> Literal["step", "mix"]:
         return self._inner.ends_with
 
+    @property
+    def without_rounds(self) -> Literal["no", "in pairs", "in the background"]:
+        return self._inner.without_rounds
+
     def init(self, w0: Tensor) -> State:
         return self._inner.init(w0)
 

@@ -150,6 +150,11 @@ class Method:
         return self.make().weights.sums == "nothing"
 
     @property
+    def without_rounds(self) -> str:
+        """How the events engine runs it; see `Algorithm.without_rounds`."""
+        return self.make().without_rounds
+
+    @property
     def file(self) -> str:
         """The file in `algorithms` that defines it."""
         return self.make.__module__.rpartition(".")[2] + ".py"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from gossamer.algorithms.base import Algorithm, check_static
 from gossamer.algorithms.schedules import check_constant_eta
@@ -26,6 +27,10 @@ class StaticLinksMethod(Algorithm):
     @property
     def needs_gradients(self) -> bool:
         return True
+
+    @property
+    def without_rounds(self) -> Literal["no", "in pairs", "in the background"]:
+        return "no"
 
     def check(self, network: Network) -> None:
         super().check(network)

@@ -106,5 +106,9 @@ class Wrapper(Algorithm):
         return self.algorithm.connected_rounds
 
     @property
+    def without_rounds(self) -> Literal["no", "in pairs", "in the background"]:
+        return "no" if self.algorithm.without_rounds == "no" else "in pairs"
+
+    @property
     def merges_one_by_one(self) -> bool:
         return self.algorithm.merges_one_by_one

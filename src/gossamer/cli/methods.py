@@ -68,6 +68,7 @@ def _methods() -> list[dict[str, Any]]:
                 "Python": method.make.__name__,
                 "paper": method.paper,
                 "needs": method.needs,
+                "without rounds": method.without_rounds,
             }
         )
     return rows
