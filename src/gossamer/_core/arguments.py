@@ -29,7 +29,8 @@ from gossamer.errors import GossamerError, InputError
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 
 _UNIONS = (typing.Union, types.UnionType)
-# Values that a class refuses in its own words, which say more than the type.
+# Values that a class refuses in its own words, which say more than the type; so are schedules and
+# other functions.
 _WORDED = (type(None), bool, int, float, str)
 _LONGEST_PATH = 1023  # bytes of a path that Linux and macOS accept
 _LARGEST = 2**63  # whole numbers are smaller: what TOML, Parquet and NumPy can hold
@@ -107,7 +108,8 @@ def _checked_call(function: Callable[..., Any], owner: Any) -> Callable[..., Any
             except _Mismatch:
                 wrong[name] = value
                 is_path = Path in (hint, *typing.get_args(hint))
-                if is_path or not isinstance(_plain(value), _WORDED):
+                is_worded = isinstance(_plain(value), _WORDED) or callable(value)
+                if is_path or not is_worded:
                     _refuse(wrong, hints)
         try:
             result = function(*bound.args, **bound.kwargs)
