@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import gossamer as gs
 from gossamer.algorithms.asynchronous import Asynchronous
+from gossamer.backend import average_pairs
 from gossamer.engines import Simulator
 from gossamer.engines.events import EventEngine, start_events
 from gossamer.engines.events.background import BackgroundTimeline
@@ -212,3 +213,30 @@ def test_the_message_is_the_one_of_send(name: str) -> None:
     if method.message is not None:
         assert message is state[method.message]
         assert all(after[key] is x for key, x in state.items())
+
+
+@pytest.mark.parametrize("name", ASYNCHRONOUS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("backend", ["auto", "torch"])
+def test_the_average_is_the_one_of_receive(
+    name: str, dtype: torch.dtype, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit, for a method that says that `receive` only averages."""
+    monkeypatch.setenv("GOSSAMER_BACKEND", backend)
+    method = gs.METHODS[name].make()
+    assert isinstance(method, Asynchronous)
+    assert (method.averaged is None) == (name != "ad-psgd")
+    if method.averaged is None:
+        return
+    w = torch.randn(6, 101, dtype=dtype)
+    sent = torch.randn(6, 101, dtype=dtype)
+    a = torch.tensor([4, 0])
+    b = torch.tensor([1, 5])
+    expected = w.clone()
+    for i, j in ((a, b), (b, a)):
+        state = {"w": w[i], "other": w[j]}
+        after = method.receive(dict(state), sent[j], sent[i])
+        assert after["other"] is state["other"]
+        expected[i] = after[method.averaged]
+    average_pairs(w, a, b, sent)
+    assert torch.equal(w, expected)

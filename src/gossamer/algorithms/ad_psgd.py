@@ -61,6 +61,10 @@ class ADPSGD(Asynchronous):
     def message(self) -> str:
         return "w"
 
+    @property
+    def averaged(self) -> str:
+        return "w"
+
     def send(self, state: State, devices: Tensor, number: Tensor) -> tuple[State, Tensor]:
         return state, state["w"]
 

@@ -67,6 +67,15 @@ class Asynchronous(Algorithm):
         """
         return None
 
+    @property
+    def averaged(self) -> str | None:
+        """Name of the tensor of the state that `receive` moves as `average_with` does, and no more.
+
+        The events engine then averages it in place without calls of `receive`. None: `receive` does
+        something else.
+        """
+        return None
+
     def init_asynchronous(self, w0: Tensor) -> State:
         """Return the first state of a run without rounds.
 

@@ -22,7 +22,7 @@ from gossamer.backend.event_rounds import (
 from gossamer.backend.gradients import softmax_gradient
 from gossamer.backend.mixing import Block, MixWeights
 from gossamer.backend.plain import linear_gradient, linear_outputs, softmax_slope
-from gossamer.backend.rows import copy_rows, get_rows, sample_numbers, set_rows
+from gossamer.backend.rows import average_pairs, copy_rows, get_rows, sample_numbers, set_rows
 from gossamer.backend.samples import Batches, Samples, gather
 from gossamer.backend.scratch import Scratch
 from gossamer.backend.steps import matched_step, roots
@@ -34,6 +34,7 @@ __all__ = [
     "MixWeights",
     "Samples",
     "Scratch",
+    "average_pairs",
     "choices",
     "compiled_timeline",
     "copy_rows",

@@ -26,6 +26,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "get_rows": (None, [_INT64, _INT64, *[_POINTER] * 3]),
     "copy_rows": (None, [_INT64, _INT64, *[_POINTER] * 3]),
     "set_rows": (None, [_INT64, _INT64, *[_POINTER] * 3]),
+    "average_pairs_float": (None, [_INT64, _INT64, *[_POINTER] * 4]),
+    "average_pairs_double": (None, [_INT64, _INT64, *[_POINTER] * 4]),
 }
 
 

@@ -398,3 +398,30 @@ void copy_rows(int64_t rows, int64_t bytes, const char *from, const int64_t *ind
         memcpy(to + index[i] * bytes, from + index[i] * bytes, (size_t)bytes);
     }
 }
+
+/* Move rows a[k] and b[k] of `x` by half of the difference of the same rows of `sent`, towards each
+   other. No row occurs twice. */
+#define AVERAGE_PAIRS(type)                                                                        \
+    void average_pairs_##type(int64_t pairs, int64_t columns, const int64_t *a, const int64_t *b,  \
+                              const type *sent, type *x) {                                         \
+        size_t bytes = (size_t)columns * sizeof(type);                                             \
+        for (int64_t k = 0; k < pairs; k++) {                                                      \
+            int64_t ahead = k + 1 < pairs ? k + 1 : k;                                             \
+            prefetch((const char *)(sent + a[ahead] * columns), bytes);                            \
+            prefetch((const char *)(sent + b[ahead] * columns), bytes);                            \
+            prefetch((const char *)(x + a[ahead] * columns), bytes);                               \
+            prefetch((const char *)(x + b[ahead] * columns), bytes);                               \
+            const type *restrict from_a = sent + a[k] * columns;                                   \
+            const type *restrict from_b = sent + b[k] * columns;                                   \
+            type *restrict at_a = x + a[k] * columns;                                              \
+            type *restrict at_b = x + b[k] * columns;                                              \
+            for (int64_t c = 0; c < columns; c++) {                                                \
+                type half = (type)0.5 * (from_b[c] - from_a[c]);                                   \
+                at_a[c] += half;                                                                   \
+                at_b[c] -= half;                                                                   \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+AVERAGE_PAIRS(float)
+AVERAGE_PAIRS(double)

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from gossamer.backend.exact import compiled_function
 
+_AVERAGE = {torch.float32: "average_pairs_float", torch.float64: "average_pairs_double"}
+
 
 def get_rows(x: Tensor, rows: Tensor) -> Tensor:
     """Return a copy of some rows of a tensor: x[rows].
@@ -72,6 +74,33 @@ def copy_rows(x: Tensor, rows: Tensor, source: Tensor) -> None:
         return
     size = x[:1].numel() * x.element_size()
     function(rows.numel(), size, source.data_ptr(), rows.data_ptr(), x.data_ptr())
+
+
+def average_pairs(x: Tensor, a: Tensor, b: Tensor, sent: Tensor) -> None:
+    """Move the rows of pairs by half of the difference of what both sent, towards each other.
+
+    Args:
+        x: The tensor, which is overwritten.
+        a: One row of each pair. The numbers are not checked, and none occurs twice in a and b.
+        b: The other row.
+        sent: What each row sent, a tensor of the same shape.
+
+    Example:
+        >>> x = torch.tensor([[1.0], [5.0], [3.0]])
+        >>> average_pairs(x, torch.tensor([2]), torch.tensor([0]), sent=x.clone())
+        >>> x.tolist()
+        [[2.0], [5.0], [2.0]]
+    """
+    function = None
+    if x.dtype == sent.dtype and x.dtype in _AVERAGE:
+        function = compiled_function(_AVERAGE[x.dtype])
+    if function is None or not _plain_memory(x, a, sent) or not _plain_memory(x, b, sent):
+        difference = sent[b] - sent[a]
+        x.index_copy_(0, a, x[a].add_(difference, alpha=0.5))
+        x.index_copy_(0, b, x[b].sub_(difference, alpha=0.5))
+        return
+    pointers = (a.data_ptr(), b.data_ptr(), sent.data_ptr(), x.data_ptr())
+    function(a.numel(), x[:1].numel(), *pointers)
 
 
 def _plain_memory(x: Tensor, rows: Tensor, values: Tensor) -> bool:

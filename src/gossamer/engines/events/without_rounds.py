@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gossamer.algorithms import State
 from gossamer.algorithms.asynchronous import Asynchronous
-from gossamer.backend import copy_rows, get_rows, set_rows
+from gossamer.backend import average_pairs, copy_rows, get_rows, set_rows
 from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.engines.events.activity import activity
 from gossamer.engines.events.background import BackgroundTimeline
@@ -120,11 +120,7 @@ class AsynchronousEngine(EventEngine):
         elif kind == SEND:
             self._send(a, torch.from_numpy(events.a_count[wave]).to(self._device))
         elif kind == EXCHANGE:
-            b = torch.from_numpy(events.b[wave]).to(self._device)
-            sent_by_a = get_rows(self._sent, a)
-            sent_by_b = get_rows(self._sent, b)
-            self._receive(a, received=sent_by_b, sent=sent_by_a)
-            self._receive(b, received=sent_by_a, sent=sent_by_b)
+            self._exchange(a, torch.from_numpy(events.b[wave]).to(self._device))
         elif kind == RECEIVE:
             b = torch.from_numpy(events.b[wave]).to(self._device)
             sent_by_a = get_rows(self._sent, a)
@@ -157,9 +153,24 @@ class AsynchronousEngine(EventEngine):
         self._set_changed(rows, before, state)
         set_rows(self._sent, rows, message)
 
+    def _exchange(self, a: Tensor, b: Tensor) -> None:
+        """Let the messages of both devices of each pair arrive."""
+        if self._method.averaged is not None:
+            average_pairs(self._state[self._method.averaged], a, b, self._sent)
+            self._count_received(a)
+            self._count_received(b)
+            return
+        sent_by_a = get_rows(self._sent, a)
+        sent_by_b = get_rows(self._sent, b)
+        self._receive(a, received=sent_by_b, sent=sent_by_a)
+        self._receive(b, received=sent_by_a, sent=sent_by_b)
+
     def _receive(self, receivers: Tensor, received: Tensor, sent: Tensor) -> None:
         state = self._method.receive(self._state_of(receivers), received, sent)
         self._set_state_of(receivers, state)
+        self._count_received(receivers)
+
+    def _count_received(self, receivers: Tensor) -> None:
         self._staleness[receivers.cpu().numpy()] += 1
         self._traffic.messages += len(receivers)
         self._traffic.bytes += len(receivers) * self._message_bytes
