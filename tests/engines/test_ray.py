@@ -392,7 +392,7 @@ def test_without_the_extra(fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("setting", "parts"),
     [
-        ("engine.shards=-1", ["engine.shards = -1", "one per CPU"]),
+        ("engine.shards=-1", ["engine.shards = -1", "one per machine"]),
         ("engine.wait=0", ["engine.wait = 0"]),
         ("engine.nodes=3", ["engine.nodes"]),
     ],

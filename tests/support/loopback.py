@@ -120,12 +120,13 @@ def _command_line(pid: int) -> str:
         return ""
 
 
-def python(code: str, folder: Path, **given: Any) -> Any:
+def python(code: str, folder: Path, *, seconds: float = 2 * DEADLINE, **given: Any) -> Any:
     """Run Python code in its own process and network namespace.
 
     Args:
         code: The code. It finds the arguments in the dictionary `given`, and assigns `result`.
         folder: The working directory.
+        seconds: After which the test gives up.
         **given: Arguments that JSON can represent.
 
     Returns:
@@ -141,7 +142,7 @@ def python(code: str, folder: Path, **given: Any) -> Any:
     script = folder / "script.py"
     script.write_text(f"def main():\n{body}\nif __name__ == '__main__':\n    main()\n")
     running = Script([sys.executable, str(script)], folder)
-    exit_code, out, err = running.wait()
+    exit_code, out, err = running.wait(seconds)
     assert exit_code == 0, f"{out[-2000:]}\n{err[-6000:]}"
     running.assert_no_processes()
     return json.loads(out.rpartition("RESULT ")[2])

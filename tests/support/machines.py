@@ -102,14 +102,24 @@ class Machine:
         return text
 
     def start_ray(self, line: str, attempts: int = 6) -> None:
-        """Run a line that starts Ray; again if a busy machine was too slow for Ray's limits."""
+        """Run a line that starts Ray; again if a busy machine was too slow for Ray's limits.
+
+        The processes of Ray are in the session of the line, and go on when it has ended. They end
+        with the machine.
+        """
         for _ in range(attempts):
-            code, text = self.run(["sh", "-c", line])
-            if code == 0:
+            process = self.start(["sh", "-c", line])
+            try:
+                out, err = process.communicate(timeout=2 * DEADLINE)
+            except BaseException:
+                end(process)
+                raise
+            if process.returncode == 0:
                 return
+            end(process)
             self.run(["ray", "stop", "--force"])
             time.sleep(2)
-        raise AssertionError(f"{line}\n{text[-4000:]}")
+        raise AssertionError(f"{line}\n{(out + err)[-4000:]}")
 
     def processes(self, containing: str) -> list[int]:
         """Return the processes of this machine, by their numbers outside of its namespace."""
