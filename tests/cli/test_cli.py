@@ -141,6 +141,7 @@ def test_compare_one_file_with_several_methods() -> None:
     assert set(names_in("runs/b")) == {
         "wpm-p-3-seed0",
         "d-psgd-seed0",
+        "comparison.json",
         "curves.png",
     }
     # The same links, batches and start: at round 0 nothing differs, and as much was sent by both.

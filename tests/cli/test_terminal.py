@@ -315,8 +315,8 @@ def test_runs_lists_runs_of_every_status() -> None:
 
     out = gossamer("runs").out
     rows = {line.split()[0]: line for line in out.splitlines() if line.strip()}
-    names = (
-        "b/ d-psgd-seed0 d-psgd-seed1 wpm-p-3-seed0 wpm-p-3-seed1 c going halted killed torn wild"
+    names = (  # methods in the order of the spec
+        "b/ wpm-p-3-seed0 wpm-p-3-seed1 d-psgd-seed0 d-psgd-seed1 c going halted killed torn wild"
     )
     assert list(rows)[2:] == names.split()
     assert "7/12" in rows["going"]

@@ -298,6 +298,7 @@ def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.M
     assert made == there - {
         "readme.png",
         "demo.png",
+        "report.png",
         "scale.svg",
         "peers.svg",
         "trace-gpx.png",

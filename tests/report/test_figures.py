@@ -218,8 +218,8 @@ def test_unfinished_runs_are_left_out_with_a_note(folder: Path) -> None:
     [
         (
             ["--x", "round"],
-            "x = 'round' is not accepted: give one of 'rounds', 'bytes', 'seconds', 'joules' "
-            "(did you mean 'rounds'?)",
+            "x = 'round' is not accepted: give one of 'rounds', 'bytes', 'seconds', 'joules', "
+            "'steps' (did you mean 'rounds'?)",
         ),
         (
             ["--y", "size"],

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import gossamer as gs
-from gossamer.tasks import modules, worker
+from gossamer._core import memory
+from gossamer.tasks import modules
 from gossamer.tasks.modules import ModuleLearner
 
 KEYS = torch.arange(3)
@@ -207,12 +208,12 @@ def test_attention_runs_stacked_if_it_is_small(
 
 
 def test_models_larger_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "available_memory", lambda: 10_000)
+    monkeypatch.setattr(memory, "available_memory", lambda: 10_000)
     data = small_data()
     split = gs.Iid().make(data.y.numpy(), 3, 0)
     task = gs.Task(data, split, gs.Mlp((100,)))
     sentence = r"model = '903 parameters on 3 devices'.*take 0.0 GiB, and 0.0 GiB are available"
     with pytest.raises(gs.InputError, match=sentence):
         task.worker(np.arange(3), 0, torch.float32, torch.device("cpu"))
-    monkeypatch.setattr(worker, "available_memory", lambda: None)
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
     task.worker(np.arange(3), 0, torch.float32, torch.device("cpu"))

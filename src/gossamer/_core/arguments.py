@@ -32,6 +32,7 @@ _UNIONS = (typing.Union, types.UnionType)
 # Values that a class refuses in its own words, which say more than the type; so are schedules and
 # other functions.
 _WORDED = (type(None), bool, int, float, str)
+_FEW_ITEMS = 100  # of a list that a class may look at
 _LONGEST_PATH = 1023  # bytes of a path that Linux and macOS accept
 _LARGEST = 2**63  # whole numbers are smaller: what TOML, Parquet and NumPy can hold
 # Functions that make a part from what stands for it, such as a model from a torch module.
@@ -108,8 +109,7 @@ def _checked_call(function: Callable[..., Any], owner: Any) -> Callable[..., Any
             except _Mismatch:
                 wrong[name] = value
                 is_path = Path in (hint, *typing.get_args(hint))
-                is_worded = isinstance(_plain(value), _WORDED) or callable(value)
-                if is_path or not is_worded:
+                if is_path or not _is_worded(value):
                     _refuse(wrong, hints)
         try:
             result = function(*bound.args, **bound.kwargs)
@@ -146,6 +146,13 @@ def _type_hints(owner: Any) -> dict[str, Any]:
                 except (NameError, AttributeError, TypeError):
                     hints[name] = Any
     return hints
+
+
+def _is_worded(value: Any) -> bool:
+    """True for values that the class itself may look at, to refuse them in its own words."""
+    if isinstance(value, list | tuple):
+        return len(value) <= _FEW_ITEMS and all(map(_is_worded, value))
+    return isinstance(_plain(value), _WORDED) or callable(value)
 
 
 def _refuse(wrong: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
@@ -208,7 +215,9 @@ def _of_generic(origin: Any, parts: tuple[Any, ...], value: Any, name: str) -> A
         is_part = isinstance(value, type) and _is_own(value)
         return _accept(value, callable(value) and not is_part)
     if isinstance(origin, type):
-        return _accept(value, isinstance(value, origin))
+        # A config of transformers or peft has to_dict; so has a data frame, which has a length.
+        is_config = hasattr(value, "to_dict") and not hasattr(value, "__len__")
+        return _accept(value, isinstance(value, origin) or (origin is dict and is_config))
     return value
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from gossamer._core.arguments import checked
 from gossamer._core.columns import Column
+from gossamer._core.warn import warn_user
 from gossamer.errors import DataError, DataWarning, GossamerError, MissingExtra
 from gossamer.results.find import find_runs
 from gossamer.results.live import RunFollower
@@ -274,7 +274,7 @@ class Runs(Sequence[Run]):
             if run.problem:
                 broken.append(f"{run.folder} is left out: {run.problem}")
         if broken:
-            warnings.warn("; ".join(broken), DataWarning, stacklevel=3)
+            warn_user("; ".join(broken), DataWarning)
         return long_form(self.runs, self.names(), self.settings, devices)
 
     def __str__(self) -> str:

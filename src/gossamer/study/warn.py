@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-
+from gossamer._core.warn import warn_user
 from gossamer.errors import NetworkWarning
 from gossamer.network.sparsity import few_links
 from gossamer.study.study import Study
@@ -12,8 +11,7 @@ from gossamer.study.study import Study
 def warn_of_few_links(study: Study) -> list[str]:
     """Warn if the devices of a study have fewer than one link each in the whole run.
 
-    Methods that use no links, such as all-reduce and those with a server, give no warning. It is
-    attributed to the caller of the function that calls this one.
+    Methods that use no links, such as all-reduce and those with a server, give no warning.
 
     Args:
         study: The study.
@@ -26,5 +24,5 @@ def warn_of_few_links(study: Study) -> list[str]:
     text = few_links(study.network, study.rounds)
     if text is None:
         return []
-    warnings.warn(text, NetworkWarning, stacklevel=3)
+    warn_user(text, NetworkWarning)
     return [text]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from gossamer._core.warn import warn_user
 from gossamer.errors import DataWarning
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def warn(sentence: str) -> None:
     Args:
         sentence: What is wrong.
     """
-    warnings.warn(sentence, DataWarning, stacklevel=5)
+    warn_user(sentence, DataWarning)
 
 
 def listed(values: Iterable[Any]) -> str:

@@ -9,7 +9,6 @@ module neither saves nor changes.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
@@ -17,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from gossamer._core.warn import warn_user
 from gossamer.errors import InputError, SpeedWarning
 from gossamer.tasks import module_copies
 from gossamer.tasks.data import Data
@@ -139,11 +139,10 @@ class ModuleLearner(Learner):
         self._channels_last = False
         self._try(data)
         if stacked and _ATTENTION not in obstacle:
-            warnings.warn(
+            warn_user(
                 f"{self._name} trains one device at a time, which takes longer if there are many: "
                 f"{obstacle}",
                 SpeedWarning,
-                stacklevel=2,
             )
 
     def _layers(self, data: Data) -> list[int]:

@@ -75,8 +75,8 @@ class RMSE(_OfNumbers):
     Example:
         >>> metric = RMSE()
         >>> sums = metric.sums(torch.tensor([[1.0], [4.0]]), torch.tensor([1.0, 2.0]))
-        >>> float(metric.value(sums).square())
-        2.0000000000000004
+        >>> round(float(metric.value(sums)), 6)
+        1.414214
     """
 
     unit: str = ""
