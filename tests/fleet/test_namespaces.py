@@ -16,7 +16,7 @@ from support.processes import DEADLINE
 
 from gossamer.errors import GossamerError, InputError
 from gossamer.fleet import namespaces
-from gossamer.fleet.namespaces import VirtualNetwork, address
+from gossamer.fleet.namespaces import VirtualNetwork, address, remove_abandoned
 
 pytestmark = pytest.mark.slow
 
@@ -270,6 +270,42 @@ def test_leftovers_are_removed_but_not_what_is_in_use() -> None:
         assert existing(prefix) == [f"{prefix}0"]
     assert not existing(prefix)
     assert has_ended(pid)
+
+
+ABANDONED = """
+import os, sys, time
+from gossamer.fleet.namespaces import VirtualNetwork
+with VirtualNetwork(2, f"{sys.argv[1]}{os.getpid()}-0-") as network:
+    network.run(1, ["sleep", "600"])
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+@needs_namespaces
+def test_what_killed_processes_have_left_is_removed() -> None:
+    prefix = f"gone-{os.getpid()}-"
+    command = [sys.executable, "-c", ABANDONED, prefix]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as killed,
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as runs,
+    ):
+        try:
+            for process in (killed, runs):
+                assert process.stdout is not None
+                assert process.stdout.readline() == "ready\n"
+            killed.kill()
+            killed.wait()
+            left = [f"{prefix}{killed.pid}-0-{i}" for i in range(2)]
+            used = [f"{prefix}{runs.pid}-0-{i}" for i in range(2)]
+            pid = int(output("ip", "netns", "pids", left[1]))
+            assert sorted(remove_abandoned(prefix)) == left
+            assert has_ended(pid)
+            assert sorted(existing(prefix)) == used
+        finally:
+            runs.kill()
+            runs.wait()
+    assert sorted(remove_abandoned(prefix)) == used
 
 
 def test_invalid_arguments_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

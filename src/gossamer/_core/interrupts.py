@@ -15,6 +15,9 @@ _GRACE_SECONDS = 5.0
 _LAST_SECONDS = 10.0
 _EXIT_CODE = 130
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
+"""The signals by which a user or a service manager stops a command."""
+
 
 class _Stop(threading.Event):
     """An event that knows whether the block has seen it."""
@@ -70,6 +73,36 @@ def stop_on_signal() -> Iterator[threading.Event]:
         yield stopped
     finally:
         ended.set()
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+@contextmanager
+def interrupt_once() -> Iterator[None]:
+    """Let the first Ctrl-C, SIGTERM or SIGHUP raise KeyboardInterrupt, and ignore later ones.
+
+    So whatever the block cleans up is cleaned up: `timeout` sends a signal to a process and again
+    to its group. A signal that is ignored, as SIGHUP is under `nohup`, stays so. Outside the main
+    thread, which alone receives signals, nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {}
+    for number in set(STOP_SIGNALS):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.getsignal(number)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for other in before:
+            signal.signal(other, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
         for number, old in before.items():
             signal.signal(number, old)
 

@@ -18,6 +18,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -96,15 +97,12 @@ class VirtualNetwork:
     def __enter__(self) -> VirtualNetwork:
         if reason := unavailable_reason():
             raise GossamerError(reason)
-        # An abstract socket ends with this process, so a network without one is a leftover.
         lock = self._stack.enter_context(socket.socket(socket.AF_UNIX))
-        try:
-            lock.bind(f"\0gossamer-network-{self.prefix}")
-        except OSError:
+        if not _locks(lock, self.prefix):
             self._stack.close()
             raise GossamerError(
                 f"another rehearsal with the prefix {self.prefix!r} is running: give another prefix"
-            ) from None
+            )
         self._stack.callback(self._clear)
         try:
             self._clear()
@@ -248,34 +246,80 @@ class VirtualNetwork:
     def _ip(self, device: int, *words: str) -> None:
         _command("ip", "-n", self.name(device), *words)
 
-    def _namespaces(self) -> list[str]:
-        """Return the existing namespaces of this prefix."""
-        found = []
-        for line in _command("ip", "netns", "list").splitlines():
-            name = line.split()[0] if line.strip() else ""
-            if re.fullmatch(rf"{re.escape(self.prefix)}\d+", name):
-                found.append(name)
-        return found
-
     def _clear(self) -> None:
         """Kill every process in namespaces of this prefix, and remove them with their cables."""
         for process in self._processes:
             with suppress(ProcessLookupError):
                 process.kill()
-        names = self._namespaces()
-        until = time.monotonic() + _COMMAND_SECONDS
-        while (pids := _pids(names)) and time.monotonic() < until:
-            for pid in pids:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            for process in self._processes:
-                process.poll()  # a killed child stays in its namespace until it is reaped
-            time.sleep(0.02)
+        _remove(_namespaces(re.escape(self.prefix)), self._processes)
         for process in self._processes:
             process.wait(_COMMAND_SECONDS)
         self._processes.clear()
-        for name in names:
-            _command("ip", "netns", "delete", name)
+
+
+def remove_abandoned(prefix: str) -> list[str]:
+    """Remove the namespaces that killed processes have left, with all that runs in them.
+
+    A namespace is abandoned if its name has the number of a process that has ended, and nobody
+    holds the lock of its network.
+
+    Args:
+        prefix: What the names begin with; PROCESS-NUMBER-DEVICE follows.
+
+    Returns:
+        The names.
+    """
+    removed = []
+    found = _namespaces(rf"{re.escape(prefix)}\d+-\d+-")
+    for network in sorted({name[: name.rindex("-") + 1] for name in found}):
+        process = network.removeprefix(prefix).partition("-")[0]
+        with socket.socket(socket.AF_UNIX) as lock:
+            if not Path("/proc", process).exists() and _locks(lock, network):
+                names = _namespaces(re.escape(network))  # another process may have removed some
+                _remove(names)
+                removed += names
+    return removed
+
+
+def _locks(lock: socket.socket, prefix: str) -> bool:
+    """Lock a network; return False if another process has.
+
+    An abstract socket ends with its process, so a network without one is a leftover.
+    """
+    try:
+        lock.bind(f"\0gossamer-network-{prefix}")
+    except OSError:
+        return False
+    return True
+
+
+def _namespaces(pattern: str) -> list[str]:
+    """Return the existing namespaces whose names are the pattern and the number of a device."""
+    found = []
+    for line in _command("ip", "netns", "list").splitlines():
+        name = line.split()[0] if line.strip() else ""
+        if re.fullmatch(rf"{pattern}\d+", name):
+            found.append(name)
+    return found
+
+
+def _remove(names: list[str], children: Sequence[subprocess.Popen[Any]] = ()) -> None:
+    """Kill every process in namespaces, and remove them with their cables.
+
+    Args:
+        names: The namespaces.
+        children: Processes of this one: a killed child stays in its namespace until it is reaped.
+    """
+    until = time.monotonic() + _COMMAND_SECONDS
+    while (pids := _pids(names)) and time.monotonic() < until:
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for child in children:
+            child.poll()
+        time.sleep(0.02)
+    for name in names:
+        _command("ip", "netns", "delete", name)
 
 
 def _pids(namespaces: list[str]) -> list[int]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 
 from gossamer.errors import GossamerError, InputError, Lost
-from gossamer.fleet.namespaces import VirtualNetwork, address
+from gossamer.fleet.namespaces import VirtualNetwork, address, remove_abandoned
 from gossamer.fleet.processes import DeviceProcess
 from gossamer.fleet.provision import init
 from gossamer.fleet.settings import Fleet, read_device, write_device
@@ -28,6 +28,7 @@ Event = tuple[float, Callable[[], None]]  # when, in rounds, and an action
 _READY_SECONDS = 120.0  # for all devices to load their libraries
 # Where in a slot links change: its exchanges are over, and there is time to notice the change.
 _SWITCH_SHARE = 0.4
+_PREFIX = "gossamer-"  # of namespaces; process id and number of the rehearsal follow
 _NUMBERS = count()  # of the rehearsals in this process
 
 
@@ -81,13 +82,14 @@ class Rehearsal:
             )
         self.start_time = 0.0  # when round 0 begins, in seconds since 1970
         self._clocks = clocks or {}
-        self._network = VirtualNetwork(self.devices, f"gossamer-{os.getpid()}-{next(_NUMBERS)}-")
+        self._network = VirtualNetwork(self.devices, f"{_PREFIX}{os.getpid()}-{next(_NUMBERS)}-")
         self._up: set[tuple[int, int]] = set()
         self._running: dict[int, DeviceProcess] = {}
 
     def __enter__(self) -> Rehearsal:
         self._network.__enter__()
         try:
+            remove_abandoned(_PREFIX)
             self._provision()
         except BaseException:
             self._network.__exit__(None, None, None)
@@ -100,9 +102,11 @@ class Rehearsal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for device in list(self._running):
-            self.kill(device)
-        self._network.__exit__(kind, error, trace)
+        try:
+            for device in list(self._running):
+                self.kill(device)
+        finally:
+            self._network.__exit__(kind, error, trace)
 
     @property
     def network(self) -> VirtualNetwork:
