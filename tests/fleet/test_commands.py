@@ -144,7 +144,7 @@ result = {"taken": taken, "stopped": stopped, "had": had, "seen": seen, "last": 
 """
     result = python(DEVICES_RUN + code, Path.cwd(), devices=DEVICES)
     code_, out, err = result["taken"]
-    assert (code_, out) == (2, "")
+    assert (code_, out) == (75, "")  # it may mend itself: the unit tries again
     assert re.search(
         r"gossamer: device 0 cannot listen on 0.0.0.0:7001: .*[Aa]ddress already in use", err
     )

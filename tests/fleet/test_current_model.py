@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ from safetensors.torch import load_file
 from support.command import assert_refused, gossamer
 from support.fleet_commands import DEVICES, DEVICES_RUN, PORTS, init, logs
 from support.loopback import python
+from support.nodes import NodeFleet
+
+import gossamer as gs
+from gossamer.fleet.settings import Fleet
 
 pytest.importorskip("zenoh", reason="needs the extra gossamer[peer]")
 
@@ -75,6 +80,45 @@ result = {"said": said, "reads": reads, "first": first, "killed": rounds(1)}
     assert collected.code == 0, collected.err
     assert "missing, and left out: n2" in collected.err
     assert "not at the last round, with their newest models: n0 (" in collected.err
+
+
+def test_the_models_of_the_newest_rounds_are_kept(tmp_path: Path) -> None:
+    """Softmax regression on digits has 2,600 bytes and more; four models fit in 11 kB."""
+    study = gs.Study(
+        gs.DPSGD(0.1), gs.Full(2), gs.Digits(), rounds=12, measure=gs.Measure(every=1, test=20)
+    )
+    fleet = Fleet(slot=1.0, sync=False, history=0.011)
+    nodes = NodeFleet(study, tmp_path, fleet, nodes=2)
+    nodes.run()
+    for i in range(2):
+        kept = sorted((tmp_path / str(i) / "history").iterdir())
+        assert [path.stem for path in kept] == ["000009", "000010", "000011", "000012"]
+    (tmp_path / "0" / "history" / "000009.safetensors").unlink()  # by its owner
+    more = NodeFleet(replace(study, rounds=14), tmp_path, fleet, nodes=2)
+    more.run()
+    assert more.results == {0: True, 1: True}
+    for i in range(2):
+        kept = sorted((tmp_path / str(i) / "history").iterdir())
+        assert kept[-1].stem == "000014"
+        assert sum(path.stat().st_size for path in kept) <= 11_000 + 4 * 200
+    none = NodeFleet(study, tmp_path / "none", replace(fleet, history=0.001), nodes=2)
+    none.run()
+    assert not (tmp_path / "none" / "0" / "history").exists()
+
+
+def test_a_device_that_is_stopped_in_an_exchange_writes_its_model(tmp_path: Path) -> None:
+    """Its partner is silent, so it waits in an exchange when the signal comes."""
+    study = gs.Study(gs.DPSGD(0.1), gs.Full(2), gs.Digits(), rounds=9)
+    fleet = Fleet(slot=1.0, sync=False, model_every=0)
+    nodes = NodeFleet(study, tmp_path, fleet, nodes=1, stops={0: 7.5})
+    nodes.run({1: lambda endpoint: endpoint.sleep_until(100.0)})
+    assert nodes.results == {0: False}
+    path = tmp_path / "0" / "model.safetensors"
+    assert round_of(path) == nodes.checkpoint(0).round
+    assert torch.equal(
+        torch.cat([x.flatten() for x in load_file(path).values()]).sort().values,
+        nodes.checkpoint(0).state["w"].flatten().sort().values,
+    )
 
 
 def test_the_interval_is_checked() -> None:

@@ -5,6 +5,7 @@ same seed gives the same bytes.
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
 import random
 import signal
@@ -19,7 +20,7 @@ from support.command import REAL, gossamer, real
 from support.planted_bugs import BUGS
 
 from gossamer._core.files import write_atomically
-from gossamer.errors import DataError
+from gossamer.errors import DataError, Lost
 from gossamer.fleet.simulation.clock import SimulatedClock, SimulatedStop
 from gossamer.fleet.simulation.disk import SimulatedDisk
 from gossamer.fleet.simulation.fleet import simulate
@@ -152,21 +153,37 @@ def test_two_processes_simulate_the_same_as_one() -> None:
     assert one == two
 
 
-def test_ctrl_c_prints_what_was_done() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_signal_to_all_processes_prints_what_was_done(jobs: int, number: int) -> None:
+    """A terminal and `timeout` send it to the whole group."""
     process = subprocess.Popen(
-        [*REAL, "fleet", "simtest", "--seeds", "1000000"],
+        [*REAL, "fleet", "simtest", "--seeds", "1000000", "--jobs", str(jobs)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     assert process.stderr is not None
     process.stderr.readline()  # of progress
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "seeds in" in out
     assert "stopped after" in err
     assert "Traceback" not in err
+
+
+def test_a_process_that_is_ended_by_others_is_named() -> None:
+    results = simulate_seeds(0, 1000, 2, threading.Event())
+    next(results)
+    children = multiprocessing.active_children()
+    assert len(children) == 2
+    children[0].kill()
+    with pytest.raises(Lost, match=r"the process that simulated seeds .* give fewer --jobs"):
+        for _ in results:
+            pass
+    assert not multiprocessing.active_children()
 
 
 @pytest.mark.parametrize(

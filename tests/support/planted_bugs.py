@@ -159,6 +159,14 @@ def _renamed_before_sync(patch: Patch) -> None:
     patch.setattr(journal, "write_atomically", late)
 
 
+@bug("a model is renamed before it is synced")
+def _model_renamed_before_sync(patch: Patch) -> None:
+    def late(path: Path, content: Any, **options: Any) -> None:
+        write_atomically(path, content, **{**options, "sync": False})
+
+    patch.setattr(node, "write_atomically", late)
+
+
 @bug("the folder is not synced after a checkpoint")
 def _folder_not_synced(patch: Patch) -> None:
     def without_folder(path: Path, content: Any, **options: Any) -> None:

@@ -10,15 +10,16 @@ from pathlib import Path
 import typer
 
 from gossamer._core import checks
-from gossamer._core.interrupts import stop_on_signal
+from gossamer._core.interrupts import interrupt_once, stop_on_signal
 from gossamer.cli.node_log import LOGS, JsonLog, NodeLog, TextLog
+from gossamer.cli.specs import read_fleet_study
 from gossamer.cli.tables import terminal_table
 from gossamer.errors import DataError, GossamerError, InputError
 from gossamer.fleet import provision
 from gossamer.fleet.code import CODE, study_in
 from gossamer.fleet.files import MODEL, SAMPLES, SAMPLES_NUMPY
 from gossamer.fleet.notices import Notices
-from gossamer.fleet.settings import STUDY, Fleet, read_device
+from gossamer.fleet.settings import STUDY, Fleet, read_device, read_devices
 from gossamer.results.run import Run
 from gossamer.results.tables import Method
 from gossamer.study import Study
@@ -187,6 +188,41 @@ def node(
         typer.echo(f"{device.name} was stopped; the same command resumes it")
 
 
+def upgrade(
+    folder: Path,
+    path: str,
+    start: str | None,
+    settings: list[str] | None,
+    seed: int | None,
+    allow_code: bool,
+) -> None:
+    """Move a fleet to another study, and print what to copy where.
+
+    Args:
+        folder: The folder of the fleet.
+        path: The spec of the new study, or a study in a Python file.
+        start: When round 0 begins; by default in ten minutes.
+        settings: Values of `--set`.
+        seed: Value of `--seed`.
+        allow_code: Import and run the Python code that the studies name.
+    """
+    from gossamer.fleet.upgrade import upgrade as move
+
+    before = read_devices(folder)[-1].fleet
+    begins = _start_time(start)
+    study, fleet = read_fleet_study(path, None, settings, seed, allow_code, before)
+    moved = move(folder, study, fleet, begins, allow_code=allow_code)
+    typer.echo(f"{folder}: {len(moved.names)} devices, {study.algorithm.label}")
+    if moved.same:
+        typer.echo("the method and the model are the same: devices resume where they are")
+    else:
+        typer.echo("each device keeps its model, drops the rest, and begins with round 0")
+        if fleet.pace == "slots":
+            typer.echo(f"round 0 begins {begins:%Y-%m-%d %H:%M:%S %Z}")
+    common = ", ".join(moved.common)
+    typer.echo(f"\nCopy to each device, and start its node again:\n    {common}, n0.toml  …")
+
+
 def up(given: tuple[Study, Fleet], devices: int | None, out: Path | None, quiet: bool) -> None:
     """Rehearse on this machine, and collect the results.
 
@@ -215,7 +251,7 @@ def up(given: tuple[Study, Fleet], devices: int | None, out: Path | None, quiet:
             f" {most}{duration} once they are started",
             err=True,
         )
-    with Rehearsal(study, fleet, folder) as rehearsal:
+    with interrupt_once(), Rehearsal(study, fleet, folder) as rehearsal:
         rehearsal.start()
         with LiveStatus(folder, quiet) as live:
             rehearsal.play(lambda t: live.update())

@@ -81,6 +81,7 @@ def read_fleet_study(
     settings: list[str] | None,
     seed: int | None,
     allow_code: bool = False,
+    before: Fleet | None = None,
 ) -> tuple[Study, Fleet]:
     """Read the one study of a spec, and its settings for real devices.
 
@@ -90,6 +91,7 @@ def read_fleet_study(
         settings: Values of `--set`.
         seed: Value of `--seed`.
         allow_code: Value of `--allow-code`.
+        before: Settings that keys of [fleet] change; None means the defaults.
 
     Returns:
         The study, and the section [fleet].
@@ -101,14 +103,14 @@ def read_fleet_study(
     from gossamer.study import spec
 
     if re.search(r"\.py:[\w.]+$", str(path)):
-        return _study_in_python(str(path), devices, settings, seed, allow_code)
+        return _study_in_python(str(path), devices, settings, seed, allow_code, before)
     path = Path(path)
     given = list(settings or [])
     if devices is not None:
         given.append(f"network.devices={devices}")
     table = spec.with_settings(spec.read(path), given)
     studies = spec.studies(table, path.stem, seed, allow_code=allow_code)
-    return single_study(studies), read_fleet(table)
+    return single_study(studies), read_fleet(table, before)
 
 
 def _study_in_python(
@@ -117,6 +119,7 @@ def _study_in_python(
     settings: list[str] | None,
     seed: int | None,
     allow_code: bool,
+    before: Fleet | None,
 ) -> tuple[Study, Fleet]:
     """Return a study from a Python file, and the settings of its fleet by `--set fleet.KEY=`."""
     from gossamer.fleet.code import study_in
@@ -132,7 +135,7 @@ def _study_in_python(
     for key in table:
         if key != "fleet":
             raise InputError("--set", key, f"fleet.KEY alone: the rest of the study is in {text}")
-    return study_in(text, "SPEC"), read_fleet(table)
+    return study_in(text, "SPEC"), read_fleet(table, before)
 
 
 def engine_settings(engine: str | None, settings: list[str] | None) -> list[str]:

@@ -4,7 +4,7 @@ data.safetensors    the samples that it trains on and is tested on; or data.npz,
                     data.csv or data.parquet
 columns.json        how a table becomes samples, as on all devices
 log.jsonl           one line per round: neighbours, what was sent, and measurements
-history/            its models of the rounds that were measured, within a limit of size
+history/            its models of the newest rounds that were measured, within a limit of size
 model.safetensors   its current model, for other programs; at the end its final model
 status.json         its current status
 good                a recent state, for a device that diverges: see `recovery`
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer._core.disk import SYSTEM_DISK, Disk
 from gossamer._core.files import PRIVATE_FOLDER_MODE, PRIVATE_MODE, PUBLIC_MODE, os_errors
+from gossamer.fleet.keys import KEY
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,13 +49,15 @@ def history_file(folder: Path, t: int) -> Path:
 def make_private(folder: Path) -> None:
     """Let only the owner of a device's folder read it: files may have been copied with other modes.
 
+    A key that others can read is left as it is: it is refused, since others may have a copy.
+
     Args:
         folder: The device's folder.
     """
     with suppress(OSError):  # the folder of another user, which that user has opened
         folder.chmod(PRIVATE_FOLDER_MODE)
         for path in folder.iterdir():
-            if path.is_file() and path.name not in (MODEL, STATUS, LOG):
+            if path.is_file() and path.name not in (MODEL, STATUS, LOG, KEY):
                 path.chmod(PRIVATE_MODE)
 
 

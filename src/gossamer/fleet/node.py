@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.engines.plan import Plan
 from gossamer.errors import DataError, Diverged
 from gossamer.fleet import files
+from gossamer.fleet.carry_over import BUFFER, with_model
 from gossamer.fleet.identity import study_digest, wire_run
 from gossamer.fleet.machine import THIS_MACHINE, Machine, StopSignal
 from gossamer.fleet.methods import (
@@ -49,7 +51,6 @@ from gossamer.fleet.transport.stoppable import StoppableTransport, Stopped
 from gossamer.tasks import Worker
 
 _REST_SECONDS = 1.0  # after which a device that rests asks again if it still has to
-_BUFFER = "buffer/"  # prefix of the names of the model's buffers in a checkpoint
 _REFUSALS: dict[str, tuple[Kind, str]] = {
     "run": ("other study", "runs another study: its messages are refused"),
     "guard": ("too large", "sends vectors much longer than the own: they are refused"),
@@ -130,6 +131,7 @@ class Node:
             guard=fleet.guard or math.inf,
         )
         journal = Journal(folder, fleet.sync, machine.disk, digest)
+        self._journal = journal
         remove_partial_files(folder, self._disk)  # left by a kill; no other process writes here
         files.end_torn_line(folder, self._disk)
         # Counts of messages, bytes and seconds continue from before a restart.
@@ -165,6 +167,7 @@ class Node:
                 done = self._run_rounds(stopped)
         except Stopped:
             # In the middle of an exchange, as if it were killed: it resumes from its journal.
+            self._write_model_of_journal()
             self._report("stopped")
             return False
         self.edges.leave()
@@ -209,7 +212,7 @@ class Node:
         state = algorithm.next_state(state, gradient, self.pace.mix(t), t)
         state = self._good_state(state, t)
         committed_with = self.edges.committed_with
-        buffers = {_BUFFER + name: b for name, b in self._worker.buffers.items()}
+        buffers = {BUFFER + name: b for name, b in self._worker.buffers.items()}
         self.edges.finish(t, {**state, **buffers})
         self.edges.send_models(algorithm.models(state)[0])
         self._log(t + 1, state, neighbours, committed_with)
@@ -241,14 +244,12 @@ class Node:
         model = self.edges.request_model(self.pace.join_until())
         own = self.plan.algorithm.models(state)
         if model is not None and not is_too_long(model, own, self._fleet.guard or math.inf):
-            # What is mixed is the model, up to a start that all share.
-            shift = model.to(self._dtype)[None] - own
-            state["w"] = state["w"] + shift
+            return with_model(self.plan.algorithm, state, model)
         return state
 
     def _good_state(self, state: State, t: int) -> State:
         """Return a state that is finite: this one, or an earlier one if the model diverged."""
-        everything = {**state, **{_BUFFER + name: b for name, b in self._worker.buffers.items()}}
+        everything = {**state, **{BUFFER + name: b for name, b in self._worker.buffers.items()}}
         if is_finite(everything):
             self._recovery.keep(t, everything)
             return state
@@ -264,9 +265,9 @@ class Node:
     def _restored(self, everything: State) -> State:
         """Return the state of the algorithm, and restore the buffers of the model beside it."""
         for name, b in self._worker.buffers.items():
-            if _BUFFER + name in everything:
-                b.copy_(everything[_BUFFER + name])
-        return {name: x for name, x in everything.items() if not name.startswith(_BUFFER)}
+            if BUFFER + name in everything:
+                b.copy_(everything[BUFFER + name])
+        return {name: x for name, x in everything.items() if not name.startswith(BUFFER)}
 
     def _note_refused(self, sender: int, reason: str) -> None:
         kind, words = _REFUSALS.get(reason, ("refused", f"sends invalid messages: {reason}"))
@@ -312,6 +313,14 @@ class Node:
         if every and self._rounds_run % every == 0:
             self._write_model(self._folder / files.MODEL, state)
 
+    def _write_model_of_journal(self) -> None:
+        """Write the model of the last round that is over."""
+        checkpoint = self._journal.read()
+        if checkpoint is not None:
+            with torch.no_grad():
+                state = self._restored(checkpoint.state)
+                self._write_model(self._folder / files.MODEL, state)
+
     def _write_model(self, path: Path, state: State, mode: int = PUBLIC_MODE) -> None:
         from safetensors.torch import save
 
@@ -320,7 +329,8 @@ class Node:
         for name, x in (self.plan.task.learner.unstack(models) | self._worker.buffers).items():
             tensors[name] = x[0].contiguous()
         content = save(tensors, {"format": "pt", "round": str(self.edges.round)})
-        write_atomically(path, content, mode=mode, sync=False, disk=self._disk)
+        # Synced before it gets its name: others read it after a power failure, too.
+        write_atomically(path, content, mode=mode, sync=self._fleet.sync, disk=self._disk)
 
     def _report(self, doing: str, **more: Any) -> None:
         """Write the status to disk, and pass it on."""
@@ -343,7 +353,9 @@ class Node:
 
 
 class _History:
-    """The models that a device keeps of the rounds that are measured, up to a number of bytes."""
+    """The models that a device keeps of the rounds that are measured: the newest ones, up to a
+    number of bytes.
+    """
 
     def __init__(self, folder: Path, megabytes: float, disk: Disk) -> None:
         self._folder = folder
@@ -351,15 +363,31 @@ class _History:
         self._limit = 1e6 * megabytes
         history = folder / files.HISTORY
         remove_partial_files(history, disk)
+        self._sizes: dict[Path, int] = {}  # the oldest first
         with os_errors("read", history):
-            self._used = sum(disk.size(file) for file in disk.files(history))
+            for file in sorted(disk.files(history), key=lambda path: (len(path.name), path.name)):
+                self._sizes[file] = disk.size(file)
 
     def reserve(self, t: int, size: int) -> Path | None:
-        """Return the file for the model after t rounds; None if its bytes exceed the limit."""
-        if self._used + size > self._limit:
-            return None
-        self._used += size
+        """Remove the oldest models until there is room for that after t rounds.
+
+        Args:
+            t: Number of rounds.
+            size: Bytes of the model.
+
+        Returns:
+            Its file; None if the model alone exceeds the limit.
+        """
         path = files.history_file(self._folder, t)
+        self._sizes.pop(path, None)
+        while self._sizes and sum(self._sizes.values()) + size > self._limit:
+            oldest = next(iter(self._sizes))
+            with os_errors("remove", oldest), suppress(FileNotFoundError):
+                self._disk.remove(oldest)
+            del self._sizes[oldest]
+        if size > self._limit:
+            return None
+        self._sizes[path] = size
         with os_errors("make", path.parent):
             self._disk.make_folder(path.parent)
         return path

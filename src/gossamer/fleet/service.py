@@ -18,6 +18,8 @@ from gossamer._core.versions import version
 from gossamer.engines import Plan
 from gossamer.errors import DataError, GossamerError, InputError, MissingExtra
 from gossamer.fleet import files, keys, members, metrics, node, samples
+from gossamer.fleet.carry_over import CarryOver
+from gossamer.fleet.identity import study_digest
 from gossamer.fleet.methods import network_on_devices
 from gossamer.fleet.notices import Notices
 from gossamer.fleet.rest import Rest
@@ -89,6 +91,10 @@ def run_device(
     if started is None and device.fleet.pace == "slots":
         _check_not_over(device, plan.rounds)
     files.make_private(device.folder)
+    digest = study_digest(plan, worker.start(), device.fleet)
+    carry_over = CarryOver(device.folder, plan, worker, digest, device.replaces, device.fleet.sync)
+    if carried := carry_over.run():
+        on_event(carried)
     clock_watch = ClockWatch(notices)
     new_samples = _NewSamples(device, study, plan, on_event, worker.samples)
     newest: dict[str, Any] = {}  # the newest status

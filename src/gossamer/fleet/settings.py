@@ -120,6 +120,8 @@ class Device:
         clock: Seconds added to the device's clock.
         metrics: Where metrics for Prometheus are served to this machine, as "127.0.0.1:9464" or
             "unix:/run/gossamer/n3.sock"; "": nowhere.
+        replaces: Digests of the earlier studies of the fleet, from which the device carries its
+            model over (see `fleet upgrade`).
         fleet: The settings that all devices share.
 
     Raises:
@@ -141,6 +143,7 @@ class Device:
     interface: str = "auto"
     clock: float = 0.0
     metrics: str = ""
+    replaces: tuple[str, ...] = ()
     fleet: Fleet = field(default_factory=Fleet)
 
     def __post_init__(self) -> None:
@@ -170,16 +173,20 @@ class Device:
         return self.names[self.device]
 
 
-def read_fleet(table: spec.Table) -> Fleet:
-    """Return the [fleet] table of a spec, with defaults for missing keys.
+def read_fleet(table: spec.Table, before: Fleet | None = None) -> Fleet:
+    """Return the [fleet] table of a spec.
 
     Args:
         table: The tables of a spec.
+        before: The values of missing keys; None: the defaults.
 
     Raises:
         InputError: If a key is unknown or a value is out of range.
     """
-    made: Fleet = spec.build_dataclass(Fleet, table.get("fleet", {}), "fleet")
+    given = table.get("fleet", {})
+    if before is not None:
+        given = {**dataclasses.asdict(before), "quiet": list(before.quiet), **given}
+    made: Fleet = spec.build_dataclass(Fleet, given, "fleet")
     return made
 
 

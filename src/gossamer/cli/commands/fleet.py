@@ -116,6 +116,30 @@ def fleet_init(
     init(study, out, start, hosts, days, samples, device_keys, secret)
 
 
+def fleet_upgrade(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The fleet's folder.")],
+    spec: Annotated[
+        str,
+        typer.Argument(
+            metavar="SPEC", help="The new study; keys of [fleet] that it lacks keep their values."
+        ),
+    ],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="When round 0 begins, as 2030-01-31T12:00:00Z; else in 10 minutes."
+        ),
+    ] = None,
+    set_: Set = None,
+    seed: Seed = None,
+    allow_code: AllowCode = False,
+) -> None:
+    """Move a fleet to another study: devices keep their models, and drop the rest."""
+    from gossamer.cli.fleet import upgrade
+
+    upgrade(folder, spec, start, set_, seed, allow_code)
+
+
 def fleet_up(
     spec: FleetSpec,
     devices: Devices = None,

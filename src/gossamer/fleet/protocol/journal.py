@@ -24,7 +24,7 @@ from gossamer._core.files import PRIVATE_MODE, os_errors, write_atomically
 from gossamer.algorithms import State
 from gossamer.errors import DataError
 from gossamer.fleet.protocol.messages import ExchangeId
-from gossamer.fleet.protocol.records import read_records, write_record
+from gossamer.fleet.protocol.records import Record, read_records, write_record
 
 CHECKPOINT_FILE = "kept"
 LOG_FILE = "promised"
@@ -123,20 +123,16 @@ class Journal:
         Raises:
             DataError: If the checkpoint is damaged, or of another study.
         """
-        if not self._disk.exists(self._checkpoint):
+        found = self._read_checkpoint()
+        if found is None:
             return None
-        records = list(read_records(self._checkpoint, self._disk))
-        if len(records) != 1:
-            raise DataError(
-                f"{self._checkpoint} is damaged: give the device an empty folder,"
-                " and it starts as a new one"
-            )
-        header, tensors = records[0]
+        header, tensors = found
         written_by = header.get("study", "")  # versions before 0.3 wrote none
         if self._study and written_by and written_by != self._study:
             raise DataError(
                 f"{self._checkpoint} is of another model or method than this study:"
-                " give the device an empty folder, and it starts as a new one"
+                " give the device an empty folder, and it starts as a new one;"
+                " or move the fleet by `gossamer fleet upgrade`, and it keeps its model"
             )
         state = {}
         for name, x in tensors.items():
@@ -154,6 +150,29 @@ class Journal:
             pending += _transfers(entry, tensors)
             numbers |= _numbers(entry)
         return Checkpoint(header["round"], state, applied, tuple(pending), numbers)
+
+    def written_by(self) -> tuple[str, int] | None:
+        """Return the digest of the study of the checkpoint, and its round; None if there is none.
+
+        Raises:
+            DataError: If the checkpoint is damaged.
+        """
+        found = self._read_checkpoint()
+        if found is None:
+            return None
+        header, _ = found
+        return header.get("study", ""), header["round"]
+
+    def _read_checkpoint(self) -> Record | None:
+        if not self._disk.exists(self._checkpoint):
+            return None
+        records = list(read_records(self._checkpoint, self._disk))
+        if len(records) != 1:
+            raise DataError(
+                f"{self._checkpoint} is damaged: give the device an empty folder,"
+                " and it starts as a new one"
+            )
+        return records[0]
 
     def log_own(
         self, exchange: ExchangeId, own: Tensor, checksum: int, partner: int | None = None

@@ -11,6 +11,7 @@ degrees, weights, what is on disk) it reads from messages and files. The rules:
 - "mean": a mix moves what vectors and weights say, so that over all devices it moves nothing but
   what is owed; in the dual, if the method has a mirror map.
 - "restart": from whatever a crash may leave, a device resumes with all that it owes.
+- "whole": a model that other programs read is whole, also after a power failure.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors.torch import load
 from torch import Tensor
 
 from gossamer.errors import DataError
@@ -36,6 +38,7 @@ from gossamer.fleet.simulation.scheduler import Violation
 _HEADER = struct.Struct("<4sHBB16sIIHBBI16sQII")  # as `protocol.wire` describes it
 _DTYPES = {code: dtype for dtype, code in DTYPE_CODES.items()}
 _TOLERANCE = 1e-9  # of the sizes that are added, in float64
+_MODEL_SUFFIX = ".safetensors"
 
 Owed = tuple[int, ExchangeId]  # the neighbour, and the exchange with it
 
@@ -160,6 +163,7 @@ class Oracle:
         """
         known = self._devices[device]
         checkpoint, account = self._read(device, known.disk)
+        self._check_models(device, known.disk)
         known.account = account.copy()
         known.pending = set() if checkpoint is None else _owed(checkpoint.pending)
         self._check_owed(device, "restarts")
@@ -243,6 +247,7 @@ class Oracle:
         self.counts["restarts tried"] += 1
         left = ReadOnlyDisk(known.disk.after_power_failure(random))
         self._check_recovered(device, self._survives(device, left))
+        self._check_models(device, left)
 
     # -- rules -------------------------------------------------------------------------------------
 
@@ -255,6 +260,18 @@ class Oracle:
                 raise Violation(
                     "restart", f"after a crash now, n{device} does not know of {_between(owed)}"
                 )
+
+    def _check_models(self, device: int, disk: SimulatedDisk) -> None:
+        """Check that the models on a disk are whole."""
+        for path, content in disk.peek_all().items():
+            if path.suffix != _MODEL_SUFFIX:
+                continue
+            try:
+                load(content)
+            except Exception as error:  # what safetensors raises is not documented
+                raise Violation(
+                    "whole", f"n{device} has a torn {path} after a crash: {type(error).__name__}"
+                ) from None
 
     def _check_owed(self, device: int, what: str) -> None:
         """Check that a device has applied, or keeps, all that its neighbours have applied."""

@@ -137,6 +137,8 @@ def draw_scenario(seed: int) -> Scenario:
         join=random.choice(("neighbour", "own")),
         sync=sync,
         lease=0.2 * slot,
+        model_every=random.choice((1, 3)),
+        history=random.choice((64.0, 4e-5)),  # in megabytes: all models, or the last one
     )
     machine = MachineFaults(
         kill=sometimes(0.03, 0.7),

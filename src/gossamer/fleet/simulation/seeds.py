@@ -14,7 +14,9 @@ from multiprocessing.connection import Connection, wait
 import torch
 
 from gossamer._core import checks
+from gossamer._core.interrupts import STOP_SIGNALS
 from gossamer._core.process import configure_own_process
+from gossamer.errors import Lost
 from gossamer.fleet.simulation.fleet import Result, simulate
 
 _CHUNK = 4  # seeds that a process is given at once: about a second
@@ -55,6 +57,7 @@ def simulate_seeds(first: int, seeds: int, jobs: int, stopped: threading.Event) 
 
     Raises:
         InputError: If a number is out of range.
+        Lost: If one of the processes is ended by others.
     """
     checks.whole("--first", first, 0)
     checks.whole("--seeds", seeds, 1)
@@ -74,17 +77,18 @@ def _simulate_in_processes(
 ) -> Iterator[Result]:
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
     left = iter(range(first, first + seeds, _CHUNK))
-    busy: list[Connection] = []
+    busy: dict[Connection, tuple[int, int]] = {}  # the seeds that each process simulates
     processes = []
 
-    def give(connection: Connection) -> bool:
-        """Give a process its next seeds; return False if there are none."""
+    def give(connection: Connection) -> None:
+        """Give a process its next seeds, or let it end if there are none."""
         begin = None if stopped.is_set() else next(left, None)
         if begin is None:
             connection.close()
-            return False
-        connection.send((begin, min(begin + _CHUNK, first + seeds)))
-        return True
+            return
+        busy[connection] = (begin, min(begin + _CHUNK, first + seeds))
+        with suppress(OSError):  # the process has ended: then nothing is received from it
+            connection.send(busy[connection])
 
     try:
         for _ in range(jobs):
@@ -93,24 +97,42 @@ def _simulate_in_processes(
             process.start()
             there.close()
             processes.append(process)
-            if give(here):
-                busy.append(here)
+            give(here)
         while busy:
-            for ready in wait(busy, _POLL_SECONDS):
+            for ready in wait(list(busy), _POLL_SECONDS):
                 assert isinstance(ready, Connection)
-                yield from ready.recv()
-                if not give(ready):
-                    busy.remove(ready)
+                begin, end = busy.pop(ready)
+                yield from _received(ready, begin, end, stopped)
+                give(ready)
         for process in processes:
             process.join()
     finally:
         for process in processes:
-            process.terminate()
+            process.kill()
+        for process in processes:
+            process.join()
+
+
+def _received(
+    connection: Connection, begin: int, end: int, stopped: threading.Event
+) -> list[Result]:
+    """Return the results of seeds from the process that simulates them."""
+    try:
+        results: list[Result] = connection.recv()
+    except (EOFError, OSError):
+        if stopped.wait(_POLL_SECONDS):  # a signal to all processes has ended it while it started
+            return []
+        raise Lost(
+            f"the process that simulated seeds {begin} to {end - 1} was ended, perhaps for its"
+            " memory: give fewer --jobs"
+        ) from None
+    return results
 
 
 def _serve(connection: Connection) -> None:
     """Simulate the seeds that a connection asks for, until its other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # the parent decides when to stop
     configure_own_process()
     torch.set_num_threads(1)
     with suppress(EOFError, OSError):
