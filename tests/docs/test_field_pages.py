@@ -104,7 +104,7 @@ def test_a_month_with_twenty_robots() -> None:
             shutil.copy(f"fleet/n{i}/{file}", robot / f"n{i}")
     done: Any = python(NODE, Path.cwd(), command=node, where="robot3", log="n3/log.jsonl")
     assert done[0] == 0, done
-    status, revoke, request, add, renew, collect = later
+    status, revoke, request, add, renew, collect, upgrade = later
     assert "not seen" in run_apart(status)
     run(revoke)
     assert request == "gossamer fleet request n20"
@@ -119,6 +119,12 @@ def test_a_month_with_twenty_robots() -> None:
     collected = run(collect)
     assert "not at the last round, with their newest models: n3" in collected.err
     assert Path("month/summary.json").exists()
+    run(upgrade)
+    for file in ("study.toml", "n3.toml"):
+        shutil.copy(f"fleet/{file}", "robot3")
+    done = python(NODE, Path.cwd(), command=node, where="robot3", log="n3/log.jsonl")
+    assert done[0] == 0, done
+    assert "begins with the model of the earlier one" in done[1]
 
 
 @pytest.mark.slow
