@@ -83,7 +83,7 @@ class Links:
         except ValueError:  # pairs of different lengths
             array = np.empty(0)
         if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
-            raise InputError("links", given, "pairs (a, b) of whole numbers")
+            raise InputError("pairs", given, "pairs (a, b) of whole numbers")
         array = array.astype(np.int64)
         outside = (array < 0) | (array >= devices)
         if outside.any():
