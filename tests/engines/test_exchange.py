@@ -81,12 +81,20 @@ def test_rows_arrive_in_every_round(machines: list[str], tmp_path: Path) -> None
             assert torch.equal(received[round], rows_of(1 - number, round, 500)[rows])
 
 
-def test_all_gather_is_in_the_order_of_the_shards(tmp_path: Path) -> None:
-    def run(number: int, exchange: GlooExchange) -> list[Tensor]:
-        return exchange.all_gather(torch.full((2,), float(number)))
+def test_all_reduce_gives_all_shards_the_same_bits(tmp_path: Path) -> None:
+    x = torch.rand(2, 1001, 2, dtype=torch.float64)
 
-    for gathered in in_two_shards(tmp_path, ["", ""], run):
-        assert [x.tolist() for x in gathered] == [[0.0, 0.0], [1.0, 1.0]]
+    def run(number: int, exchange: GlooExchange) -> list[Tensor]:
+        own = x[number].t()  # not contiguous, and not to be changed
+        before = own.clone()
+        reduced = [exchange.all_reduce(own, operation) for operation in ("sum", "max", "min")]
+        assert torch.equal(own, before)
+        flags = exchange.all_reduce(torch.tensor([number], dtype=torch.uint8), "min")
+        return [*reduced, flags]
+
+    expected = [x.sum(0).t(), x.amax(0).t(), x.amin(0).t(), torch.zeros(1, dtype=torch.uint8)]
+    for found in in_two_shards(tmp_path, ["", ""], run):
+        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 def test_a_shard_that_is_gone_is_reported(tmp_path: Path) -> None:
@@ -94,10 +102,10 @@ def test_a_shard_that_is_gone_is_reported(tmp_path: Path) -> None:
         if number == 1:
             return "ended"
         try:
-            exchange.all_gather(torch.zeros(1))
+            exchange.all_reduce(torch.zeros(1), "sum")
         except Disconnected:
             return "disconnected"
-        return "gathered"
+        return "reduced"
 
     assert in_two_shards(tmp_path, ["", ""], run) == ["disconnected", "ended"]
 

@@ -16,7 +16,7 @@ from torch import Tensor
 import gossamer as gs
 from gossamer import testing
 from gossamer.engines import Measure, Plan, Simulator, Snapshot
-from gossamer.engines.shard import Shard
+from gossamer.engines.shard import Reduction, Shard
 from gossamer.network import Timing
 from gossamer.network.base import IntArray
 from support.methods import EVERY, MORE
@@ -56,11 +56,17 @@ class QueueExchange:
 
         return wait
 
-    def all_gather(self, x: Tensor) -> list[Tensor]:
-        self.kinds.add(("all", x.dtype, x.ndim))
+    def all_reduce(self, x: Tensor, operation: Reduction) -> Tensor:
+        self.kinds.add((operation, x.dtype, x.ndim))
         for k in range(self.count):
             self.queues[self.number, k].put(x.clone())
-        return [self.queues[k, self.number].get(timeout=_TIMEOUT) for k in range(self.count)]
+        parts = [self.queues[k, self.number].get(timeout=_TIMEOUT) for k in range(self.count)]
+        stacked = torch.stack(parts)
+        if operation == "sum":
+            return stacked.sum(0, dtype=x.dtype)
+        if operation == "max":
+            return stacked.amax(0)
+        return stacked.amin(0)
 
 
 class ThreadedShards:

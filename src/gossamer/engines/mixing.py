@@ -123,8 +123,7 @@ class StackedMix:
         active = x if self.active is None else x[self.active]
         if self.shard is None:
             return active.mean(0, keepdim=True)
-        sums = self.shard.exchange.all_gather(active.sum(0, keepdim=True))
-        return torch.stack(sums).sum(0) / count
+        return self.shard.exchange.all_reduce(active.sum(0, keepdim=True), "sum") / count
 
     # -- traffic ----------------------------------------------------------------------------------
 

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
 
 from gossamer.network.base import FloatArray, IntArray
 from gossamer.network.weights import Weights
+
+Reduction = Literal["sum", "max", "min"]
 
 
 class Exchange(Protocol):
@@ -34,11 +36,14 @@ class Exchange(Protocol):
             them.
         """
 
-    def all_gather(self, x: Tensor) -> list[Tensor]:
-        """Return the tensors that all shards pass, in the order of the shards.
+    def all_reduce(self, x: Tensor, operation: Reduction) -> Tensor:
+        """Return the sum, the largest or the smallest of what all shards pass, element by element.
+
+        All shards receive the same bits. A shard needs memory for two tensors, not one per shard.
 
         Args:
-            x: A tensor that has the same shape in all shards.
+            x: A tensor that has the same type and shape in all shards.
+            operation: What is computed.
         """
 
 

@@ -28,7 +28,7 @@ def mean_of_shards(rows: Tensor, mirror: MirrorMap, shard: Shard, count: int) ->
         return mirror.to_primal(_sum_of_rows(mirror.to_dual(x), shard) / count).to(rows)
     # A shard without an active device has no rows.
     own_largest = torch.cat([x.abs(), x.new_zeros(1, x.shape[1])]).amax(0)
-    largest = torch.stack(shard.exchange.all_gather(own_largest)).amax(0)
+    largest = shard.exchange.all_reduce(own_largest, "max")
     scale = torch.where(largest == 0, 1.0, largest)
     total = _sum_of_rows(signed_power_(x / scale, p), shard)
     return (root(total / count, p) * scale).to(rows)
@@ -36,4 +36,4 @@ def mean_of_shards(rows: Tensor, mirror: MirrorMap, shard: Shard, count: int) ->
 
 def _sum_of_rows(x: Tensor, shard: Shard) -> Tensor:
     """Return the sum of the rows of all shards."""
-    return torch.stack(shard.exchange.all_gather(x.sum(0))).sum(0)
+    return shard.exchange.all_reduce(x.sum(0), "sum")

@@ -155,7 +155,7 @@ class Simulator:
             if self._shard is None:
                 return all_active and holds
             own = torch.tensor([all_active and holds], dtype=torch.uint8)
-            return all(bool(x) for x in self._shard.exchange.all_gather(own))
+            return bool(self._shard.exchange.all_reduce(own, "min"))
 
         return agree
 
@@ -244,8 +244,7 @@ class Simulator:
             return x
         own = np.zeros(self.plan.task.devices, dtype=x.dtype)
         own[self._shard.devices] = x
-        gathered = self._shard.exchange.all_gather(torch.from_numpy(own))
-        return torch.stack(gathered).sum(0).numpy()
+        return self._shard.exchange.all_reduce(torch.from_numpy(own), "sum").numpy()
 
     # -- results ----------------------------------------------------------------------------------
 

@@ -276,6 +276,13 @@ def address_of(given: str) -> str:
 # -- torch.distributed ---------------------------------------------------------------------------
 
 
+_REDUCTIONS = {
+    "sum": dist.ReduceOp.SUM,
+    "max": dist.ReduceOp.MAX,
+    "min": dist.ReduceOp.MIN,
+}
+
+
 class GlooGroup:
     """A gloo process group that listens on a given address.
 
@@ -307,6 +314,11 @@ class GlooGroup:
         """Start to receive into a tensor; the result has a method `wait`."""
         return self._group.recv([x], rank, tag)
 
-    def all_gather(self, results: list[Tensor], x: Tensor) -> Any:
-        """Start to gather the tensors of all processes; the result has a method `wait`."""
-        return self._group.allgather([results], [x])
+    def all_reduce(self, x: Tensor, operation: str) -> Any:
+        """Start to replace a tensor by that of all processes; the result has a method `wait`.
+
+        Args:
+            x: The tensor.
+            operation: "sum", "max" or "min".
+        """
+        return self._group.allreduce([x], _REDUCTIONS[operation])

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gossamer.engines.ray.adapter import GlooGroup
 from gossamer.engines.ray.shared_memory import SharedBuffer, buffer_path
+from gossamer.engines.shard import Reduction
 from gossamer.network.base import IntArray
 
 _NOTICE = 0  # tag of a notice: the generation of the shared buffer that holds the rows, or _BY_GLOO
@@ -99,10 +100,11 @@ class GlooExchange:
 
         return wait_for_rows
 
-    def all_gather(self, x: Tensor) -> list[Tensor]:
-        received = [torch.empty_like(x) for _ in range(self._group.size)]
-        self._wait(self._group.all_gather(received, x.contiguous()))
-        return received
+    def all_reduce(self, x: Tensor, operation: Reduction) -> Tensor:
+        reduced = torch.empty_like(x, device="cpu", memory_format=torch.contiguous_format)
+        reduced.copy_(x)
+        self._wait(self._group.all_reduce(reduced, operation))
+        return reduced.to(x.device)
 
     def _wait(self, work: Any) -> None:
         try:
