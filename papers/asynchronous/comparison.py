@@ -36,6 +36,8 @@ from papers.wpm.paper import number, write_csv
 
 # The quantities of the tables: the column of the metrics, and its unit.
 _COSTS = {"hours": ("round", 3600.0), "kilojoules": ("joules", 1e3), "megabytes": ("bytes", 1e6)}
+# What all methods are compared with, seed by seed: the form and the method.
+_REFERENCES = ((IN_ROUNDS, "d-psgd"), (IN_ROUNDS, "quasi-global"))
 _FORM_COLOURS = {
     ALONE: "0.8",
     IN_ROUNDS: "0.6",
@@ -102,9 +104,11 @@ class Comparison:
         targets = self._cell(scale, ALONE).targets
         summary = out / f"{self.__name__}_summary.csv"
         write_csv(summary, list(_summary(path, targets)))
+        savings = out / f"{self.__name__}_savings.csv"
+        write_csv(savings, list(_savings(path, targets)))
         figure = out / f"{self.__name__}.png"
         _draw(summary, targets[-1], figure)
-        return [path, summary, figure]
+        return [path, summary, savings, figure]
 
     def _cell(self, scale: Scale, form: str) -> Cell:
         setting = TINY if scale.name == "tiny" else self._setting
@@ -174,6 +178,31 @@ def _summary(path: Path, targets: tuple[float, ...]) -> Iterator[dict[str, objec
             row |= _mean(here, "accuracy", "accuracy_%", 100)
             row |= _mean(here, "staleness", "staleness")
             yield row
+
+
+def _savings(path: Path, targets: tuple[float, ...]) -> Iterator[dict[str, object]]:
+    """Yield what every method saves of the costs of a reference, in per cent, paired by seed."""
+    by_method: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for row in selected(path, ""):
+        by_method.setdefault((row["form"], row["method"]), []).append(row)
+    for than in _REFERENCES:
+        for (form, method), rows in by_method.items():
+            for target in targets:
+                row: dict[str, object] = {"than_form": than[0], "than": than[1]}
+                row |= {"form": form, "method": method, "target": target}
+                for name in _COSTS:
+                    pairs = zip(rows, by_method[than], strict=True)
+                    shares = [_saved(*pair, f"{name}_to_{target:g}") for pair in pairs]
+                    row |= _mean([{name: share} for share in shares], name, f"{name}_saved_%")
+                yield row
+
+
+def _saved(ours: dict[str, str], other: dict[str, str], column: str) -> str:
+    """Return the share of a cost that is saved, in per cent; empty if a run misses the target."""
+    assert ours["seed"] == other["seed"]
+    if "" in (ours[column], other[column]):
+        return ""
+    return str(100 * (1 - float(ours[column]) / float(other[column])))
 
 
 def _mean(
