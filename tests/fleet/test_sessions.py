@@ -81,3 +81,17 @@ def test_a_session_in_the_id_of_another_device_is_ended(
     assert first("receive", DEADLINE) == [1, MODEL, 3, True]
     for device in (second, third, first):
         device.leave(kill=True)
+
+
+def test_two_devices_with_one_certificate_are_named(network: VirtualNetwork, folder: Path) -> None:
+    """Both run from a copy of one card: who sees both says so; one alone is not named."""
+    first = Device(network, folder, 0)
+    second = Device(network, folder, 1, connect=endpoints(0))
+    assert [first.read(), second.read()] == ["ready"] * 2
+    assert first.sees(1)
+    assert ["twin", 1] not in first("notices")
+    twin = Device(network, folder, 1, at=3, connect=endpoints(0))
+    assert twin.read() == "ready"
+    assert becomes_true(lambda: ["twin", 1] in first("notices"))
+    for device in (second, twin, first):
+        device.leave(kill=True)

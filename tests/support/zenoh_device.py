@@ -133,6 +133,7 @@ class DeviceCommands(Commands):
         return configuration(self.transport.device, self.transport.settings)
 
     def notices(self) -> list[Any]:
+        self.transport.note_problems()
         return [[one["kind"], one["device"]] for one in self.transport._notices.entries()]
 
     def neighbours(self) -> list[int]:
