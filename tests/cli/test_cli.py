@@ -7,6 +7,7 @@ import hashlib
 import importlib
 import json
 import re
+import shlex
 import sys
 import tomllib
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import typer
 from support import processes
 from support.command import assert_refused, files, gossamer, real
 from support.interrupts import stop_after
@@ -21,6 +23,8 @@ from support.listing import column, names_in, times_of
 from support.terminal import ANSI, COLOUR, SEVERAL, SPEC, in_a_terminal
 
 import gossamer as gs
+from gossamer.cli.app import app
+from gossamer.cli.help import EXAMPLES, GROUPS
 from gossamer.cli.template import DEMO, TEMPLATE
 from gossamer.study import spec
 from gossamer.tasks import download, originals
@@ -243,11 +247,12 @@ def test_compare_without_a_spec_is_the_demo_and_suggests_commands(
     suggested = []
     for line in out.split("Next:\n")[1].splitlines():
         suggested.append(line.split("  ")[1])
-    assert len(suggested) == 4
+    assert suggested[0] == "gossamer report runs/demo"
+    assert len(suggested) == 5
     for command in suggested:
         program, *words = command.split()
         assert program == "gossamer"
-        quick = [] if words[0] == "new" else ["--set", "rounds=3"]
+        quick = [] if words[0] in ("new", "report") else ["--set", "rounds=3"]
         assert gossamer(*words, *quick).code == 0, command
 
 
@@ -506,24 +511,32 @@ def test_no_arguments_print_the_help(words: list[str]) -> None:
 
 def test_help_lists_every_command() -> None:
     out = done("--help")
-    assert re.findall(r"(?m)^  ([a-z]+)  +[A-Z]", out.split("Commands:")[1]) == [
-        "run",
-        "compare",
-        "runs",
-        "figure",
-        "tune",
-        "report",
-        "export",
-        "watch",
-        "node",
-        "reproduce",
-        "bench",
-        "new",
-        "methods",
-        "network",
-        "data",
-        "fleet",
-    ]
+    assert "..." not in out.split("Run:")[1]  # no summary is cut
+    groups = {}
+    for title, lines in re.findall(r"(?m)^([A-Z][a-z ]+):\n((?:  .*\n)+)", out):
+        groups[title] = tuple(line.split()[0] for line in lines.splitlines())
+    del groups["Options"]
+    assert groups == GROUPS
+    listed = [name for names in GROUPS.values() for name in names]
+    assert sorted(listed) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def test_every_command_has_an_example_with_its_own_options() -> None:
+    commands = {}
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        for inner, one in getattr(command, "commands", {"": command}).items():
+            commands[f"{name} {inner}".strip()] = one
+    assert EXAMPLES.keys() == commands.keys()
+    for name, command in commands.items():
+        program, *words = shlex.split(EXAMPLES[name])
+        assert program == "gossamer"
+        count = len(name.split())
+        assert words[:count] == name.split()
+        command.make_context(name, words[count:])  # parses, and refuses what is not known
+        out = done(*name.split(), "--help")
+        assert out.endswith(f"Example:\n  {EXAMPLES[name]}\n")
+        assert not re.search(r"<\w+>|[{}]", out)  # no types
+        assert max(map(len, out.splitlines())) <= 80
 
 
 def test_progress_without_a_terminal_is_plain_lines() -> None:

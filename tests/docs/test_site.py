@@ -23,6 +23,7 @@ import typer
 from support.browser import SIZES, Watched, chromium
 from support.command import gossamer
 from support.listing import names_in
+from support.terminal import ANSI, in_a_terminal
 
 import gossamer as gs
 from gossamer._core.registry import PARTS
@@ -443,6 +444,24 @@ def test_the_readme_shows_the_quickstarts_ten_lines() -> None:
     quick = block.findall(PAGES["docs/quickstart.md"])[0]
     assert ten == quick
     assert len([line for line in ten.splitlines() if line.strip()]) <= 10
+
+
+@pytest.mark.slow
+def test_the_readme_shows_the_table_of_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The columns and the widths; the values are those of the quickstart."""
+    monkeypatch.chdir(tmp_path)
+    (table,) = re.findall(r"^```text\n(.*?)^```", PAGES["README.md"], re.M | re.S)
+    printed = ANSI.sub("", in_a_terminal("compare", "-q")).replace("\r", "")
+    shapes = [re.sub(r"\d", "0", line.rstrip()) for line in printed.splitlines()]
+    for line in table.splitlines():
+        assert re.sub(r"\d", "0", line) in shapes
+    quickstart = PAGES["docs/quickstart.md"]
+    for line in table.splitlines()[3:]:
+        accuracy = re.match(r"  [\w ]+=?\d* +[\d.]+ +[-\d.]*", line)
+        assert accuracy is not None
+        assert accuracy[0].rstrip() in quickstart
 
 
 def test_the_spec_of_the_examples_is_a_study() -> None:

@@ -1,4 +1,4 @@
-"""The command `gossamer`: its subcommands, in the order in which `--help` lists them."""
+"""The command `gossamer` and its subcommands."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from gossamer.cli.commands import fleet, machine, membership, network, results, study
+from gossamer.cli.help import Command, Group
 from gossamer.errors import GossamerError, Interrupted
 
 app = typer.Typer(
+    cls=Group,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -80,23 +82,23 @@ for command in (
     study.new,
     study.methods,
 ):
-    app.command()(_keep_sentence(command))
+    app.command(cls=Command)(_keep_sentence(command))
 
 _group = _add_group("network", "Look at a network, or save its links to a file.")
-_group.command("show")(network.network_show)
+_group.command("show", cls=Command)(network.network_show)
 
 _group = _add_group("data", "Bring data sets here, checked by their hashes.")
-_group.command("get")(network.data_get)
+_group.command("get", cls=Command)(network.data_get)
 
 _group = _add_group("fleet", "Real devices: prepare them, rehearse, watch, collect.")
-_group.command("init")(fleet.fleet_init)
-_group.command("up")(fleet.fleet_up)
-_group.command("status")(fleet.fleet_status)
-_group.command("collect")(fleet.fleet_collect)
-_group.command("request")(membership.fleet_request)
-_group.command("add")(membership.fleet_add)
-_group.command("remove")(membership.fleet_remove)
-_group.command("revoke")(membership.fleet_revoke)
-_group.command("renew")(membership.fleet_renew)
-_group.command("upgrade")(fleet.fleet_upgrade)
-_group.command("simtest")(_keep_sentence(fleet.fleet_simtest))
+_group.command("init", cls=Command)(fleet.fleet_init)
+_group.command("up", cls=Command)(fleet.fleet_up)
+_group.command("status", cls=Command)(fleet.fleet_status)
+_group.command("collect", cls=Command)(fleet.fleet_collect)
+_group.command("request", cls=Command)(membership.fleet_request)
+_group.command("add", cls=Command)(membership.fleet_add)
+_group.command("remove", cls=Command)(membership.fleet_remove)
+_group.command("revoke", cls=Command)(membership.fleet_revoke)
+_group.command("renew", cls=Command)(membership.fleet_renew)
+_group.command("upgrade", cls=Command)(fleet.fleet_upgrade)
+_group.command("simtest", cls=Command)(_keep_sentence(fleet.fleet_simtest))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -30,12 +31,13 @@ if TYPE_CHECKING:
 # Columns of a table that is printed to a file or a pipe.
 _FILE_WIDTH = 160
 
-_NEXT = """
-Next:
-  gossamer compare --seeds 5          the same over five seeds, with intervals
-  gossamer run --set algorithm.p=5    one method, another p
-  gossamer network show               the links that they met over
-  gossamer new fleet.toml             a commented spec of your own"""
+# What to do after the demo: a command, and what it is for.
+_AFTER_DEMO = (
+    ("gossamer compare --seeds 5", "the same over five seeds, with intervals"),
+    ("gossamer run --set algorithm.p=5", "one method, another p"),
+    ("gossamer network show", "the links that they met over"),
+    ("gossamer new fleet.toml", "a commented spec of your own"),
+)
 
 
 class SomeDiverged(GossamerError):
@@ -71,12 +73,13 @@ def print_json(document: dict[str, Any]) -> None:
     typer.echo(text)
 
 
-def show_run(run: Run, as_json: bool = False) -> None:
+def show_run(run: Run, as_json: bool = False, quiet: bool = False) -> None:
     """Print the result of one run, and where it is.
 
     Args:
         run: A finished run.
         as_json: Whether to print JSON.
+        quiet: Whether to print the result only.
     """
     if as_json:
         print_json(_run_document(run))
@@ -90,6 +93,8 @@ def show_run(run: Run, as_json: bool = False) -> None:
         f"{seconds:.1f} s, {share:.0%} of it measuring; everything is in {run.folder}",
         highlight=False,
     )
+    if console.is_terminal and not quiet and run.folder is not None:
+        _show_next(console, _after(run.folder))
 
 
 def show_notes(tracking: Sequence[Tracker], quiet: bool) -> None:
@@ -105,15 +110,20 @@ def show_notes(tracking: Sequence[Tracker], quiet: bool) -> None:
 
 
 def show_comparison(
-    methods: Sequence[Method], folder: Path, demo: bool, as_json: bool = False
+    methods: Sequence[Method],
+    folder: Path,
+    demo: bool,
+    as_json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Draw the curves of a comparison, and print its table and what to do next.
 
     Args:
         methods: The methods with their runs.
         folder: The folder of the runs.
-        demo: Whether to print what to do next.
+        demo: Whether to print what to do next, also to a file or a pipe.
         as_json: Whether to print JSON.
+        quiet: Whether to print the result only.
     """
     from gossamer.report.figures import curves
 
@@ -134,7 +144,29 @@ def show_comparison(
     console.print(terminal_table(methods, title, console.width))
     console.print(f"runs: {folder}   curves: {picture}", highlight=False)
     if demo:
-        console.print(_NEXT, highlight=False)
+        _show_next(console, (*_after(folder)[:1], *_AFTER_DEMO))
+    elif console.is_terminal and not quiet:
+        _show_next(console, _after(folder))
+
+
+def _after(folder: Path) -> tuple[tuple[str, str], ...]:
+    """Return what to do with finished runs."""
+    name = shlex.quote(str(folder))
+    return (
+        (f"gossamer report {name}", "a page with curves and the network"),
+        (f"gossamer figure {name}", "the curves for a paper"),
+    )
+
+
+def _show_next(console: Console, steps: Sequence[tuple[str, str]]) -> None:
+    """Print commands, each with what it is for, where that fits the line."""
+    widest = max(len(command) for command, _ in steps)
+    console.print("\nNext:")
+    for command, purpose in steps:
+        line = f"  {command:<{widest}}  {purpose}"
+        if len(line) > console.width:
+            line = f"  {command}"
+        console.print(line, highlight=False, soft_wrap=True, markup=False)
 
 
 def refuse_diverged(methods: Sequence[Method]) -> None:

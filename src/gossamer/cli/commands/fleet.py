@@ -52,10 +52,10 @@ def node(
     ] = "text",
     quiet: Quiet = False,
 ) -> None:
-    """Be one device: find neighbours, train on its own data, until the rounds are done or it is
-    told to stop.
+    """Be one device: find neighbours, and train on its own data.
 
-    Killed or stopped, the same command goes on where it was.
+    It ends when the rounds are done or it is told to stop. Killed or stopped, the same command goes
+    on where it was.
     """
     from gossamer.cli.fleet import node as run_node
 

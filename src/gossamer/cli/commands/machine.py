@@ -11,12 +11,14 @@ from gossamer.cli.commands.options import EngineName, Json, Quiet
 
 
 def reproduce(
-    paper: Annotated[str, typer.Argument(help="Which paper: wpm.")],
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="Which paper, as in wpm or field.")],
     parts: Annotated[
-        list[str] | None, typer.Argument(help="Which tables and figures; without any, all.")
+        list[str] | None,
+        typer.Argument(metavar="[PART]...", help="Which tables and figures; else all."),
     ] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="How many seeds; by default the paper's part has its own.")
+        int | None,
+        typer.Option(metavar="N", help="How many seeds; by default the paper's part has its own."),
     ] = None,
     tiny: Annotated[
         bool, typer.Option("--tiny", help="The same code on digits, in a minute or two.")
@@ -29,8 +31,10 @@ def reproduce(
         bool,
         typer.Option("--list", help="List the parts, with their runs and the time on two cores."),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Where the tables and figures go.")] = None,
-    workers: Annotated[int, typer.Option(help="Runs at a time; 0: one per core.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where the tables and figures go.")
+    ] = None,
+    workers: Annotated[int, typer.Option(metavar="N", help="Runs at a time; 0: one per core.")] = 0,
     engine: EngineName = None,
     set_: Annotated[
         list[str] | None,
@@ -38,8 +42,9 @@ def reproduce(
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Regenerate a paper's tables and figures beside its own numbers. Runs that are there already
-    are not run again.
+    """Make a paper's tables and figures beside its own numbers.
+
+    Runs that are there already are not run again.
     """
     from gossamer.cli import reproduce as reproduction
     from gossamer.cli.specs import engine_settings
@@ -62,7 +67,7 @@ def bench(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """This machine's numbers in two minutes: how fast, where time goes, what to set.
+    """Measure this machine for two minutes: how fast, and what to set.
 
     Rounds per second by devices, model and p, on noise of MNIST's shape: nothing is downloaded.
     Advises on threads, dtype and how often to measure.

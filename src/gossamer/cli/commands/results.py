@@ -17,7 +17,7 @@ def runs(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of runs.")] = Path("runs"),
     json: Json = False,
 ) -> None:
-    """List the runs in a folder: how far, how good, and a spark line of each."""
+    """List the runs in a folder, with a spark line of each."""
     from gossamer.cli.runs import runs as list_runs
 
     list_runs(folder, json)
@@ -53,8 +53,9 @@ def figure(
         str, typer.Option(metavar="WIDTH", help="column, page, or as in 84mm or 3.3in.")
     ] = "column",
 ) -> None:
-    """Draw runs for a paper: vector, at its column's width, safe for the colour-blind, readable in
-    grey.
+    """Draw runs for a paper: a vector picture at its column's width.
+
+    Its colours suit the colour-blind, and it can be read in grey.
     """
     from gossamer.cli.runs import figure as draw
 
@@ -70,8 +71,9 @@ def report(
     ] = Path("report.html"),
     allow_code: AllowCode = False,
 ) -> None:
-    """One page about runs: table, curves, the network over time, every device, the exact data.
-    Opens without the network.
+    """Write one page about runs, which opens without the network.
+
+    It has the answer, the table, curves, the network over time, every device and the exact data.
     """
     from gossamer.cli.pages import report as write_report
 
@@ -99,7 +101,7 @@ def export(
         bool, typer.Option("--means", help="One row per run and round: means over the devices.")
     ] = False,
 ) -> None:
-    """Write runs for other programs: measurements as CSV or Parquet, the table in LaTeX."""
+    """Write measurements as CSV or Parquet, or the table in LaTeX."""
     from gossamer.cli.export import export as write_export
 
     write_export(folders, to, out, means)
@@ -125,7 +127,7 @@ def watch(
         ),
     ] = None,
 ) -> None:
-    """A local page that follows a running study, or a fleet, live."""
+    """Serve a local page that follows a running study, or a fleet."""
     from gossamer.cli.pages import watch as serve
 
     serve(folder, host, port, connect or [])

@@ -51,7 +51,7 @@ def run(
         tracking = trackers(track)
         observers = [bars, *tracking]
         done = run_study(study, folder, resume=resume, engine=on_engine, observers=observers)
-    show_run(done, json)
+    show_run(done, json, quiet)
     show_notes(tracking, quiet)
 
 
@@ -109,7 +109,7 @@ def compare(
         with RunBars(labels(studies), seeds, quiet=quiet) as bars:
             observers = [bars, *tracking]
             comparison = compare_studies(studies, seeds, folder, observers=observers)
-    show_comparison(comparison, folder, demo=not specs, as_json=json)
+    show_comparison(comparison, folder, demo=not specs, as_json=json, quiet=quiet)
     show_notes(tracking, quiet)
     refuse_diverged(comparison)
 
@@ -161,7 +161,9 @@ def tune(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Choose a method and its settings: the ranking, the winning spec, and why.
+    """Choose a method and its settings, and say why.
+
+    The result is a ranking and the winning spec.
 
     Runs that are there already are not run again, so that the same command goes on where it was
     stopped.
@@ -202,7 +204,7 @@ def methods(
     ] = "methods",
     json: Json = False,
 ) -> None:
-    """List the methods with their papers, or networks, splits, models and other parts."""
+    """List methods with their papers, or networks and other parts."""
     from gossamer.cli.methods import methods as print_methods
 
     print_methods(what, json)
