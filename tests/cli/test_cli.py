@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -509,6 +510,11 @@ def test_no_arguments_print_the_help(words: list[str]) -> None:
     assert result.code in (0, 2)  # versions of click differ
 
 
+def _commands() -> dict[str, Any]:
+    group: Any = typer.main.get_command(app)
+    return dict(group.commands)
+
+
 def test_help_lists_every_command() -> None:
     out = done("--help")
     assert "..." not in out.split("Run:")[1]  # no summary is cut
@@ -518,12 +524,12 @@ def test_help_lists_every_command() -> None:
     del groups["Options"]
     assert groups == GROUPS
     listed = [name for names in GROUPS.values() for name in names]
-    assert sorted(listed) == sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+    assert sorted(listed) == sorted(_commands())
 
 
 def test_every_command_has_an_example_with_its_own_options() -> None:
     commands = {}
-    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in _commands().items():
         for inner, one in getattr(command, "commands", {"": command}).items():
             commands[f"{name} {inner}".strip()] = one
     assert EXAMPLES.keys() == commands.keys()
