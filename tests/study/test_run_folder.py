@@ -251,7 +251,8 @@ def test_sigterm_stops_a_run_like_ctrl_c() -> None:
     words = ["run", "a.toml", "-q", "--out", "out", "--set", "rounds=1000000"]
     result = interrupted(*words, when=has_measured, by=signal.SIGTERM)
     assert result.code == 130
-    assert "of 1000000; out is kept and --resume continues it" in result.err
+    command = "gossamer run --resume --out out"
+    assert f"of 1000000; out is kept and --resume continues it: {command}" in result.err
     assert Path("out/checkpoint.safetensors").exists()
 
 

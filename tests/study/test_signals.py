@@ -93,6 +93,18 @@ def test_a_folder_is_run_by_one_process_at_a_time() -> None:
     assert gossamer("run", "a.toml", "-q", "--out", "out", "--resume").code == 0
 
 
+def test_resume_takes_the_settings_of_the_folder() -> None:
+    """Neither the spec nor what --set and --seed changed is given again."""
+    Path("a.toml").write_text("rounds = 2\n")
+    words = ["--set", "batch=16", "--seed", 3]
+    assert gossamer("run", "a.toml", "-q", "--out", "out", *words).code == 0
+    Path("out/summary.json").unlink()  # as if it had been killed
+    before = Path("out/spec.toml").read_text()
+    assert gossamer("run", "-q", "--resume", "--out", "out").code == 0
+    assert Path("out/spec.toml").read_text() == before
+    assert Path("out/summary.json").exists()
+
+
 def test_byte_order_marks_are_ignored() -> None:
     mark = b"\xef\xbb\xbf"
     Path("a.toml").write_bytes(mark + b"rounds = 2\n")

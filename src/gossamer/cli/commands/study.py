@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -35,13 +36,19 @@ def run(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Run one method: writes a run folder, prints the result."""
+    """Run one method: writes a run folder, prints the result.
+
+    With --resume and no SPEC, the spec of the folder is taken, with all that was set.
+    """
     from gossamer.cli.progress import RunBars
     from gossamer.cli.show import show_notes, show_run
+    from gossamer.errors import Interrupted
     from gossamer.study import run as run_study
     from gossamer.study.compare import slug
     from gossamer.study.track import trackers
 
+    if resume and spec is None and out is not None and (out / "spec.toml").is_file():
+        spec = out / "spec.toml"  # which has what --set and --seed changed
     studies, on_engine = read_studies(spec, set_, seed, engine, methods=1, allow_code=allow_code)
     study = single_study(studies)
     say_understood(spec, study, quiet)
@@ -50,7 +57,17 @@ def run(
     with RunBars([label], quiet=quiet) as bars:
         tracking = trackers(track)
         observers = [bars, *tracking]
-        done = run_study(study, folder, resume=resume, engine=on_engine, observers=observers)
+        try:
+            done = run_study(study, folder, resume=resume, engine=on_engine, observers=observers)
+        except Interrupted as error:
+            if "--resume" not in str(error):  # nothing was kept
+                raise
+            words = ["gossamer", "run", "--resume", "--out", str(folder)]
+            if engine:
+                words += ["--engine", engine]
+            if allow_code:
+                words.append("--allow-code")
+            raise Interrupted(f"{error}: {shlex.join(words)}") from None
     show_run(done, json, quiet)
     show_notes(tracking, quiet)
 
