@@ -95,7 +95,8 @@ class Comparison:
             best = _tuned(scale, results, cell, method).best
             assert best is not None  # `then` has asked for all runs that tuning needs
             for study in _reported(scale, cell, method, best):
-                row = {"split": cell.split, "form": cell.form, "method": method.name}
+                row: dict[str, object] = {"split": cell.split, "form": cell.form}
+                row |= {"method": method.name}
                 row |= {"seed": study.seed, "setting": method.text(best)}
                 row |= {"at_edge": " ".join(method.at_edge(best))}
                 rows.append(row | _measured(results.by_study[study], cell))
@@ -183,8 +184,8 @@ def _summary(path: Path, targets: tuple[float, ...]) -> Iterator[dict[str, objec
 def _savings(path: Path, targets: tuple[float, ...]) -> Iterator[dict[str, object]]:
     """Yield what every method saves of the costs of a reference, in per cent, paired by seed."""
     by_method: dict[tuple[str, str], list[dict[str, str]]] = {}
-    for row in selected(path, ""):
-        by_method.setdefault((row["form"], row["method"]), []).append(row)
+    for run in selected(path, ""):
+        by_method.setdefault((run["form"], run["method"]), []).append(run)
     for than in _REFERENCES:
         for (form, method), rows in by_method.items():
             for target in targets:
