@@ -199,9 +199,12 @@ def _savings(path: Path, targets: tuple[float, ...]) -> Iterator[dict[str, objec
 
 
 def _saved(ours: dict[str, str], other: dict[str, str], column: str) -> str:
-    """Return the share of a cost that is saved, in per cent; empty if a run misses the target."""
+    """Return the share of a cost that is saved, in per cent; empty if a run misses the target.
+
+    It is empty too if the initial model has reached the target, at no cost.
+    """
     assert ours["seed"] == other["seed"]
-    if "" in (ours[column], other[column]):
+    if "" in (ours[column], other[column]) or float(other[column]) == 0:
         return ""
     return str(100 * (1 - float(ours[column]) / float(other[column])))
 

@@ -21,6 +21,11 @@ HOURS = {
 }
 
 
+def test_nothing_is_saved_of_no_cost() -> None:
+    ours = {"seed": "0", "hours_to_0.7": "1.0"}
+    assert comparison._saved(ours, ours | {"hours_to_0.7": "0"}, "hours_to_0.7") == ""
+
+
 @pytest.fixture
 def runs(tmp_path: Path) -> Path:
     """Return a file with two seeds of four methods; the last one misses the target once."""
