@@ -16,9 +16,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import grpc
 import ray
 import torch
 from ray._private import ray_constants, services
+from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 from torch import Tensor
 
 dist: Any = torch.distributed  # most of it has no type annotations
@@ -246,8 +248,31 @@ def has_token() -> bool:
     return (Path.home() / ".ray" / "auth_token").is_file()
 
 
+def asks_for_token(address: str) -> bool | None:
+    """Ask a cluster whether it refuses a process without a token.
+
+    Ray's own client prints a warning if it is refused.
+
+    Args:
+        address: "host:port" of the cluster.
+
+    Returns:
+        None if the cluster does not answer.
+    """
+    request = gcs_service_pb2.GetClusterIdRequest()
+    with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+        stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
+        try:
+            stub.GetClusterId(request, timeout=_PROBE_SECONDS)
+        except grpc.RpcError as error:
+            if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+                return True
+            return None
+    return False
+
+
 def accepts_this_process(address: str) -> bool | None:
-    """Ask a cluster whether it accepts the token of this process, or its lack of one.
+    """Ask a cluster whether it accepts the token of this process.
 
     Args:
         address: "host:port" of the cluster.

@@ -152,18 +152,17 @@ def _choose_token_mode(given: str) -> None:
     address = adapter.address_of(given)
     if not address:
         return
-    chosen = os.environ.get("RAY_AUTH_MODE")
-    os.environ["RAY_AUTH_MODE"] = "disabled"
-    adapter.reload_token()
-    accepted = adapter.accepts_this_process(address)
-    if accepted is None:  # it does not answer: Ray says why
+    asks = adapter.asks_for_token(address)
+    if asks is None:  # it does not answer: Ray says why
         return
-    if accepted:
-        if chosen == "token":
+    if not asks:
+        if os.environ.get("RAY_AUTH_MODE") == "token":
             raise GossamerError(
                 f"RAY_AUTH_MODE is token, but the cluster at {address} runs without tokens: "
                 "restart it with RAY_AUTH_MODE=token, or unset the variable"
             )
+        os.environ["RAY_AUTH_MODE"] = "disabled"
+        adapter.reload_token()
         return
     if not adapter.has_token():
         raise GossamerError(
