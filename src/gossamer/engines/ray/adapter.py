@@ -259,7 +259,8 @@ def asks_for_token(address: str) -> bool | None:
     Returns:
         None if the cluster does not answer.
     """
-    request = gcs_service_pb2.GetClusterIdRequest()
+    messages: Any = gcs_service_pb2  # its classes are made when it is imported
+    request = messages.GetClusterIdRequest()
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
         try:
