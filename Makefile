@@ -2,7 +2,7 @@
 # Run `make` or `make help` for the list of targets.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt
 
 # Lines of src/gossamer that the whole suite must execute, in per cent.
 COVERAGE_MINIMUM ?= 92
@@ -76,11 +76,12 @@ clean: ## Delete .venv and everything that was built
 	rm -rf .venv dist build site .coverage .coverage.* .test-fleet.log .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
-	$(PYTHON) -m venv .venv
+	@echo "making a virtual environment in .venv"
+	@$(PYTHON) -m venv .venv
 
 .venv/runtime: .venv/bin/python pyproject.toml constraints.txt hatch_build.py $(wildcard src/gossamer/backend/kernels*.[ch])
-	@echo "installing gossamer into .venv (once; torch is large)"
-	$(PIP) --editable .
+	@echo "installing gossamer into .venv, once; torch is a download of several 100 MB"
+	@$(PIP) --editable .
 	@touch $@
 
 .venv/dev: .venv/runtime

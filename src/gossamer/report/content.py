@@ -205,7 +205,7 @@ def networks(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], list[dict[str, 
         key = ""
         if run.study is not None and run.metrics:
             halfway = measured_halfway(run.study)
-            key = json.dumps([run.spec["network"], halfway], sort_keys=True, default=str)
+            key = json.dumps([run.spec.get("network"), halfway], sort_keys=True, default=str)
             drawing = drawings.setdefault(key, _Drawing(run.study.network, halfway))
             drawing.rounds = max(drawing.rounds, int(run.metrics["round"][-1]))
         keys.append(key)

@@ -16,6 +16,8 @@ from gossamer.study.study import load
 
 _MAX_COUNTS = 200_000  # devices × classes of all splits of a page
 _NOT_LOADED = ("hf",)  # kinds of data that may be downloaded
+# Models that were not kept, are of an earlier version, or have other shapes than the spec says.
+_UNFIT = (GossamerError, LookupError, ValueError, RuntimeError)
 
 
 @dataclass
@@ -94,5 +96,5 @@ def _confusion(run: Run, plan: Plan, max_products: int) -> dict[str, Any] | None
         return None
     try:
         return confusion(plan, run.models, max_products)
-    except (GossamerError, KeyError):  # models that were not kept, or are of an earlier version
+    except _UNFIT:
         return None

@@ -191,6 +191,9 @@ class RunFolder:
         Args:
             columns: The columns to load, where they are there; None loads all.
             per_device: Load columns that have a value for each device, too.
+
+        Raises:
+            DataError: The file is missing, damaged, or not of a run.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -205,6 +208,7 @@ class RunFolder:
             if not per_device:
                 wanted = [name for name in wanted if not name.startswith("device_")]
             table = read_columns(path, wanted)
+            found = {name: np.array(table[name].to_pylist()) for name in table.column_names}
         except FileNotFoundError:
             raise DataError(
                 f"{path} is missing: the run cannot be read or go on; "
@@ -213,7 +217,10 @@ class RunFolder:
         except (pa.ArrowException, OSError) as error:
             reason = str(error).splitlines()[0]
             raise DataError(f"{path} is not a whole Parquet file: {reason}") from None
-        return {name: np.array(table[name].to_pylist()) for name in table.column_names}
+        except ValueError:  # rows of different lengths
+            raise DataError(_not_of_a_run(path)) from None
+        check_metrics(found, path)
+        return found
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write the summary.
@@ -344,6 +351,36 @@ def _checksum(snapshot: Snapshot) -> str:
         for part in byte_blocks(x):
             digest.update(part)
     return digest.hexdigest()
+
+
+def check_metrics(metrics: dict[str, Any], path: Path) -> None:
+    """Refuse measurements that are not a run's.
+
+    Args:
+        metrics: The measurements by column.
+        path: The file that they were read from.
+
+    Raises:
+        DataError: There is no column round, or a column does not hold one number per measurement,
+            or per measurement and device.
+    """
+    if not metrics:
+        return
+    rounds = metrics.get("round", np.empty(0))
+    right = rounds.dtype.kind in "iu" and rounds.ndim == 1
+    for name, values in metrics.items():
+        dimensions = 2 if name.startswith("device_") else 1
+        right = right and values.dtype.kind in "iuf" and values.ndim == dimensions
+        right = right and len(values) == len(rounds) > 0
+    if not right:
+        raise DataError(_not_of_a_run(path))
+
+
+def _not_of_a_run(path: Path) -> str:
+    return (
+        f"{path} is not of a run: it needs a column round, and one number in each column "
+        "per measurement (per measurement and device, if its name begins with device_)"
+    )
 
 
 def columns(records: Sequence[Record], metrics: Sequence[Column]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gossamer.results.folder import check_metrics
 from gossamer.results.run import Progress, Run
 
 LIVE_FILE = "live.jsonl"
@@ -97,6 +98,7 @@ class RunFollower:
                 self._records.append(line["record"])
         progress = Progress(int(self._newest.get("round", 0)), self._newest.get("left"), silent)
         metrics = columns_of(self._records)
+        check_metrics(metrics, self._folder / LIVE_FILE)
         return replace(self._base, metrics=metrics, summary={}, progress=progress)
 
     def _from_files(self) -> Run:

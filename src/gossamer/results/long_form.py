@@ -109,6 +109,8 @@ def _values(values: Any, count: int, kind: pa.DataType) -> pa.Array:
     """Return the values of one run; NaN and values that it has not measured are missing."""
     if values is None:
         return pa.nulls(count, kind)
+    if pa.types.is_floating(kind):  # Arrow refuses integers beyond 2^53 here
+        values = np.asarray(values, dtype=np.float64)
     return pa.array(values, kind, from_pandas=True)
 
 

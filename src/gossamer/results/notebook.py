@@ -93,8 +93,13 @@ def _curve(method: Method, column: str, scale: float) -> _Curve:
 def _chart(methods: Sequence[Method]) -> str:
     column = methods[0].runs[0].column
     label = f"mean test {column.heading}"
-    curves = [_curve(method, column.name, column.scale) for method in methods]
-    values = np.concatenate([np.concatenate([c.mean, c.low, c.high]) for c in curves])
+    curves = {}
+    for k, method in enumerate(methods):
+        if all(run.has(column.name) for run in method.runs):
+            curves[k] = _curve(method, column.name, column.scale)
+    if not curves:
+        return ""
+    values = np.concatenate([np.concatenate([c.mean, c.low, c.high]) for c in curves.values()])
     values = values[np.isfinite(values)]
     if not len(values):
         return ""
@@ -104,7 +109,7 @@ def _chart(methods: Sequence[Method]) -> str:
         low = max(0.0, low)
         high = min(100.0, high)
     high = max(high, low + 1e-9)
-    last = max(1.0, *(float(curve.rounds.max()) for curve in curves))
+    last = max(1.0, *(float(curve.rounds.max()) for curve in curves.values()))
 
     def x(value: Any) -> Any:
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * value / last
@@ -114,7 +119,7 @@ def _chart(methods: Sequence[Method]) -> str:
         return _TOP + (_HEIGHT - _BOTTOM - _TOP) * (1 - share)
 
     shapes = [*_grid(x, y, low, high, last), *_axes(label)]
-    for k, curve in enumerate(curves):
+    for k, curve in curves.items():
         across = x(curve.rounds)
         if (curve.high > curve.low).any():
             upper = _points(across, y(curve.high))

@@ -25,6 +25,21 @@ if TYPE_CHECKING:
 # The class in the description of an object: "Mine(eta=0.1)" or "<__main__.Mine object>".
 _CLASS_NAME = re.compile(r"(\w+)(?=\(| object>|$)")
 
+# The values of a summary that are no results. All other keys hold numbers.
+_NO_RESULTS: dict[str, type] = {
+    "name": str,
+    "method": str,
+    "finished": bool,
+    "diverged": dict,
+    "warnings": list,
+    "events": list,
+    "versions": dict,
+    "backend": dict,
+    "command": str,
+}
+_MOST_SEED = 2**63
+_TO_TARGETS = ("_to", "_to_merged")  # what each target took
+
 Status = Literal["finished", "running", "diverged", "stopped", "broken"]
 
 
@@ -111,10 +126,18 @@ class Run:
         files = RunFolder(Path(folder))
         text, spec = files.spec(spec_name)
         metrics = files.metrics(columns, per_device) if files.has("metrics.parquet") else {}
-        _check_metrics(metrics, files.path)
         summary = upgrade_summary(files.summary() or {})
+        _check_summary(summary, files.path / "summary.json")
         method = str(summary.get("method", ""))
-        return cls(spec, metrics, summary, method, files.path, spec_text=text)
+        run = cls(spec, metrics, summary, method, files.path, spec_text=text)
+        try:  # a file can have the right format and still not hold what it should
+            _ = run.status_text, run.rounds, run.round, run.columns, run.targets
+            whole = -_MOST_SEED <= run.seed < _MOST_SEED
+        except (InputError, TypeError, ValueError, LookupError, AttributeError):
+            whole = False
+        if not whole:
+            raise DataError(f"{files.path} is not of a run: its spec or its summary is damaged")
+        return run
 
     @classmethod
     def broken(cls, folder: Path, problem: str) -> Run:
@@ -311,13 +334,21 @@ class Run:
         return Comparison([Method(self.label, (self,))])._repr_html_()
 
 
-def _check_metrics(metrics: dict[str, Any], folder: Path) -> None:
-    """Refuse a Parquet file that is not a run's."""
-    if not metrics:
-        return
-    numeric = all(values.dtype.kind in "iuf" for values in metrics.values())
-    if "round" not in metrics or not numeric:
-        raise DataError(
-            f"{folder / 'metrics.parquet'} is not of a run: it needs a column round, "
-            "and numbers in all columns"
-        )
+def _check_summary(summary: dict[str, Any], path: Path) -> None:
+    """Raise `DataError` if a value of a summary is of another type than a run writes."""
+    for name, value in summary.items():
+        if name in _NO_RESULTS:
+            right = isinstance(value, _NO_RESULTS[name])
+        elif name.endswith(_TO_TARGETS):
+            right = isinstance(value, dict) and all(map(_is_result, value.values()))
+        else:
+            right = _is_result(value)
+        if name == "diverged":
+            right = right and all(_is_result(value.get(key, "")) for key in ("round", "device"))
+        if not right:
+            raise DataError(f"{path} is not of a run: it has a wrong value of {name!r:.60}")
+
+
+def _is_result(value: Any) -> bool:
+    """True for a number, and for None: a target that was not reached."""
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))

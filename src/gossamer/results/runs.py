@@ -69,10 +69,7 @@ def read_any(folder: Path, per_device: bool = True) -> Run:
         per_device: Load columns that have a value for each device, too.
     """
     try:
-        run = RunFollower(folder, per_device).run()
-        # A file can have the right format and still not hold what it should.
-        _ = run.status_text, run.seed, run.rounds, run.round, run.columns, run.targets
-        return run
+        return RunFollower(folder, per_device).run()
     except _READ_ERRORS as error:
         return Run.broken(folder, str(error))
 

@@ -384,9 +384,19 @@ class _Measurements:
         return int(self._columns["round"][-1])
 
     def add(self, record: Record) -> Row:
-        """Add a measurement. Return it as a row of the table."""
+        """Add a measurement. Return it as a row of the table.
+
+        Raises:
+            DataError: The measurements that were read from the folder have other columns.
+        """
+        found = columns([record], self._metrics)
+        if self._columns and _sizes(found) != _sizes(self._columns):
+            raise DataError(
+                "the run cannot go on: metrics.parquet in its folder has other columns than this "
+                "study measures; start it again with another --out"
+            )
         row = {}
-        for name, (value,) in columns([record], self._metrics).items():
+        for name, (value,) in found.items():
             self._columns.setdefault(name, []).append(value)
             row[name] = value
         return row
@@ -399,6 +409,11 @@ class _Measurements:
 
     def table(self) -> dict[str, list[Any]]:
         return self._columns
+
+
+def _sizes(table: dict[str, list[Any]]) -> dict[str, int]:
+    """Return the number of values that the newest measurement has in each column."""
+    return {name: np.size(values[-1]) for name, values in table.items()}
 
 
 def _check_losses(record: Record) -> None:
@@ -427,6 +442,8 @@ def _rows_until(table: dict[str, Any], last: int) -> dict[str, list[Any]]:
     Metrics are written before the checkpoint, so they may be ahead of it.
     """
     kept = table.get("round", np.empty(0)) <= last
+    if not kept.any():
+        return {}
     return {name: values[kept].tolist() for name, values in table.items()}
 
 

@@ -32,6 +32,7 @@ from gossamer.study.spec.values import checked_value, type_hints
 from gossamer.study.study import Study
 from gossamer.tasks.own_devices import brings_devices
 
+_LONGEST_KEY = 60  # characters of a key in a message
 _SYNTHETIC = ("least-squares", "logistic")  # kinds of data that bring their own split
 
 
@@ -285,10 +286,19 @@ def check_keys(table: Table, known: Sequence[str], path: str) -> None:
         if key in OLD_KEYS and key not in known:
             raise InputError(f"{path}.{key}", table[key], OLD_KEYS[key])
         if key not in known:
-            name = key
+            name = _printed(key)
             if path:
-                name = f"{path}.{key}"
+                name = f"{path}.{name}"
             raise SpecError(
                 f"{name} is not a known key{nearest(key, known)}; "
                 f"the keys here are {', '.join(known)}"
             )
+
+
+def _printed(key: str) -> str:
+    """Return a key as it is named in a message: in one line, and not too long."""
+    if len(key) > _LONGEST_KEY:
+        key = key[: _LONGEST_KEY - 1] + "…"
+    if key.isprintable():
+        return key
+    return repr(key)
