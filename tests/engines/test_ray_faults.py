@@ -125,6 +125,7 @@ import os
 import random
 import signal
 import threading
+import time
 import torch
 import gossamer as gs
 from gossamer.engines.observer import Observer
@@ -151,8 +152,8 @@ def shards():
             found.append(int(pid))
     return found
 
-def signal_one(number):
-    pids = shards()
+def signal_one(number, others):
+    pids = [pid for pid in shards() if pid not in others]
     if pids:
         os.kill(random.choice(pids), number)
 
@@ -163,13 +164,23 @@ settings = gs.Ray(shards=2, wait=20, checkpoint=1)
 
 def run(number, times):
     messages = Messages()
+    others = shards()  # of the run before, which may not have ended
     engine = settings.start(study.plan(), observer=messages)
     timers = []
+    pause = 5 if number == signal.SIGKILL else 60
+    last = [0, -pause]
 
     def stop():
-        if len(timers) < times and engine.round > len(timers) * ROUNDS / (times + 1):
-            timers.append(threading.Timer(0.4 * random.random(), signal_one, [number]))
-            timers[-1].start()
+        # One loss after the other: two at once count as one. A signal to a process that ends
+        # anyway is no loss, so it is sent again after a pause.
+        losses = sum("all shards restarted" in text for text in messages.texts)
+        now = time.monotonic()
+        due = losses > last[0] or now > last[1] + pause
+        if losses < times and due and engine.round > losses * ROUNDS / (times + 1):
+            last[:] = losses, now
+            timer = threading.Timer(0.2 * random.random(), signal_one, [number, others])
+            timer.start()
+            timers.append(timer)
         return False
 
     engine.advance(ROUNDS, stop)

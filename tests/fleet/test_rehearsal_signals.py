@@ -25,10 +25,14 @@ DEVICES = 3
 
 
 def up(out: str) -> subprocess.Popen[str]:
-    """Start a rehearsal of an hour in a process group of its own."""
+    """Start a rehearsal of an hour in a process group of its own; it ignores no signal."""
     words = ("fleet", "up", "fleet.toml", "--set", "rounds=2400", "--out", out)
     return subprocess.Popen(
-        [*REAL, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+        ["env", "--default-signal", *REAL, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
     )
 
 
