@@ -184,6 +184,19 @@ def test_a_run_that_was_stopped(copy: Path) -> None:
     assert run.label == "d-psgd" or run.label == "dpsgd"  # its name in the spec
 
 
+def test_a_run_of_real_devices_is_read(copy: Path) -> None:
+    """`fleet collect` adds what no simulated run has."""
+    path = copy / "summary.json"
+    summary = json.loads(path.read_text())
+    counts = {"0": {"committed": 7}, "2": {"committed": 7}}
+    summary |= {"devices": [0, 2], "missing": ["n1"], "unfinished": {"n2": 9}, "counts": counts}
+    path.write_text(json.dumps(summary | {"refused": {"n3": "its model has other names"}}))
+    assert Run.read(copy).summary["missing"] == ["n1"]
+    path.write_text(json.dumps(summary | {"devices": 3}))
+    with pytest.raises(DataError, match="wrong value of 'devices'"):
+        Run.read(copy)
+
+
 def test_what_is_no_run_is_refused(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="holds no run"):
         Run.read(tmp_path / "nowhere")

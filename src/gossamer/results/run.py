@@ -36,6 +36,12 @@ _NO_RESULTS: dict[str, type] = {
     "versions": dict,
     "backend": dict,
     "command": str,
+    # Of a run that was collected from real devices:
+    "devices": list,
+    "missing": list,
+    "unfinished": dict,
+    "refused": dict,
+    "counts": dict,
 }
 _MOST_SEED = 2**63
 _TO_TARGETS = ("_to", "_to_merged")  # what each target took
