@@ -1,4 +1,5 @@
-"""mkdocs hooks: add pages from outside docs/, rewrite links that leave docs/, fill generated lists.
+"""mkdocs hooks: add pages from outside docs/, rewrite links that leave docs/, fill generated lists,
+typeset formulas.
 
 The Markdown files keep the links that work in the repository. In the site a link to a file without
 a page, such as ../src/gossamer/mirror.py, is replaced by the name of the file.
@@ -18,6 +19,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "docs"))
 import blocks  # noqa: E402
+import mathematics  # noqa: E402
 import notebook  # noqa: E402
 
 from gossamer.algorithms import METHODS  # noqa: E402
@@ -111,11 +113,11 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Rewrite links and fill the lists of commands and public names."""
+    """Rewrite links, typeset formulas, and fill the lists of commands and public names."""
     listed = _API.sub(lambda found: blocks.api(found[1]), markdown)
     if "<!-- commands -->" in listed:
         listed = listed.replace("<!-- commands -->", blocks.commands())
     if "<!-- notebook -->" in listed:
         cells = json.loads(notebook.NOTEBOOK.read_text(encoding="utf-8"))
         listed = listed.replace("<!-- notebook -->", notebook.markdown(cells))
-    return relinked(listed, page.file.src_uri)
+    return mathematics.typeset(relinked(listed, page.file.src_uri))

@@ -54,6 +54,12 @@ def test_the_index_is_the_registry() -> None:
     )
 
 
+def test_a_page_has_its_formula() -> None:
+    """All but that of the composition and the guards are those of a registered method."""
+    for name in METHODS:
+        assert "```math\n" in PAGES[name], name
+
+
 # -- code --
 
 
@@ -82,7 +88,8 @@ def test_the_code_of_a_page_runs_or_fails_with_its_message(name: str) -> None:
     shown: list[Study] = []
     for language, code, refusal in BLOCK.findall(PAGES[name]):
         if language not in RUN:
-            assert (language, refusal) == ("text", "")
+            assert language in ("text", "math")
+            assert not refusal
         elif refusal:
             with pytest.raises(GossamerError) as refused:
                 RUN[language](code)
