@@ -261,7 +261,7 @@ result = {"stopped": stopped, "moved": moved, "last": [ended(process) for proces
 @pytest.mark.usefixtures("fleet_spec")
 def test_a_fleet_is_moved_by_the_command() -> None:
     pytest.importorskip("zenoh", reason="needs the extra gossamer[peer]")
-    contacts = ("--set", "fleet.pace=contacts", "--set", "fleet.patience=2")
+    contacts = ("--set", "fleet.pace=contacts", "--set", "fleet.patience=3")
     init("--hosts", ",".join(PORTS), *contacts, "--set", "fleet.insecure=true", ahead=3600)
     Path("new.toml").write_text(NEW)
     done = python(DEVICES_RUN + RUN, Path.cwd(), devices=DEVICES)
@@ -270,14 +270,15 @@ def test_a_fleet_is_moved_by_the_command() -> None:
     assert "each device keeps its model" in out
     assert "study.toml, n0.toml" in out
     assert [code for code, _ in done["last"]] == [0] * DEVICES
+    # On a busy machine a device may start when the others have ended.
+    assert sum(any(line["met"] for line in log) for log in logs()) >= 2
     for i, log in enumerate(logs()):
         assert [line["round"] for line in log] == list(range(13))
-        assert any(line["met"] for line in log)
         assert "begins with the model of the earlier one" in Path(f"fleet/n{i}.err").read_text()
         assert len(list(Path(f"fleet/n{i}").glob("before-*/log.jsonl"))) == 1
     device = read_device(Path("fleet/n0.toml"))
     assert device.fleet.pace == "contacts", "settings that the new spec lacks stay"
-    assert device.fleet.patience == 2
+    assert device.fleet.patience == 3
     assert len(device.replaces) == 1
     collected = gossamer("fleet", "collect", "fleet")
     assert collected.code == 0, collected.err
