@@ -29,6 +29,11 @@ ROUNDS = 50
 _TIMEOUT = 60  # seconds to wait for another shard
 
 
+def make_queues(count: int) -> Queues:
+    """Return a queue for each sender and receiver."""
+    return {(i, k): queue.Queue() for i in range(count) for k in range(count)}
+
+
 class QueueExchange:
     """`Exchange` by queues. It counts the rows that it sends, and notes the kinds of exchange."""
 
@@ -76,15 +81,20 @@ class ThreadedShards:
         plan: What to run.
         owner: The shard of each device.
         snapshots: The state per shard; None: start at round 0.
+        own_links: Let each shard compute the links of its own devices only.
     """
 
     def __init__(
-        self, plan: Plan, owner: IntArray, snapshots: list[Snapshot] | None = None
+        self,
+        plan: Plan,
+        owner: IntArray,
+        snapshots: list[Snapshot] | None = None,
+        own_links: bool = True,
     ) -> None:
         count = int(owner.max()) + 1
-        queues: Queues = {(i, k): queue.Queue() for i in range(count) for k in range(count)}
+        queues = make_queues(count)
         self.exchanges = [QueueExchange(k, count, queues) for k in range(count)]
-        self.shards = [Shard(owner, k, self.exchanges[k]) for k in range(count)]
+        self.shards = [Shard(owner, k, self.exchanges[k], own_links) for k in range(count)]
         self.simulators = []
         for k, shard in enumerate(self.shards):
             # As Ray sends it.

@@ -20,7 +20,7 @@ from gossamer.network.weights import Weights
 
 @dataclass
 class Traffic:
-    """The messages of all devices. A message is one vector from one device to one neighbour.
+    """The messages that devices receive. A message is one vector from one device to one neighbour.
 
     Args:
         messages: Number of messages of the run so far.
@@ -48,7 +48,7 @@ class StackedMix:
     """`algorithms.Mix` for a stack of devices. Sums are in ascending order of the senders' numbers.
 
     Args:
-        weights: The weights of all devices.
+        weights: The weights of all devices, or at least of those in the stack.
         devices: Numbers of the devices in the stack.
         itemsize: Bytes per element of a message: that of the models.
         traffic: Counts the messages.
@@ -130,14 +130,18 @@ class StackedMix:
     def count(self, x: Tensor) -> None:
         """Count the messages of one mix of x."""
         self.last_input = x
-        self.traffic.messages += self.weights.messages
+        messages = self.weights.messages
+        if self.local is not None:
+            messages = int(self.local.arriving.sum())
+        self.traffic.messages += messages
         if self.message_bytes is None:
             size = x[0].numel() * self.itemsize
-            self.traffic.bytes += self.weights.messages * size
+            self.traffic.bytes += messages * size
             self.traffic.link_bytes = self.traffic.link_bytes + size
         else:
             sizes = self._message_sizes(*self.message_bytes)
-            self.traffic.bytes += int(sizes.sum())
+            counted = sizes if self.local is None else sizes[self.local.arriving]
+            self.traffic.bytes += int(counted.sum())
             self.traffic.link_bytes = self.traffic.link_bytes + sizes
 
     def _message_sizes(self, known: int, first: int) -> FloatArray:
@@ -150,20 +154,25 @@ class StackedMix:
 
     def _count_reduction(self, count: int, size: int, star: bool) -> None:
         """Count the messages of an all-reduce of `size` bytes among `count` devices."""
+        self.traffic.reduced_bytes += size
+        self.traffic.star = star
+        if self.shard is not None and self.shard.number > 0:
+            return  # the first shard counts those of all
         if star:  # every device sends the vector to the server and receives one
             self.traffic.messages += 2 * count
             self.traffic.bytes += 2 * count * size
         else:  # a ring: every device sends 2·(count − 1) messages of 1/count of the vector
             self.traffic.messages += 2 * (count - 1) * count
             self.traffic.bytes += 2 * (count - 1) * size
-        self.traffic.reduced_bytes += size
-        self.traffic.star = star
 
     def _active_devices(self) -> int:
         """Return how many devices of the network take part in the round."""
         if self.weights.active is None:
             return self.weights.devices
-        return int(self.weights.active.sum())
+        if self.shard is None:
+            return int(self.weights.active.sum())
+        own = self.weights.active[self.shard.devices].sum()
+        return int(self.shard.sum(np.array([own]))[0])
 
     # -- rows of other shards ---------------------------------------------------------------------
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from gossamer.network.base import FloatArray, IntArray
+from gossamer._core.sorting import distinct, stable_order
+from gossamer.network.base import BoolArray, FloatArray, IntArray, Links
 from gossamer.network.weights import Weights
 
 Reduction = Literal["sum", "max", "min"]
@@ -55,28 +58,117 @@ class Shard:
         owner: The shard of each device.
         number: The number of this shard.
         exchange: The connection to the other shards.
+        own_links: Compute the links of these devices only, where network and weights allow it. That
+            takes some messages per round, which few devices are not worth.
     """
 
     owner: IntArray
     number: int
     exchange: Exchange
+    own_links: bool = True
 
     @cached_property
     def devices(self) -> IntArray:
         """The numbers of the devices in this shard, ascending."""
         return np.flatnonzero(self.owner == self.number)
 
-    def local_weights(self, weights: Weights) -> LocalWeights:
+    @cached_property
+    def count(self) -> int:
+        """Number of shards."""
+        return int(self.owner.max(initial=0)) + 1
+
+    # -- what all shards compute together: `gossamer.network.parts.Part` --------------------------
+
+    def sum(self, x: IntArray) -> IntArray:
+        """Return the sum of what all shards pass, element by element."""
+        total: IntArray = self.exchange.all_reduce(torch.from_numpy(x), "sum").numpy()
+        return total
+
+    def sum_rows(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return one row per device of the network from one per device of each shard."""
+        rows = np.zeros((len(self.owner), *x.shape[1:]), dtype=x.dtype)
+        rows[self.devices] = x
+        return self.exchange.all_reduce(torch.from_numpy(rows), "sum").numpy()
+
+    def send(self, values: IntArray, to: IntArray) -> IntArray:
+        """Send each value to a shard; see `gossamer.network.parts.Part`."""
+        sent = np.zeros((self.count, self.count), dtype=np.int64)  # by sender and receiver
+        sent[self.number] = np.bincount(to, minlength=self.count)
+        ends = np.cumsum(sent[self.number])
+        sent = self.sum(sent)
+        values = values[stable_order(to, self.count)]
+        send = {}
+        receive = {}
+        for k in range(self.count):
+            if k != self.number and sent[self.number, k]:
+                send[k] = np.arange(ends[k] - sent[self.number, k], ends[k])
+            if k != self.number and sent[k, self.number]:
+                receive[k] = int(sent[k, self.number])
+        received = self.exchange.exchange_rows(torch.from_numpy(values), send, receive)()
+        parts = {k: x.numpy() for k, x in received.items()}
+        own = ends[self.number]
+        parts[self.number] = values[own - sent[self.number, self.number] : own]
+        return np.concatenate([parts[k] for k in sorted(parts)])
+
+    # -- weights ----------------------------------------------------------------------------------
+
+    def boundary(self, a: IntArray, b: IntArray) -> Boundary:
+        """Return which rows travel when all devices mix once.
+
+        Args:
+            a: First device of each link; other links than those of this shard are ignored.
+            b: Second device.
+        """
+        a_only = (self.owner[a] == self.number) & (self.owner[b] != self.number)
+        b_only = (self.owner[b] == self.number) & (self.owner[a] != self.number)
+        # Both ends of a link between two shards need the row of the other end.
+        inner = np.concatenate([a[a_only], b[b_only]])
+        outer = np.concatenate([b[a_only], a[b_only]])
+        first = self.owner[outer] * len(self.owner)  # ascending by shard, then by device
+        send = {}
+        for k, devices in self._by_shard(first + inner).items():
+            send[k] = np.searchsorted(self.devices, devices)
+        return Boundary(send, self._by_shard(first + outer))
+
+    def _by_shard(self, codes: IntArray) -> dict[int, IntArray]:
+        """Return the different devices per shard, from shard · devices + device."""
+        shard, device = np.divmod(distinct(codes), len(self.owner))
+        shards, begin = np.unique(shard, return_index=True)
+        ends = np.append(begin, len(device))
+        found = {}
+        for position, k in enumerate(shards.tolist()):
+            found[k] = device[ends[position] : ends[position + 1]]
+        return found
+
+    def with_degrees(self, links: Links, boundary: Boundary) -> Links:
+        """Return the same links, with the degrees of the neighbours in other shards.
+
+        Args:
+            links: The links of this shard's devices.
+            boundary: Their ends in other shards.
+        """
+        degrees = links.degrees
+        if boundary.halo:
+            own = torch.from_numpy(degrees[self.devices])
+            received = self.exchange.exchange_rows(own, boundary.send, boundary.receive)()
+            for k, x in received.items():
+                degrees[boundary.halo[k]] = x.numpy()
+        return replace(links, known_degrees=degrees)
+
+    def local_weights(self, weights: Weights, boundary: Boundary | None = None) -> LocalWeights:
         """Return the rows of a weight matrix that belong to this shard.
 
         Args:
-            weights: The weights of all devices.
+            weights: The weights of all devices, or of all links of this shard.
+            boundary: The rows that travel over these links. None: they are found.
 
         Returns:
             The rows of this shard's devices, and which rows to exchange for them.
         """
         a = weights.a
         b = weights.b
+        if boundary is None:
+            boundary = self.boundary(a, b)
         a_here = self.owner[a] == self.number
         b_here = self.owner[b] == self.number
         receiver = np.concatenate([a[a_here], self.devices, b[b_here]])
@@ -85,28 +177,35 @@ class Shard:
             [weights.value[a_here], weights.own[self.devices], weights.backward[b_here]]
         )
 
-        # Both ends of a link between two shards need the row of the other end.
-        a_only = a_here & ~b_here
-        b_only = b_here & ~a_here
-        inner = np.concatenate([a[a_only], b[b_only]])
-        outer = np.concatenate([b[a_only], a[b_only]])
-        send = {}
-        halo = {}
-        for k in np.unique(self.owner[outer]).tolist():
-            with_k = self.owner[outer] == k
-            send[k] = np.searchsorted(self.devices, np.unique(inner[with_k]))
-            halo[k] = np.unique(outer[with_k])
-
         order = np.lexsort((sender, receiver))  # ascending by receiver, then by sender
-        columns = np.concatenate([self.devices, *halo.values()])
+        columns = np.concatenate([self.devices, *boundary.halo.values()])
         matrix = CsrMatrix.from_entries(
             np.searchsorted(self.devices, receiver[order]),
             _positions(columns, sender[order]),
             value[order],
             shape=(len(self.devices), len(columns)),
         )
-        receive = {k: len(devices) for k, devices in halo.items()}
-        return LocalWeights(matrix, send, receive)
+        arriving = np.stack([a_here, b_here])
+        if weights.back is not None:
+            arriving &= np.stack([weights.value, weights.back]) != 0
+        return LocalWeights(matrix, boundary.send, boundary.receive, arriving)
+
+
+class Boundary(NamedTuple):
+    """The links of a shard to other shards.
+
+    Attributes:
+        send: Which rows of this shard each other shard needs.
+        halo: Numbers of the devices whose rows each other shard sends, ascending.
+    """
+
+    send: dict[int, IntArray]
+    halo: dict[int, IntArray]
+
+    @property
+    def receive(self) -> dict[int, int]:
+        """How many rows each other shard sends."""
+        return {k: len(devices) for k, devices in self.halo.items()}
 
 
 class LocalWeights(NamedTuple):
@@ -118,11 +217,14 @@ class LocalWeights(NamedTuple):
             entries of a row ascend by the number of the sender.
         send: Which rows of this shard each other shard needs.
         receive: How many rows each other shard sends.
+        arriving: Mask [2, links] of the messages that devices of the shard receive: those to the
+            first ends of the links of the weights, and to the second ends.
     """
 
     matrix: CsrMatrix
     send: dict[int, IntArray]
     receive: dict[int, int]
+    arriving: BoolArray
 
     def blocks(self) -> list[CsrMatrix]:
         """Return the matrix by the origin of its columns: this shard, then each other shard."""

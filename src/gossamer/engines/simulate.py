@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gossamer._core.arguments import checked
@@ -18,7 +20,7 @@ from gossamer.engines.buffers import BufferPool
 from gossamer.engines.measuring import Measuring
 from gossamer.engines.mixing import StackedMix, Traffic
 from gossamer.engines.plan import Plan, Record, Snapshot
-from gossamer.engines.shard import Shard
+from gossamer.engines.shard import LocalWeights, Shard
 from gossamer.errors import DataError, Diverged, InputError
 from gossamer.network.base import BoolArray, FloatArray, IntArray, Links
 from gossamer.network.timing import Clock
@@ -75,6 +77,7 @@ class Simulator:
         self._buffers = BufferPool()
         self._static_mix: StackedMix | None = None
         self._last_links: Links | None = None  # of the last round
+        self._own_links = self._can_divide_links()
         self._clock: Clock | None = None
         if plan.timing is not None:
             self._clock = Clock(plan.timing, np.zeros(plan.task.devices))
@@ -97,7 +100,7 @@ class Simulator:
 
     def _run_round(self, t: int) -> None:
         algorithm = self.plan.algorithm
-        links = self.plan.network.links(t)
+        links = self._links(t)
         self._last_links = links
         self._traffic.start_round()
         mix = self.make_mix(links, t, self._traffic)
@@ -113,7 +116,7 @@ class Simulator:
         if self._clock is not None:
             self._advance_clock(self._clock, t, steps, mix.weights)
         if self.plan.energy is not None:
-            self._steps += int(self._of_all_devices(steps).sum())
+            self._steps += self._total(int(steps.sum()))[0]
         self._state = algorithm.compact(self._state, self._agree(mix))
         self._check_finite(t, mix)
 
@@ -123,10 +126,7 @@ class Simulator:
         static_links = self.plan.network.period == 1
         if static_links and self._static_mix is not None:
             return replace(self._static_mix, traffic=traffic)
-        weights = rule(links, t, self.plan.seed)
-        local = None
-        if self._shard is not None:
-            local = self._shard.local_weights(weights)
+        weights, local = self._weights(links, t)
         mix = StackedMix(
             weights,
             self._devices,
@@ -139,10 +139,34 @@ class Simulator:
         if static_links and rule.fixed:
             self._static_mix = replace(mix)
         elif t > 0:  # in the first round all devices know the state of all: they start alike
-            mix.previous_weights = lambda: rule(
-                self.plan.network.links(t - 1), t - 1, self.plan.seed
-            )
+            mix.previous_weights = lambda: self._weights(self._links(t - 1), t - 1)[0]
         return mix
+
+    def _can_divide_links(self) -> bool:
+        """Return True if a shard needs the links of its own devices only."""
+        if self._shard is None or not self._shard.own_links:
+            return False
+        return self.plan.algorithm.weights.local and self.plan.timing is None
+
+    def _links(self, t: int) -> Links:
+        """Return the links of round t: all, or those that this shard needs."""
+        if self._last_links is not None and self.plan.network.period == 1:
+            return self._last_links
+        if self._shard is not None and self._own_links:
+            return self.plan.network.links_of(t, self._shard)
+        return self.plan.network.links(t)
+
+    def _weights(self, links: Links, t: int) -> tuple[Weights, LocalWeights | None]:
+        """Return the weights of round t, and the rows of this shard."""
+        rule = self.plan.algorithm.weights
+        if self._shard is None:
+            return rule(links, t, self.plan.seed), None
+        boundary = None
+        if self._own_links:
+            boundary = self._shard.boundary(links.a, links.b)
+            links = self._shard.with_degrees(links, boundary)
+        weights = rule(links, t, self.plan.seed)
+        return weights, self._shard.local_weights(weights, boundary)
 
     def _agree(self, mix: StackedMix) -> Callable[[bool], bool]:
         """Return a function that is True if its argument is True in every shard.
@@ -238,13 +262,17 @@ class Simulator:
         buffers = {_BUFFER + name: x for name, x in self.worker.buffers.items()}
         return self._state | buffers
 
-    def _of_all_devices(self, x: IntArray) -> IntArray:
+    def _of_all_devices(self, x: NDArray[Any]) -> NDArray[Any]:
         """Return one value per device of the network, from one per device of each shard."""
         if self._shard is None:
             return x
-        own = np.zeros(self.plan.task.devices, dtype=x.dtype)
-        own[self._shard.devices] = x
-        return self._shard.exchange.all_reduce(torch.from_numpy(own), "sum").numpy()
+        return self._shard.sum_rows(x)
+
+    def _total(self, *values: int) -> list[int]:
+        """Return the sums over all shards."""
+        if self._shard is None:
+            return list(values)
+        return self._shard.sum(np.array(values)).tolist()
 
     # -- results ----------------------------------------------------------------------------------
 
@@ -264,19 +292,15 @@ class Simulator:
         seconds = None
         if self._clock is not None:
             seconds = float(self._clock.now.max())
-        return replace(
-            record,
-            messages=self._traffic.messages,
-            bytes=self._traffic.bytes,
-            seconds=seconds,
-            joules=self._joules(self._steps),
-        )
+        messages, size = self._total(self._traffic.messages, self._traffic.bytes)
+        joules = self._joules(self._steps, size)
+        return replace(record, messages=messages, bytes=size, seconds=seconds, joules=joules)
 
-    def _joules(self, steps: int) -> float | None:
+    def _joules(self, steps: int, size: int) -> float | None:
         """Return what the steps and all messages so far cost; None if energy is not counted."""
         if self.plan.energy is None:
             return None
-        return self.plan.energy.joules(steps, self._traffic.bytes)
+        return self.plan.energy.joules(steps, size)
 
     def _measured_models(self, t: int) -> Tensor:
         """Return the models at the end of the last round, or in the middle of round t.
@@ -285,7 +309,7 @@ class Simulator:
         """
         if not self.plan.measures_halfway or t == 0:
             return self.models()
-        links = self.plan.network.links(t)
+        links = self._links(t)
         mix = self.make_mix(links, t, Traffic())
         buffers = {name: x.clone() for name, x in self.worker.buffers.items()}
         gradient = BatchGradient(self.worker, t, arrived=self._arrived(self._now(t)))
@@ -307,12 +331,15 @@ class Simulator:
             return None
         links = self._last_links
         if self.plan.measures_halfway:
-            links = self.plan.network.links(t)
+            links = self._links(t)
         elif links is None:  # resumed
-            links = self.plan.network.links(t - 1)
-        if links.active is None or links.active.all() or not links.active.any():
+            links = self._links(t - 1)
+        if links.active is None:
             return None
-        return links.active
+        active = self._of_all_devices(self._own(links.active).astype(np.uint8)) > 0
+        if active.all() or not active.any():
+            return None
+        return active
 
     # -- snapshots --------------------------------------------------------------------------------
 
@@ -324,11 +351,13 @@ class Simulator:
             tensors[CLOCK] = torch.from_numpy(self._clock.now.copy())
         if self.plan.energy is not None:
             tensors[_STEPS] = torch.tensor([self._steps])
-        return Snapshot(self.round, self._traffic.messages, self._traffic.bytes, tensors)
+        messages, size = self._total(self._traffic.messages, self._traffic.bytes)
+        return Snapshot(self.round, messages, size, tensors)
 
     def _restore(self, snapshot: Snapshot) -> None:
         self.round = snapshot.round
-        self._traffic = Traffic(snapshot.messages, snapshot.bytes)
+        if self._shard is None or self._shard.number == 0:
+            self._traffic = Traffic(snapshot.messages, snapshot.bytes)
         self._state = {}
         for name, x in snapshot.tensors.items():
             if name == CLOCK:

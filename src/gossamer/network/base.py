@@ -21,6 +21,8 @@ from gossamer.errors import InputError
 if TYPE_CHECKING:
     import networkx
 
+    from gossamer.network.parts import Part
+
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -41,6 +43,8 @@ class Links:
             device has no links and keeps its state.
         weight: Mixing weight of each link, if the network carries its own: the share that b takes
             of a, and a of b if links are symmetric. None: the method's rule computes the weights.
+        known_degrees: The degrees, if these are only some of the links of the round. None: they
+            are counted.
 
     Example:
         >>> Links.of(3, [(2, 0), (0, 1)]).pairs.tolist()
@@ -53,6 +57,7 @@ class Links:
     directed: bool = False
     active: BoolArray | None = None
     weight: FloatArray | None = None
+    known_degrees: IntArray | None = None
 
     @classmethod
     def of(
@@ -128,6 +133,8 @@ class Links:
     @property
     def degrees(self) -> IntArray:
         """Number of neighbours of each device; the out-degree if links are directed."""
+        if self.known_degrees is not None:
+            return self.known_degrees
         degree = np.bincount(self.a, minlength=self.devices)
         if self.directed:
             return degree
@@ -159,6 +166,16 @@ class Links:
         if weight is not None:
             weight = weight[mask]
         return Links(self.devices, self.a[mask], self.b[mask], self.directed, active, weight)
+
+    def of_part(self, part: Part) -> Links:
+        """Return the links that have an end among the devices of a process.
+
+        Args:
+            part: The process.
+        """
+        mask: BoolArray = part.owner[self.a] == part.number
+        mask |= part.owner[self.b] == part.number
+        return self.keep(mask)
 
     def to_networkx(self) -> networkx.Graph[int]:
         """Return the links as a networkx graph with the nodes 0 … devices-1."""
@@ -216,6 +233,22 @@ class Network(ABC):
             The links. They depend on the network's fields and t only, not on which rounds were
             asked for before.
         """
+
+    def links_of(self, t: int, part: Part) -> Links:
+        """Return the links of a round that have an end among the devices of one process.
+
+        All processes call it at the same time. By default each computes all links and drops those
+        of others; generators that draw much share the draws.
+
+        Args:
+            t: Number of the round, from 0.
+            part: The process, its devices, and how it speaks with the others.
+
+        Returns:
+            The links, sorted. `active` is right for the devices of the process and the neighbours
+            that they have.
+        """
+        return self.links(t).of_part(part)
 
     @property
     def period(self) -> int | None:
@@ -319,6 +352,18 @@ class Fault(ABC):
             t: Number of the round, from 0.
         """
 
+    def apply_of(self, network: Network, t: int, part: Part) -> Links:
+        """Return the links of round t that remain, of the devices of one process.
+
+        By default each process computes all links, since a fault may look at all of them.
+
+        Args:
+            network: The network without the fault.
+            t: Number of the round, from 0.
+            part: The process.
+        """
+        return self.apply(network.links(t), t).of_part(part)
+
 
 @dataclass(frozen=True)
 class Faulty(Network):
@@ -386,6 +431,9 @@ class Faulty(Network):
 
     def links(self, t: int) -> Links:
         return self.fault.apply(self.network.links(t), t)
+
+    def links_of(self, t: int, part: Part) -> Links:
+        return self.fault.apply_of(self.network, t, part)
 
     def layout(self, t: int) -> FloatArray:
         return self.network.layout(t)

@@ -14,8 +14,10 @@ import numpy as np
 from gossamer import draws
 from gossamer._core import checks
 from gossamer._core.registry import register
+from gossamer._core.sorting import distinct
 from gossamer.network import limits
-from gossamer.network.base import BoolArray, Fault, IntArray, Links
+from gossamer.network.base import BoolArray, Fault, IntArray, Links, Network
+from gossamer.network.parts import Part
 
 _DRAWS_AT_ONCE = 2**15  # draws per step back in time; small enough to stay in cache
 
@@ -74,9 +76,16 @@ def chain(
     return bad ^ flipped
 
 
+class PairFault(Fault):
+    """A fault that decides on each link by its two ends and the round alone."""
+
+    def apply_of(self, network: Network, t: int, part: Part) -> Links:
+        return self.apply(network.links_of(t, part), t)
+
+
 @register("faults", "link-failure")
 @dataclass(frozen=True)
-class LinkFailure(Fault):
+class LinkFailure(PairFault):
     """Independent failures: each link of each round fails with the same probability.
 
     Args:
@@ -103,7 +112,7 @@ class LinkFailure(Fault):
 
 @register("faults", "gilbert-elliott")
 @dataclass(frozen=True)
-class GilbertElliott(Fault):
+class GilbertElliott(PairFault):
     """Failures in bursts: each pair of devices is in a good or a bad state.
 
     Bursts last 1 / recover rounds on average and cover the share fail / (fail + recover) of all
@@ -169,7 +178,16 @@ class Churn(Fault):
         limits.check_drawn(self.seed)
 
     def apply(self, links: Links, t: int) -> Links:
-        ids = (np.arange(links.devices),)
-        away = chain(self.seed, "devices/churn", t, ids, self.leave, self.come_back)
-        present = ~away
+        return self._apply(links, t, np.arange(links.devices))
+
+    def apply_of(self, network: Network, t: int, part: Part) -> Links:
+        links = network.links_of(t, part)
+        involved = distinct(np.concatenate([part.devices, links.a, links.b]))
+        return self._apply(links, t, involved)
+
+    def _apply(self, links: Links, t: int, devices: IntArray) -> Links:
+        """Return the links that remain, where only some devices have links."""
+        away = chain(self.seed, "devices/churn", t, (devices,), self.leave, self.come_back)
+        present: BoolArray = np.ones(links.devices, dtype=bool)
+        present[devices] = ~away
         return links.keep(present[links.a] & present[links.b], present)

@@ -12,8 +12,10 @@ from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.network import limits
-from gossamer.network.base import FloatArray, IntArray, Links, Network
+from gossamer.network.base import BoolArray, FloatArray, IntArray, Links, Network
+from gossamer.network.parts import Part
 
+_ROUNDING = 1e-9  # relative error of a distance, at most
 _MAX_CROSSINGS = 1000  # of the area per round: every leg of every device is computed in turn
 
 
@@ -32,13 +34,42 @@ def within(points: FloatArray, radius: float) -> tuple[IntArray, IntArray]:
     """
     from scipy.spatial import cKDTree
 
+    points = np.asarray(points)
     tree = cKDTree(points)
     if len(points) > math.isqrt(2 * limits.MAX_LINKS):  # only then can there be too many
         ordered = int(tree.count_neighbors(tree, radius))
         limits.check_links("radius", radius, (ordered - len(points)) / 2)
-    pairs = tree.query_pairs(radius, output_type="ndarray").astype(np.int64)
+    pairs = tree.query_pairs(radius * (1 + _ROUNDING), output_type="ndarray").astype(np.int64)
+    # The tree rounds differently for other sets of points. So that a pair at exactly the radius has
+    # one answer, a little more is searched, and the distance decides.
+    apart = points[pairs[:, 0]] - points[pairs[:, 1]]
+    pairs = pairs[(apart**2).sum(1) <= radius**2]
     code = np.sort(pairs[:, 0] * len(points) + pairs[:, 1])
     return code // len(points), code % len(points)
+
+
+def within_of(points: FloatArray, radius: float, own: BoolArray) -> tuple[IntArray, IntArray]:
+    """Find the pairs of points that are at most `radius` apart, at least one of them marked.
+
+    Args:
+        points: Coordinates [points, dimensions].
+        radius: Largest distance of a pair.
+        own: Which points are marked.
+
+    Returns:
+        Those of the pairs that `within` returns.
+    """
+    if not own.any():
+        return np.arange(0), np.arange(0)
+    margin = radius * (1 + _ROUNDING)
+    low = points[own].min(0) - margin
+    high = points[own].max(0) + margin
+    near = np.flatnonzero(((points >= low) & (points <= high)).all(1))
+    a, b = within(points[near], radius)
+    a = near[a]
+    b = near[b]
+    wanted = own[a] | own[b]
+    return a[wanted], b[wanted]
 
 
 @register("network", "mobility")
@@ -76,7 +107,8 @@ class Mobility(Network):
     height: float = 1.0
     seed: int = 0
     seconds_per_round: float = 1.0
-    _latest: list[tuple[float, FloatArray]] = field(init=False, repr=False, compare=False)
+    # The last legs that were computed: the time, the devices, and their legs.
+    _latest: list[tuple[float, IntArray, FloatArray]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         limits.check_devices(self.devices)
@@ -109,6 +141,12 @@ class Mobility(Network):
     def links(self, t: int) -> Links:
         return Links(self.devices, *within(self.positions(t), self.radius))
 
+    def links_of(self, t: int, part: Part) -> Links:
+        # Each process moves its own devices, and receives the positions of all others.
+        positions = part.sum_rows(self._positions_of(part.devices, t))
+        own = part.owner == part.number
+        return Links(self.devices, *within_of(positions, self.radius, own))
+
     def layout(self, t: int) -> FloatArray:
         return self.positions(t)
 
@@ -121,8 +159,11 @@ class Mobility(Network):
         Returns:
             Coordinates [devices, 2].
         """
+        return self._positions_of(np.arange(self.devices), t)
+
+    def _positions_of(self, devices: IntArray, t: int) -> FloatArray:
         time = t * self.seconds_per_round
-        legs = self._legs_at(time)
+        legs = self._legs_at(time, devices)
         start = legs[:, 1:3]
         goal = legs[:, 3:5]
         begin = legs[:, 5]
@@ -131,26 +172,25 @@ class Mobility(Network):
         position: FloatArray = start + np.clip(done, 0.0, 1.0)[:, None] * (goal - start)
         return position
 
-    def _legs_at(self, time: float) -> FloatArray:
-        """Return each device's leg at this time.
+    def _legs_at(self, time: float, devices: IntArray) -> FloatArray:
+        """Return the leg of each of some devices at this time.
 
         The columns are the leg's number, start (x, y), goal (x, y), and the times at which the
         device sets off, arrives, and begins the next leg.
         """
         # The list is read once and set once, and its arrays never change: threads may share it.
         known = self._latest[:1]
-        if known and known[0][0] <= time:
-            legs = known[0][1]
+        if known and known[0][0] <= time and np.array_equal(known[0][1], devices):
+            legs = known[0][2]
         else:
-            devices = np.arange(self.devices)
-            before = np.zeros((self.devices, 8))
+            before = np.zeros((len(devices), 8))
             before[:, 0] = -1
             before[:, 3:5] = self._waypoint(devices, 0 * devices)
             legs = self._next(devices, before)
         while len(over := np.flatnonzero(legs[:, 7] <= time)):
             legs = legs.copy()
-            legs[over] = self._next(over, legs[over])
-        self._latest[:] = [(time, legs)]
+            legs[over] = self._next(devices[over], legs[over])
+        self._latest[:] = [(time, devices, legs)]
         return legs
 
     def _next(self, device: IntArray, before: FloatArray) -> FloatArray:

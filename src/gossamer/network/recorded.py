@@ -7,6 +7,7 @@ from abc import abstractmethod
 from gossamer._core import checks
 from gossamer.errors import InputError
 from gossamer.network.base import Links, Network
+from gossamer.network.parts import Part
 
 BEYOND = ("error", "repeat", "empty")
 
@@ -41,17 +42,26 @@ class Recorded(Network):
         return None
 
     def links(self, t: int) -> Links:
+        if self._is_beyond(t):
+            return self._links_beyond()
+        return self._recorded_links(t % self.recorded)
+
+    def links_of(self, t: int, part: Part) -> Links:
+        if self._is_beyond(t):
+            return self._links_beyond().of_part(part)
+        return self._recorded_links_of(t % self.recorded, part)
+
+    def _is_beyond(self, t: int) -> bool:
+        """Return True if a round comes after the last one, and has no links."""
         if 0 <= t < self.recorded:
-            return self._recorded_links(t)
+            return False
         if t < 0 or self.beyond == "error":
             accepted = (
                 f"a round from 0 to {self.recorded - 1}, which is what the file has, "
                 'or set beyond to "repeat" or "empty"'
             )
             raise InputError("round", t, accepted)
-        if self.beyond == "repeat":
-            return self._recorded_links(t % self.recorded)
-        return self._links_beyond()
+        return self.beyond == "empty"
 
     def _links_beyond(self) -> Links:
         """Return the links of a round after the last one, if `beyond` is "empty"."""
@@ -70,6 +80,10 @@ class Recorded(Network):
     def _links_before(self, t: int) -> int | None:
         """Return the number of links in the file before round t; None if it is not known."""
         return None
+
+    def _recorded_links_of(self, t: int, part: Part) -> Links:
+        """Return the links of one process in a round that is in the file."""
+        return self._recorded_links(t).of_part(part)
 
     @abstractmethod
     def _recorded_links(self, t: int) -> Links:

@@ -136,7 +136,7 @@ class EventEngine(Simulator):
             super().record(),
             seconds=now,
             steps=steps,
-            joules=self._joules(steps),
+            joules=self._joules(steps, self._traffic.bytes),
             activity={} if self._activity is None else self._activity.seconds(now),
         )
 

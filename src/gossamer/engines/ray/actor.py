@@ -29,6 +29,12 @@ HEARTBEAT = "heartbeat"
 GROUP_SECONDS = 86_400.0
 """After which an exchange fails. The driver finds out much earlier whether a shard is alive."""
 
+OWN_LINKS_DEVICES = 10_000
+"""From so many devices on, a shard computes the links of its own devices only.
+
+Of fewer, all links take less time than the messages by which shards share them.
+"""
+
 
 @dataclass(frozen=True)
 class Host:
@@ -149,7 +155,8 @@ class ShardActor:
         machines = [host.machine for host in hosts]
         exchange = GlooExchange(self._group, machines, rendezvous.name, self._waiting)
         try:
-            shard = Shard(self._owner, self._number, exchange)
+            own_links = len(self._owner) >= OWN_LINKS_DEVICES
+            shard = Shard(self._owner, self._number, exchange, own_links)
             self._simulator = Simulator(self._whole_plan(), snapshot, shard)
         except GossamerError as error:
             return error

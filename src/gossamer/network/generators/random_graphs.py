@@ -11,6 +11,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gossamer import draws
 from gossamer._core import checks
@@ -27,7 +28,9 @@ from gossamer.network.generators.pairs import (
     number_of,
     pair_code,
     pair_count,
+    pair_of,
 )
+from gossamer.network.parts import Part, links_of_ends, own_range
 
 FEW_PAIRS = 2**20  # pairs; up to this number, one draw per pair is cheap
 _REPAIR_STEPS = 100  # swaps of all bad links of a regular graph before it is drawn again
@@ -58,6 +61,15 @@ class Redrawn(Network):
             return self._draw(0)
         return self._draw(t // self.every)
 
+    def links_of(self, t: int, part: Part) -> Links:
+        if self.every == 0:
+            return self._draw_of(0, part)
+        return self._draw_of(t // self.every, part)
+
+    def _draw_of(self, draw: int, part: Part) -> Links:
+        """Return the links of one process in the graph with this number."""
+        return self._draw(draw).of_part(part)
+
     @abstractmethod
     def _draw(self, draw: int) -> Links:
         """Return the graph with this number in the sequence of graphs."""
@@ -79,27 +91,71 @@ def chosen(count: int, probability: float, seed: int, purpose: str, draw: int) -
     Returns:
         The chosen numbers, sorted.
     """
-    mean = count * probability
-    if mean == 0:
+    if count * probability == 0:
         return np.arange(0)
     if probability == 1:
         return np.arange(count)
-    rate = -math.log1p(-probability)
-    size = int(mean + 5 * math.sqrt(mean) + 5)
+    size = _first_size(count, probability)
     while True:
-        u = draws.as_uniform(draws.row(seed, purpose, draw, size))
-        bounded = np.minimum(-np.log1p(-u), 2 * count * rate)  # fits in int64 after division
-        gap = (bounded / rate).astype(np.int64)
-        number = np.cumsum(gap + 1) - 1
+        number = np.cumsum(_gaps(draws.row(seed, purpose, draw, size), count, probability)) - 1
         if number[-1] >= count:
             return number[: np.searchsorted(number, count)]
         size *= 2
+
+
+def chosen_of(
+    count: int, probability: float, seed: int, purpose: str, draw: int, part: Part
+) -> IntArray:
+    """Return some of the numbers that `chosen` returns: each process draws other ones.
+
+    Args:
+        count: How many numbers there are.
+        probability: Probability that a number is chosen.
+        seed: Seed of the draws.
+        purpose: Name of the draws.
+        draw: Number of the draw.
+        part: The process. All call this at the same time.
+
+    Returns:
+        The numbers of this process, sorted.
+    """
+    if count * probability == 0:
+        return np.arange(0)
+    if probability == 1:
+        return own_range(count, part)
+    size = _first_size(count, probability)
+    while True:
+        u = draws.bits(seed, purpose, draw, own_range(size, part))
+        gap = _gaps(u, count, probability)
+        totals = np.zeros(part.count, dtype=np.int64)
+        totals[part.number] = gap.sum()
+        totals = part.sum(totals)
+        if totals.sum() - 1 >= count:
+            number: IntArray = totals[: part.number].sum() + np.cumsum(gap) - 1
+            return number[: np.searchsorted(number, count)]
+        size *= 2
+
+
+def _first_size(count: int, probability: float) -> int:
+    """Return how many draws nearly always choose from all numbers."""
+    mean = count * probability
+    return int(mean + 5 * math.sqrt(mean) + 5)
+
+
+def _gaps(bits: NDArray[np.uint64], count: int, probability: float) -> IntArray:
+    """Return geometric distances from one chosen number to the next."""
+    rate = -math.log1p(-probability)
+    u = draws.as_uniform(bits)
+    bounded = np.minimum(-np.log1p(-u), 2 * count * rate)  # fits in int64 after division
+    return (bounded / rate).astype(np.int64) + 1
 
 
 @register("network", "random-ring")
 @dataclass(frozen=True)
 class RandomRing(Redrawn):
     """A ring in a random order.
+
+    On a cluster every shard draws and sorts the whole order.
 
     Args:
         devices: Number of devices.
@@ -165,6 +221,42 @@ class Random(Redrawn):
             numbers = complement(self.devices, self._subset(draw, pairs - count, pairs))
         return links_from_numbers(self.devices, numbers)
 
+    def _draw_of(self, draw: int, part: Part) -> Links:
+        pairs = pair_count(self.devices)
+        count = math.floor(self.density * pairs + 0.5)
+        few = 8 * count >= pairs and pairs <= FEW_PAIRS
+        if count == 0 or few or 2 * count > pairs:
+            return self._draw(draw).of_part(part)
+        numbers = self._subset_of(draw, count, pairs, part)
+        return links_of_ends(self.devices, *pair_of(numbers, self.devices), part)
+
+    def _subset_of(self, draw: int, count: int, pairs: int, part: Part) -> IntArray:
+        """Return some of the numbers of `_subset`: those of the processes are all of them.
+
+        Each process draws its share of the first `count`. The process of a pair's first device
+        finds the repeats, and all draw the few that replace them.
+        """
+        drawn = self._numbers(draw, own_range(count, part), pairs)
+        different = distinct(part.send(drawn, part.owner[pair_of(drawn, self.devices)[0]]))
+        missing = count - int(part.sum(np.array([len(different)]))[0])
+        extra = missing
+        while missing:
+            extra = 2 * extra + 4
+            others = self._numbers(draw, np.arange(count, count + extra), pairs)
+            taken = part.sum(contains(different, others).astype(np.int64)) > 0
+            others = others[~taken]
+            added = others[is_first(others)][:missing]
+            if len(added) == missing:
+                here = part.owner[pair_of(added, self.devices)[0]] == part.number
+                return np.concatenate([different, added[here]])
+        return different
+
+    def _numbers(self, draw: int, number: IntArray, pairs: int) -> IntArray:
+        """Return pair numbers by the numbers of their draws, as `_subset` draws them."""
+        remainder = draws.bits(self.seed, "links/random", draw, number) % np.uint64(pairs)
+        found: IntArray = remainder.view(np.int64)
+        return found
+
     def _subset(self, draw: int, count: int, pairs: int) -> IntArray:
         """Return `count` of the numbers below `pairs`, sorted.
 
@@ -224,13 +316,20 @@ class ErdosRenyi(Redrawn):
         numbers = chosen(pairs, self.probability, self.seed, "links/erdos-renyi", draw)
         return links_from_numbers(self.devices, numbers)
 
+    def _draw_of(self, draw: int, part: Part) -> Links:
+        pairs = pair_count(self.devices)
+        purpose = "links/erdos-renyi"
+        numbers = chosen_of(pairs, self.probability, self.seed, purpose, draw, part)
+        return links_of_ends(self.devices, *pair_of(numbers, self.devices), part)
+
 
 @register("network", "regular")
 @dataclass(frozen=True)
 class Regular(Redrawn):
     """A random graph in which every device has the same number of neighbours.
 
-    The distribution is close to uniform among all such graphs.
+    The distribution is close to uniform among all such graphs. On a cluster every shard draws the
+    whole graph, since all ends of links are shuffled together.
 
     Args:
         devices: Number of devices.

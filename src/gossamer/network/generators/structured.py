@@ -13,9 +13,10 @@ from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 from gossamer.network import limits
-from gossamer.network.base import IntArray, Links
+from gossamer.network.base import BoolArray, IntArray, Links
 from gossamer.network.generators.pairs import is_first, pair_code, pair_count, pair_of
-from gossamer.network.generators.random_graphs import Redrawn, chosen
+from gossamer.network.generators.random_graphs import Redrawn, chosen, chosen_of
+from gossamer.network.parts import Part, links_of_ends, own_range, to_all
 
 _REWIRE_STEPS = 100  # draws of a new end for a link before it keeps the old one
 
@@ -64,28 +65,62 @@ class SmallWorld(Redrawn):
 
     def _draw(self, draw: int) -> Links:
         m = self.devices
+        number = np.arange(m * (self.degree // 2))
+        moves = self._moves(draw, number)
+        code = np.concatenate([self._lattice(number[~moves]), self._moved(draw, number[moves])])
+        code = np.sort(code)
+        return Links(m, code // m, code % m)
+
+    def _draw_of(self, draw: int, part: Part) -> Links:
+        # Links that move are drawn by all processes: two of them may want the same place.
+        m = self.devices
+        number = own_range(m * (self.degree // 2), part)
+        moves = self._moves(draw, number)
+        code = self._lattice(number[~moves])
+        moved = self._moved(draw, to_all(number[moves], part))
+        code = np.concatenate([code, moved[own_range(len(moved), part)]])
+        return links_of_ends(m, code // m, code % m, part)
+
+    def _moves(self, draw: int, number: IntArray) -> BoolArray:
+        """Return which links of the lattice move their second end."""
+        first, step = self._ends(number)
+        moves: BoolArray = (
+            draws.uniform(self.seed, "links/small-world", draw, first, step) < self.rewire
+        )
+        return moves
+
+    def _ends(self, number: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the first device of links of the lattice, and how far the second one is."""
+        first, step = np.divmod(number, max(1, self.degree // 2))
+        return first, step + 1
+
+    def _lattice(self, number: IntArray) -> IntArray:
+        """Return links of the lattice."""
+        first, step = self._ends(number)
+        return pair_code(first, (first + step) % self.devices, self.devices)
+
+    def _moved(self, draw: int, number: IntArray) -> IntArray:
+        """Return what the links become that move their second end, in their order."""
+        m = self.devices
         half = self.degree // 2
-        first = np.repeat(np.arange(m), half)
-        step = np.tile(np.arange(1, half + 1), m)
-        code = pair_code(first, (first + step) % m, m)
-        u = draws.uniform(self.seed, "links/small-world", draw, first, step)
-        moving = np.flatnonzero(u < self.rewire)
+        code = self._lattice(number)
+        moving = np.arange(len(number))
         added = np.empty(0, dtype=np.int64)
         for attempt in range(_REWIRE_STEPS):
             if not len(moving):
                 break
-            link = first[moving] * half + step[moving]
+            first, step = self._ends(number[moving])
+            link = first * half + step
             purpose = "links/small-world/end"
             # To the new end, which is any device but the first end.
             distance = 1 + draws.below(m - 1, self.seed, purpose, draw, attempt, link)
-            new = pair_code(first[moving], (first[moving] + distance) % m, m)
+            new = pair_code(first, (first + distance) % m, m)
             in_lattice = np.minimum(distance, m - distance) <= half
             free = ~in_lattice & ~np.isin(new, added) & is_first(new)
             code[moving[free]] = new[free]
             added = np.concatenate([added, new[free]])
             moving = moving[~free]
-        code = np.sort(code)
-        return Links(m, code // m, code % m)
+        return code
 
 
 @register("network", "stochastic-blocks")
@@ -158,22 +193,33 @@ class StochasticBlocks(Redrawn):
         code = np.sort(np.concatenate([a * self.devices + b, c * self.devices + d]))
         return Links(self.devices, code // self.devices, code % self.devices)
 
-    def _inside(self, draw: int) -> tuple[IntArray, IntArray]:
+    def _draw_of(self, draw: int, part: Part) -> Links:
+        a, b = self._inside(draw, part)
+        c, d = self._across(draw, part)
+        return links_of_ends(self.devices, np.append(a, c), np.append(b, d), part)
+
+    def _chosen(
+        self, pairs: int, probability: float, purpose: str, draw: int, part: Part | None
+    ) -> IntArray:
+        purpose = f"links/stochastic-blocks/{purpose}"
+        if part is None:
+            return chosen(pairs, probability, self.seed, purpose, draw)
+        return chosen_of(pairs, probability, self.seed, purpose, draw, part)
+
+    def _inside(self, draw: int, part: Part | None = None) -> tuple[IntArray, IntArray]:
         """Draw the links in blocks, as if all were as large as the largest one."""
         pairs = pair_count(self._largest)
-        purpose = "links/stochastic-blocks/within"
-        number = chosen(self.blocks * pairs, self.within, self.seed, purpose, draw)
+        number = self._chosen(self.blocks * pairs, self.within, "within", draw, part)
         block = number // max(pairs, 1)
         a, b = pair_of(number % max(pairs, 1), self._largest)
         first = self._starts[block]
         exists = first + b < self._starts[block + 1]
         return (first + a)[exists], (first + b)[exists]
 
-    def _across(self, draw: int) -> tuple[IntArray, IntArray]:
+    def _across(self, draw: int, part: Part | None = None) -> tuple[IntArray, IntArray]:
         """Draw links between all devices, and keep those between blocks."""
         pairs = pair_count(self.devices)
-        purpose = "links/stochastic-blocks/between"
-        a, b = pair_of(chosen(pairs, self.between, self.seed, purpose, draw), self.devices)
+        a, b = pair_of(self._chosen(pairs, self.between, "between", draw, part), self.devices)
         block = self._block
         across = block[a] != block[b]
         return a[across], b[across]
@@ -214,23 +260,33 @@ class Epidemic(Redrawn):
         limits.check_links("degree", self.degree, self.devices * self.degree)
 
     def _draw(self, draw: int) -> Links:
+        return Links(self.devices, *self._sent_by(draw, np.arange(self.devices)), directed=True)
+
+    def _draw_of(self, draw: int, part: Part) -> Links:
+        sender, receiver = self._sent_by(draw, part.devices)
+        return links_of_ends(self.devices, sender, receiver, part, directed=True)
+
+    def _sent_by(self, draw: int, senders: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the links from some devices, sorted."""
         others = self.devices - 1
         if 2 * self.degree <= others:
-            sender, place = self._targets(draw, self.degree)
+            sender, place = self._targets(draw, self.degree, senders)
         else:  # drawing the devices that nothing is sent to is cheaper
-            sent = np.ones((self.devices, others), dtype=bool)
-            sent[self._targets(draw, others - self.degree)] = False
-            sender, place = np.nonzero(sent)
-        return Links(self.devices, sender, place + (place >= sender), directed=True)
+            sent = np.ones((len(senders), others), dtype=bool)
+            left_out, place = self._targets(draw, others - self.degree, senders)
+            sent[np.searchsorted(senders, left_out), place] = False
+            row, place = np.nonzero(sent)
+            sender = senders[row]
+        return sender, place + (place >= sender)
 
-    def _targets(self, draw: int, count: int) -> tuple[IntArray, IntArray]:
-        """Return `count` different places of each device in the list of the others, sorted.
+    def _targets(self, draw: int, count: int, senders: IntArray) -> tuple[IntArray, IntArray]:
+        """Return `count` different places of each sender in the list of the others, sorted.
 
         Places are drawn with repeats, and repeats are drawn again.
         """
         others = max(self.devices - 1, 1)
-        sender = np.repeat(np.arange(self.devices), count)
-        slot = np.tile(np.arange(count), self.devices)
+        sender = np.repeat(senders, count)
+        slot = np.tile(np.arange(count), len(senders))
         code = np.full(len(sender), -1)
         missing = np.arange(len(sender))
         attempt = 0

@@ -20,6 +20,8 @@ from gossamer.network.generators.fixed import Static
 if TYPE_CHECKING:
     import networkx
 
+    from gossamer.network.parts import Part
+
 
 @checked
 @dataclass(frozen=True)
@@ -113,6 +115,10 @@ class Cycle(Network):
     def links(self, t: int) -> Links:
         inner_round, turn = divmod(t, len(self.networks))
         return self.networks[turn].links(inner_round)
+
+    def links_of(self, t: int, part: Part) -> Links:
+        inner_round, turn = divmod(t, len(self.networks))
+        return self.networks[turn].links_of(inner_round, part)
 
 
 @checked

@@ -14,6 +14,7 @@ from gossamer._core import checks
 from gossamer._core.registry import register
 from gossamer.errors import DataError, InputError
 from gossamer.network.base import BoolArray, IntArray, Links
+from gossamer.network.parts import Part
 from gossamer.network.traces import clock
 from gossamer.network.traces.ids import with_count
 from gossamer.network.traces.logs import ContactLog
@@ -82,6 +83,8 @@ class ContactTrace(Trace):
     start_time: float = field(init=False, repr=False, compare=False)
     # Contacts as a · devices + b.
     _links: Spans = field(init=False, repr=False, compare=False)
+    # The processes of all devices, the number of one, and its contacts.
+    _own: tuple[IntArray, int, Spans] | None = field(init=False, repr=False, compare=False)
     # Rounds in which the log sees each device.
     _seen: Spans | None = field(init=False, repr=False, compare=False)
     # The rounds of the log in which devices meet: periods, and how many rounds are before each.
@@ -113,7 +116,9 @@ class ContactTrace(Trace):
         self._set(devices=len(names), names=names, groups=groups)
         if self.symmetric == "require":
             self._require_both_ways(log, a, b, first)
-        self._set(_links=Spans(code, first, last), _seen=self._spans_seen(a, b, first, last))
+        self._set(
+            _own=None, _links=Spans(code, first, last), _seen=self._spans_seen(a, b, first, last)
+        )
         self._set_rounds(first, last)
         self._set(_described=self._description(log, len(first)))
 
@@ -201,8 +206,23 @@ class ContactTrace(Trace):
         return self._links.count_before(self._round_of_log(t))
 
     def _recorded_links(self, t: int) -> Links:
+        return self._linked_in(self._links, t)
+
+    def _recorded_links_of(self, t: int, part: Part) -> Links:
+        known = self._own
+        if known is None or known[0] is not part.owner or known[1] != part.number:
+            contacts = self._links
+            own = part.owner[contacts.code // self.devices] == part.number
+            own |= part.owner[contacts.code % self.devices] == part.number
+            kept = Spans(contacts.code[own], contacts.first[own], contacts.last[own])
+            known = (part.owner, part.number, kept)
+            self._set(_own=known)
+        return self._linked_in(known[2], t)
+
+    def _linked_in(self, contacts: Spans, t: int) -> Links:
+        """Return the links that some contacts are in a round."""
         t = self._round_of_log(t)
-        code = self._links.at(t)
+        code = contacts.at(t)
         active = None
         if self._seen is not None:
             active = np.zeros(self.devices, dtype=bool)

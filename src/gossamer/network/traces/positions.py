@@ -12,8 +12,9 @@ import numpy as np
 
 from gossamer._core import checks
 from gossamer._core.registry import register
-from gossamer.network.base import FloatArray, IntArray, Links
-from gossamer.network.mobility import within
+from gossamer.network.base import BoolArray, FloatArray, IntArray, Links
+from gossamer.network.mobility import within_of
+from gossamer.network.parts import Part
 from gossamer.network.traces.clock import count, in_words
 from gossamer.network.traces.ids import with_count
 from gossamer.network.traces.logs import PositionLog
@@ -177,6 +178,13 @@ class PositionTrace(Trace):
         return position
 
     def _recorded_links(self, t: int) -> Links:
+        return self._linked_in(t, np.ones(self.devices, dtype=bool))
+
+    def _recorded_links_of(self, t: int, part: Part) -> Links:
+        return self._linked_in(t, part.owner == part.number)
+
+    def _linked_in(self, t: int, own: BoolArray) -> Links:
+        """Return the links of some devices in a round."""
         position = self.positions(t)
         present = ~np.isnan(position[:, 0])
         device = np.flatnonzero(present)
@@ -187,7 +195,7 @@ class PositionTrace(Trace):
             # space and a shorter radius give the same pairs.
             points = _on_sphere(points)
             radius = 2 * math.sin(min(radius / EARTH_RADIUS, math.pi) / 2)
-        a, b = within(points, radius)
+        a, b = within_of(points, radius, own[device])
         active = None
         if self.absent == "away":
             active = present

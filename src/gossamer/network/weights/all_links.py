@@ -64,6 +64,7 @@ class Metropolis(WeightRule):
     """
 
     fixed: ClassVar[bool] = True
+    local: ClassVar[bool] = True
     one_way: ClassVar[bool] = False
     sums: ClassVar[Sums] = "both"
 
@@ -98,6 +99,10 @@ class Laplacian(WeightRule):
         if not 0 <= self.alpha < math.inf:
             accepted = "a number above 0, or 0 for 1/(1 + the largest degree)"
             raise InputError("alpha", self.alpha, accepted)
+
+    @property
+    def local(self) -> bool:
+        return self.alpha > 0
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         return _laplacian(links, self.alpha or 1.0 / (1 + int(links.degrees.max(initial=0))))

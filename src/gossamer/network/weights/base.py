@@ -118,6 +118,14 @@ class WeightRule(Protocol):
         """True if the rule draws nothing, so that equal links have equal weights."""
 
     @property
+    def local(self) -> bool:
+        """True if a device's weights follow from its own links and the degrees of both ends.
+
+        Then a process of a cluster computes the weights of its own devices only.
+        """
+        return False
+
+    @property
     def one_way(self) -> bool:
         """True if the rule accepts directed links."""
 

@@ -36,6 +36,7 @@ class NetworkWeights(WeightRule):
     """
 
     fixed: ClassVar[bool] = True
+    local: ClassVar[bool] = True
     one_way: ClassVar[bool] = False
     sums: ClassVar[Sums] = "both"
 

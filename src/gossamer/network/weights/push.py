@@ -65,6 +65,7 @@ class ReceivedMean(WeightRule):
     """
 
     fixed: ClassVar[bool] = True
+    local: ClassVar[bool] = True
     one_way: ClassVar[bool] = True
     sums: ClassVar[Sums] = "rows"
 
@@ -84,13 +85,14 @@ class PushSum(WeightRule):
     """
 
     fixed: ClassVar[bool] = True
+    local: ClassVar[bool] = True
     one_way: ClassVar[bool] = True
     sums: ClassVar[Sums] = "columns"
 
     def __call__(self, links: Links, t: int = 0, seed: int = 0) -> Weights:
         sender, receiver = _messages(links)
         if links.weight is None:
-            share = 1.0 / (1 + np.bincount(sender, minlength=links.devices))
+            share = 1.0 / (1 + links.degrees)
             return _from_messages(links, sender, receiver, share[sender], share)
         weight = links.weight
         if not links.directed:
