@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from socketserver import ThreadingMixIn
 from typing import Any
 
+from gossamer._core.http_server import BoundedHTTPServer
 from gossamer.errors import InputError
 
 STATES = ("waiting", "joining", "running", "resting", "done", "stopped", "diverged")
@@ -206,14 +206,10 @@ class MetricsServer:
             _remove_socket(self._path)
 
 
-class _Server(ThreadingMixIn, HTTPServer):
-    daemon_threads = True
-    allow_reuse_address = True
-
+class _Server(BoundedHTTPServer):
     def __init__(self, address: Any, content: Callable[[], bytes]) -> None:
         self.content = content
-        self._free = threading.BoundedSemaphore(_MOST_CONNECTIONS)
-        super().__init__(address, _Handler)
+        super().__init__(address, _Handler, _MOST_CONNECTIONS)
 
     def server_bind(self) -> None:
         """Bind without looking up a name, which may ask the network."""
@@ -221,21 +217,6 @@ class _Server(ThreadingMixIn, HTTPServer):
         self.socket.bind(self.server_address)
         self.server_name = "localhost"
         self.server_port = 0
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a reader that disconnects."""
 
 
 class _Server6(_Server):

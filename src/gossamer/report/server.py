@@ -6,15 +6,15 @@ import ipaddress
 import json
 import re
 import socket
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from gossamer._core.http_server import BoundedHTTPServer
 from gossamer.errors import GossamerError, InputError
 from gossamer.report.page import assemble
 from gossamer.report.watch import Watch
@@ -31,7 +31,7 @@ _HEADERS = {
 }
 
 
-class Server(ThreadingHTTPServer):
+class Server(BoundedHTTPServer):
     """An HTTP server for the live page and its data.
 
     It answers GET requests that name this machine, and nothing else.
@@ -41,8 +41,6 @@ class Server(ThreadingHTTPServer):
         ...     print(server.url)
         ...     server.serve_forever()
     """
-
-    daemon_threads = True
 
     def __init__(
         self, folder: Path, host: str = "127.0.0.1", port: int = 0, connect: Sequence[str] = ()
@@ -60,10 +58,9 @@ class Server(ThreadingHTTPServer):
             GossamerError: The folder cannot be watched.
         """
         self.watch = Watch(folder, connect)
-        self._free = threading.BoundedSemaphore(_MAX_CONNECTIONS)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            super().__init__((host, port), _Handler)
+            super().__init__((host, port), _Handler, _MAX_CONNECTIONS)
         except OSError as error:
             raise _not_bound(host, port, error.strerror) from None
         except OverflowError as error:
@@ -102,21 +99,6 @@ class Server(ThreadingHTTPServer):
     def server_close(self) -> None:
         super().server_close()
         self.watch.close()
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a reader that disconnects in the middle of a response."""
 
 
 class _Handler(BaseHTTPRequestHandler):
