@@ -3,6 +3,7 @@
     links mixing mirror dual     the figures of docs/concepts.md
     networks                     one per network of docs/networks.md, from the code of that page
     architecture                 the figure of docs/architecture.md
+    methods                      one per method, from papers/field/results/curves.csv
     traces                       the traces of docs/networks.md; published ones from the folder
                                  traces of $GOSSAMER_OUTSIDE
     demo                         the figure of `gossamer compare`
@@ -470,6 +471,17 @@ def architecture() -> None:
 # -- README --
 
 
+def methods() -> None:
+    """Draw the curve of every method that was measured, beside that of D-PSGD."""
+    sys.path.insert(0, str(DOCS.parent))
+    from papers.field.curves import curves, picture
+
+    for name in sorted({method for method, *_ in curves()}):
+        path = DOCS / "pictures" / f"method-{name}.svg"
+        path.write_text(picture(name))
+        print(path.name)
+
+
 def readme() -> None:
     """Draw four rounds of the network of examples/robots.toml, and a curve per method."""
     from gossamer.study import compare, interval, spec
@@ -551,7 +563,19 @@ def report() -> None:
 
 PICTURES: dict[str, Callable[[], None]] = {
     make.__name__: make
-    for make in (links, mixing, mirror, dual, networks, architecture, traces, demo, report, readme)
+    for make in (
+        links,
+        mixing,
+        mirror,
+        dual,
+        networks,
+        architecture,
+        methods,
+        traces,
+        demo,
+        report,
+        readme,
+    )
 }
 
 

@@ -9,7 +9,8 @@ A table begins with a line like
 
 and ends with `<!-- end -->`. Between them stand the rows of that file (relative to the Markdown
 file) for which the conditions hold, with the columns named. `<!-- include results/speed.md -->`
-stands for a whole file, `<!-- field NAME -->` for a table of `papers.field.tables`. Numbers in
+stands for a whole file, `<!-- field NAME -->` for a table of `papers.field.tables`,
+`<!-- field method NAME -->` for the results of one method. Numbers in
 sentences are filled too, see `papers.values`.
 """
 
@@ -53,9 +54,12 @@ def filled(path: Path) -> str:
 def _field_table(block: re.Match[str]) -> str:
     """Return a block with a table of the comparison of all methods."""
     # Imports torch, which most pages do not need.
+    from papers.field.method_table import method_table
     from papers.field.tables import table
 
-    return f"{block['head']}{table(block['name'])}<!-- end -->"
+    kind, _, method = block["name"].partition(" ")
+    content = method_table(method) if kind == "method" else table(block["name"])
+    return f"{block['head']}{content}<!-- end -->"
 
 
 def _table(block: re.Match[str], folder: Path) -> str:

@@ -21,8 +21,8 @@ _ADAM_RATES = rates(0.004)
 
 # The first value of these axes switches the setting off, which is another method of the comparison:
 # a gain, p or number of local steps of 1, β = 0. The last number of rounds stands for all of them.
-_ALWAYS = 10**6
-_DURATION = Axis("rounds", (1, 3, 5, 10, 20, 40, 80, 160, _ALWAYS), 5, True, True)
+ALWAYS = 10**6
+_DURATION = Axis("rounds", (1, 3, 5, 10, 20, 40, 80, 160, ALWAYS), 5, True, True)
 _GAIN = (Axis("gain", (1, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.4, 1.8), 5, True), _DURATION)
 _POWER = (Axis("p", (1, 1.5, 2, 3, 5, 9, 15, 31, 101, 301, 1001), 4, True), _DURATION)
 _BETA = Axis("beta", (0.0, 0.3, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995), 4, True)
@@ -108,7 +108,7 @@ def _with_power(make: Callable[..., gs.Algorithm]) -> Callable[..., gs.Algorithm
 
     def with_power(p: float, rounds: int, **settings: float) -> gs.Algorithm:
         power: Any = p
-        if rounds < _ALWAYS:
+        if rounds < ALWAYS:
             power = gs.Switch(p, rounds)
         return make(p=power, **settings)
 

@@ -121,13 +121,13 @@ def _best(quantity: str) -> Callable[[Measured], str]:
     """Return a function that makes the table of the best methods in each cell."""
 
     def make(measured: Measured) -> str:
-        lines = _heading("data", "links", "devices", *measured.tasks)
+        lines = heading("data", "links", "devices", *measured.tasks)
         for place in places(measured):
             row = [SPLIT_NAMES[place[0]], place[1], str(place[2])]
             for task in measured.tasks:
                 row.append(_best_in(measured, find(measured, task, place), quantity))
-            lines.append(_line(row))
-        return _text(lines)
+            lines.append(markdown_row(row))
+        return joined(lines)
 
     return make
 
@@ -160,20 +160,20 @@ def _power_means(measured: Measured) -> str:
     for task in measured.tasks:
         for power, gain in PAIRS:
             heads.append(f"{task}: {power} against {gain}")
-    lines = _heading("data", "links", "devices", *heads)
+    lines = heading("data", "links", "devices", *heads)
     for place in places(measured):
         row = [SPLIT_NAMES[place[0]], place[1], str(place[2])]
         for task in measured.tasks:
             cell = find(measured, task, place)
             row += [_saved(measured, cell, *pair) for pair in PAIRS]
-        lines.append(_line(row))
-    return _text(lines)
+        lines.append(markdown_row(row))
+    return joined(lines)
 
 
 def _power_verdicts(measured: Measured) -> str:
     """Return in how many cells a power mean or its control needs significantly fewer rounds."""
     titles = ("power mean fewer rounds", "no significant difference", "gain fewer rounds")
-    lines = _heading("task", "power mean", "control", *titles, "both miss all targets")
+    lines = heading("task", "power mean", "control", *titles, "both miss all targets")
     for task in measured.tasks:
         for power, gain in PAIRS:
             counts: Counter[str] = Counter()
@@ -181,8 +181,8 @@ def _power_verdicts(measured: Measured) -> str:
                 if cell.task == TASKS[task]:
                     counts[_verdict(measured, cell, power, gain)] += 1
             numbers = [str(counts[name]) for name in (power, "neither", gain, "")]
-            lines.append(_line([task, power, gain, *numbers]))
-    return _text(lines)
+            lines.append(markdown_row([task, power, gain, *numbers]))
+    return joined(lines)
 
 
 def _verdict(measured: Measured, cell: Cell, method: str, than: str) -> str:
@@ -223,16 +223,16 @@ def _saved(measured: Measured, cell: Cell | None, method: str, than: str) -> str
 
 def _iid(measured: Measured) -> str:
     """Return rounds to the hardest target that is reached on IID data, by method."""
-    lines = _heading("task", "links", "devices", "target", *_IID)
+    lines = heading("task", "links", "devices", "target", *_IID)
     for cell in measured.cells:
         if cell.split != "iid":
             continue
         target = hardest(measured, cell, measured.methods(cell))
         row = [task_name(cell), cell.network, str(cell.devices), f"{percent(cell, target)} %"]
         for method in _IID:
-            row.append(_rounds(mean_cost(measured, cell, method, "rounds", target)))
-        lines.append(_line(row))
-    return _text(lines)
+            row.append(rounds_text(mean_cost(measured, cell, method, "rounds", target)))
+        lines.append(markdown_row(row))
+    return joined(lines)
 
 
 def _methods(measured: Measured) -> str:
@@ -244,21 +244,30 @@ def _methods(measured: Measured) -> str:
             if find(measured, task, (split, "random ring", 20)) is not None:
                 columns.append((task, split))
                 heads.append(f"{task}, {SPLIT_NAMES[split]}")
-    lines = _heading(*heads)
+    lines = heading(*heads)
     for name, entry in METHODS.items():
         row = [name, entry.paper, entry.needs]
         row += [_on_a_ring(measured, task, split, name) for task, split in columns]
-        lines.append(_line(row))
-    return _text(lines)
+        lines.append(markdown_row(row))
+    return joined(lines)
+
+
+def ring(measured: Measured, task: str, split: str, method: str) -> Cell | None:
+    """Return the random ring of 20 devices, or else the static ring, if a method ran on it."""
+    for network in ("random ring", "static ring"):
+        cell = find(measured, task, (split, network, 20))
+        if cell is not None and method in measured.methods(cell, central=True):
+            return cell
+    return None
 
 
 def _on_a_ring(measured: Measured, task: str, split: str, method: str) -> str:
     """Return the result of a method on the random ring, or else on the static ring."""
-    for network, mark in (("random ring", ""), ("static ring", " (static)")):
-        cell = find(measured, task, (split, network, 20))
-        if cell is not None and method in measured.methods(cell, central=True):
-            return _rounds_and_bytes(measured, cell, method) + mark
-    return ""
+    cell = ring(measured, task, split, method)
+    if cell is None:
+        return ""
+    mark = " (static)" if cell.network == "static ring" else ""
+    return _rounds_and_bytes(measured, cell, method) + mark
 
 
 def _rounds_and_bytes(measured: Measured, cell: Cell, method: str) -> str:
@@ -270,18 +279,18 @@ def _rounds_and_bytes(measured: Measured, cell: Cell, method: str) -> str:
         return f"– ({accuracy:.1%})".replace("%", " %")
     sent = mean_cost(measured, cell, method, "megabytes", "last")
     assert sent is not None  # it reaches the target
-    return f"{_rounds(rounds)} / {sent.mean:.3g} MB"
+    return f"{rounds_text(rounds)} / {sent.mean:.3g} MB"
 
 
 def _rates(measured: Measured) -> str:
     """Return the smallest and the largest tuned learning rate of some methods."""
-    lines = _heading("task", "data", *_WITH_RATES)
+    lines = heading("task", "data", *_WITH_RATES)
     for task in measured.tasks:
         for split in SPLITS:
             row = [task, SPLIT_NAMES[split]]
             row += [_rate(measured, task, split, method) for method in _WITH_RATES]
-            lines.append(_line(row))
-    return _text(lines)
+            lines.append(markdown_row(row))
+    return joined(lines)
 
 
 def _rate(measured: Measured, task: str, split: str, method: str) -> str:
@@ -300,7 +309,7 @@ def _rate(measured: Measured, task: str, split: str, method: str) -> str:
 
 def _tasks(measured: Measured) -> str:
     """Return what was measured: targets, cells, methods and seeds of each task."""
-    lines = _heading("task", "rounds", "batch", "targets", "cells", "methods", "seeds")
+    lines = heading("task", "rounds", "batch", "targets", "cells", "methods", "seeds")
     for name in measured.tasks:
         task = TASKS[name]
         cells = [cell for cell in measured.cells if cell.task == task]
@@ -308,13 +317,15 @@ def _tasks(measured: Measured) -> str:
         seeds = {len(runs) for (cell, _), runs in measured.runs.items() if cell.task == task}
         targets = ", ".join(f"{100 * target:g}" for target in task.targets)
         counts = [str(len(cells)), str(len(methods)), str(min(seeds))]
-        lines.append(_line([task.name, str(task.rounds), str(task.batch), targets + " %", *counts]))
-    return _text(lines)
+        lines.append(
+            markdown_row([task.name, str(task.rounds), str(task.batch), targets + " %", *counts])
+        )
+    return joined(lines)
 
 
 def _edges(measured: Measured) -> str:
     """Return how many tuned settings are at the end of an axis, by task."""
-    lines = _heading("task", "tuned", "at the end of an axis", "of them")
+    lines = heading("task", "tuned", "at the end of an axis", "of them")
     for name in measured.tasks:
         tuned = 0
         at_edge = 0
@@ -328,11 +339,11 @@ def _edges(measured: Measured) -> str:
                 at_edge += 1
                 axes.update(f"{axis} of {method}" for axis in edge.split())
         which = ", ".join(f"{axis} {count}" for axis, count in axes.most_common())
-        lines.append(_line([name, str(tuned), str(at_edge), which]))
-    return _text(lines)
+        lines.append(markdown_row([name, str(tuned), str(at_edge), which]))
+    return joined(lines)
 
 
-def _rounds(mean: Interval | None) -> str:
+def rounds_text(mean: Interval | None) -> str:
     if mean is None:
         return "–"
     return f"{mean.mean:.0f} ± {_half(mean)}"
@@ -345,15 +356,15 @@ def _half(mean: Interval) -> str:
     return f"{mean.half:.0f}"
 
 
-def _heading(*titles: str) -> list[str]:
-    return [_line(titles), _line("---" for _ in titles)]
+def heading(*titles: str) -> list[str]:
+    return [markdown_row(titles), markdown_row("---" for _ in titles)]
 
 
-def _line(cells: Iterable[str]) -> str:
+def markdown_row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _text(lines: list[str]) -> str:
+def joined(lines: list[str]) -> str:
     return "\n".join(lines) + "\n"
 
 

@@ -30,6 +30,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_no_name_is_left_out_where_all_fit() -> None:
+    Path("four.csv").write_text("0 anna bert 9\n5 carl dora 9\n9 anna carl 9\n")
+    shown = gossamer("network", "show", "four.csv").out
+    assert "device numbers and names: 0 = anna, 1 = bert, 2 = carl, 3 = dora\n" in shown
+
+
 def shown(*words: object) -> str:
     done = gossamer("network", "show", *words)
     assert done.code == 0, done.err

@@ -287,14 +287,17 @@ def test_pictures_are_made_by_their_script(tmp_path: Path, monkeypatch: pytest.M
     pictures = tool("pictures")
     shown = set()
     for text in PAGES.values():
-        for name in re.findall(r"\]\((?:docs/)?pictures/([^)]+)\)", text):
+        for name in re.findall(r"\]\((?:docs/|\.\./)?pictures/([^)]+)\)", text):
             shown.add(name)
     there = set(names_in(DOCS / "pictures"))
     assert shown == there
     monkeypatch.setattr(pictures, "DOCS", tmp_path)
     (tmp_path / "pictures").mkdir()
     (tmp_path / "networks.md").write_text(PAGES["docs/networks.md"])
-    assert pictures.main(["links", "mixing", "mirror", "dual", "networks", "architecture"]) == 0
+    assert (
+        pictures.main(["links", "mixing", "mirror", "dual", "networks", "architecture", "methods"])
+        == 0
+    )
     made = set(names_in(tmp_path / "pictures"))
     assert made == there - {
         "readme.png",
@@ -330,6 +333,7 @@ QUICK = {  # a shorter way to the same, so that the tests do not take as long as
     "--methods d-psgd --set rounds=20 --workers 1",
     "run Contacts_Hospital.csv\nC": "run Contacts_Hospital.csv --set rounds=20\nC",
     "gossamer compare mine.toml --seeds 5": "gossamer compare mine.toml --seeds 2 --set rounds=10",
+    "quasi-global,tracking,wpm": "quasi-global,tracking,wpm --workers 1",
 }
 
 
@@ -408,6 +412,7 @@ def _reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     "name",
     [
         "quickstart",
+        "tutorial",
         "looking",
         "your-own/data",
         "your-own/model",

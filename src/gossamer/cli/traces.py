@@ -144,8 +144,10 @@ def describe_trace(net: Network) -> list[str]:
     lines = [*net.describe()]
     if net.names != tuple(map(str, range(net.devices))):
         shown = [f"{k} = {name}" for k, name in enumerate(net.names[:_SHOWN_NAMES])]
+        if net.devices > _SHOWN_NAMES + 1:
+            shown.append("…")
         if net.devices > _SHOWN_NAMES:
-            shown += ["…", f"{net.devices - 1} = {net.names[-1]}"]
+            shown.append(f"{net.devices - 1} = {net.names[-1]}")
         lines.append(f"device numbers and names: {', '.join(shown)}")
     for column, values in net.groups.items():
         counts = Counter(values).most_common()
