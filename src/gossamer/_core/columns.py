@@ -54,6 +54,9 @@ name itself; the worst and the best device, the merged model and the power mean 
 SAMPLING_ERROR = "_sampling_error"
 """Ending of the half-width of the mean's 95 % interval, if a sample of devices is measured."""
 
+MAX_DEVICE_COLUMNS = 1000
+"""Devices up to which the metrics hold every device's own values."""
+
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 _TARGET = re.compile(r"\s*(?P<name>\S+?)\s*(?P<sign>>=|<=)\s*(?P<number>\S+)\s*")
 _DIGITS = 4  # significant digits of a value that is not a share

@@ -17,6 +17,7 @@ from gossamer import draws
 from gossamer._core import checks
 from gossamer._core.arguments import checked
 from gossamer._core.columns import DEFAULT_TARGETS, LOSS, Column, Target, columns_of
+from gossamer._core.spread import Spread, Values
 from gossamer.algorithms import Algorithm
 from gossamer.errors import InputError
 from gossamer.network.base import IntArray, Network
@@ -269,6 +270,8 @@ class Plan:
 class Record:
     """One measurement. Arrays have one entry per device.
 
+    Of more than 1000 devices the Ray engine gathers no arrays, only `spreads`.
+
     Args:
         round: Number of rounds done.
         loss: Mean loss on the test samples, of each measured device.
@@ -291,6 +294,8 @@ class Record:
             those of all devices.
         activity: Seconds since the start that each device was computing, exchanging, waiting and
             away, by these words; empty if the engine has common rounds.
+        spreads: Mean, smallest and largest value of loss, metrics and distances, by name, whose
+            arrays are then empty: see `values`.
     """
 
     round: int
@@ -308,6 +313,7 @@ class Record:
     merged_power: dict[str, float] = field(default_factory=dict)
     devices: IntArray | None = None
     activity: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    spreads: dict[str, Spread] = field(default_factory=dict)
 
     def device(self, position: int) -> int:
         """Return the number of the device at a position of `loss`.
@@ -318,6 +324,51 @@ class Record:
         if self.devices is None:
             return position
         return int(self.devices[position])
+
+    def values(self, name: str) -> Values:
+        """Return one value per device, or what is kept of them.
+
+        Args:
+            name: "loss", "distance", "power_distance" or the name of a metric.
+        """
+        if name in self.spreads:
+            return self.spreads[name]
+        if name in self.metrics:
+            return self.metrics[name]
+        values: NDArray[np.float64] = getattr(self, name)
+        return values
+
+    def reduced(self, devices: IntArray) -> Record:
+        """Return the same without the values of single devices, except those of a sample.
+
+        Args:
+            devices: Numbers of the devices.
+        """
+        names = ["distance", "power_distance"]
+        if self.devices is None:
+            names += ["loss", *self.metrics]
+        spreads = {}
+        for name in names:
+            spreads[name] = Spread.of(np.asarray(self.values(name)), devices)
+        return self.with_spreads(spreads)
+
+    def with_spreads(self, spreads: dict[str, Spread]) -> Record:
+        """Return the same with means and extremes instead of the values of single devices.
+
+        Args:
+            spreads: What is kept, by name.
+        """
+        none = np.empty(0)
+        loss = none if "loss" in spreads else self.loss
+        metrics = {name: x for name, x in self.metrics.items() if name not in spreads}
+        return replace(
+            self,
+            loss=loss,
+            metrics=metrics,
+            distance=none,
+            power_distance=none,
+            spreads=spreads,
+        )
 
 
 @dataclass(frozen=True)

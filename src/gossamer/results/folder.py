@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gossamer._core.columns import SAMPLING_ERROR
+from gossamer._core.columns import MAX_DEVICE_COLUMNS, SAMPLING_ERROR
 from gossamer._core.files import (
     PARTIAL_SUFFIX,
     os_errors,
     remove_partial_files,
     write_atomically,
 )
+from gossamer._core.spread import mean
 from gossamer.errors import DataError
 from gossamer.results.statistics import sampling_error
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from gossamer._core.columns import Column
     from gossamer.engines import Record, Snapshot
 
-MAX_DEVICE_COLUMNS = 1000  # devices up to which the metrics hold every device's own values
 # Columns of metrics.parquet that tell the rows of several files apart; folders of earlier versions
 # do not have them.
 _IDENTITY = ("method", "seed")
@@ -407,21 +407,21 @@ def columns(records: Sequence[Record], metrics: Sequence[Column]) -> dict[str, A
 def _row(record: Record, metrics: Sequence[Column]) -> dict[str, Any]:
     """Return one row of metrics.parquet."""
     row: dict[str, Any] = {"round": record.round}
-    per_device = {**record.metrics, "loss": record.loss}
     for column in metrics:
         name = column.name
-        values = per_device[name]
-        row[name] = float(values.mean())
+        values = record.values(name)
+        row[name] = mean(values)
         row[f"{name}_worst"] = column.worst(values)
         row[f"{name}_best"] = column.best(values)
         if record.devices is not None:
-            row[name + SAMPLING_ERROR] = sampling_error(values, len(record.distance))
+            population = len(record.values("distance"))
+            row[name + SAMPLING_ERROR] = sampling_error(np.asarray(values), population)
         if record.merged:
             row[f"{name}_merged"] = record.merged[name]
         if record.merged_power:
             row[f"{name}_merged_power"] = record.merged_power[name]
-    row["distance"] = float(record.distance.mean())
-    row["power_distance"] = float(record.power_distance.mean())
+    row["distance"] = mean(record.values("distance"))
+    row["power_distance"] = mean(record.values("power_distance"))
     row["messages"] = record.messages
     row["bytes"] = record.bytes
     if record.seconds is not None:  # "seconds" in the summary are those of the computer
@@ -432,8 +432,8 @@ def _row(record: Record, metrics: Sequence[Column]) -> dict[str, Any]:
         row["steps"] = record.steps
     if record.staleness is not None:
         row["staleness"] = record.staleness
-    if record.devices is None and len(record.loss) <= MAX_DEVICE_COLUMNS:
-        per_device["distance"] = record.distance
+    if record.devices is None and 0 < len(record.loss) <= MAX_DEVICE_COLUMNS:
+        per_device = {**record.metrics, "loss": record.loss, "distance": record.distance}
         per_device |= record.activity
         for name, values in per_device.items():
             row[f"device_{name}"] = values.astype(np.float32).tolist()

@@ -16,13 +16,14 @@ from torch import Tensor
 
 from gossamer import backend
 from gossamer._core.arguments import checked
-from gossamer._core.columns import ENDINGS, Column
+from gossamer._core.columns import ENDINGS, MAX_DEVICE_COLUMNS, Column
 from gossamer._core.interrupts import stop_on_signal
 from gossamer._core.memory import refuse_too_large
+from gossamer._core.spread import first_nan, first_not_finite
 from gossamer.engines import Engine, EngineSpec, Events, Plan, Record, Simulation, Snapshot
 from gossamer.engines.observer import Observer, Row
 from gossamer.errors import DataError, Diverged, GossamerError, InputError, Interrupted
-from gossamer.results.folder import MAX_DEVICE_COLUMNS, RunFolder, columns
+from gossamer.results.folder import RunFolder, columns
 from gossamer.results.run import Run
 from gossamer.results.statistics import summarise
 from gossamer.study import spec
@@ -418,18 +419,18 @@ def _sizes(table: dict[str, list[Any]]) -> dict[str, int]:
 
 def _check_losses(record: Record) -> None:
     """Raise `Diverged` if a loss is not finite: models fail long before they are infinite."""
-    wrong = ~np.isfinite(record.loss)
-    if wrong.any():
-        raise Diverged(record.round, record.device(int(np.argmax(wrong))))
+    wrong = first_not_finite(record.values("loss"))
+    if wrong is not None:
+        raise Diverged(record.round, record.device(wrong))
 
 
 def _check_metrics(record: Record) -> None:
     """Refuse a metric that is NaN though all models have finite losses."""
     accepted = f"a metric that is a number after round {record.round}, where all losses are finite"
-    for name, values in record.metrics.items():
-        wrong = np.isnan(values)
-        if wrong.any():
-            device = record.device(int(np.argmax(wrong)))
+    for name in {**record.metrics, **record.spreads}:
+        wrong = first_nan(record.values(name))
+        if wrong is not None:
+            device = record.device(wrong)
             raise InputError("measure.metrics", f"{name} = nan of device {device}", accepted)
         for merged in (record.merged, record.merged_power):
             if np.isnan(merged.get(name, 0.0)):

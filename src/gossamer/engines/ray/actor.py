@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
 import ray
 import torch
 from torch import Tensor
 
 from gossamer import backend
+from gossamer._core.columns import MAX_DEVICE_COLUMNS
 from gossamer._core.process import configure_own_process
 from gossamer._core.versions import version
 from gossamer.engines.plan import Plan, Record, Snapshot
@@ -207,11 +209,17 @@ class ShardActor:
         return first
 
     def record(self) -> Record | GossamerError:
-        """Measure the devices of this shard, or return the error of a metric."""
+        """Measure the devices of this shard, or return the error of a metric.
+
+        Of many devices the driver receives means and extremes, not one value for each.
+        """
         try:
-            return self._simulator.record()
+            record = self._simulator.record()
         except GossamerError as error:
             return error
+        if len(self._owner) <= MAX_DEVICE_COLUMNS:
+            return record
+        return record.reduced(np.flatnonzero(self._owner == self._number))
 
     def models(self) -> Tensor:
         return self._simulator.models()

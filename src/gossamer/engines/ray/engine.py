@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gossamer._core.spread import Spread
 from gossamer.engines.observer import Observer
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.ray.actors import ShardActors, ShardInputs, ShardLost, raise_first
@@ -124,15 +125,22 @@ class RayEngine:
 
     def record(self) -> Record:
         records: list[Record] = self._with_replacement(self._record)
-        arrays = {}
-        for name in ("distance", "power_distance"):
-            arrays[name] = self._merged([getattr(record, name) for record in records])
-        arrays["loss"] = self._of_measured([record.loss for record in records])
-        metrics = {}
-        for name in records[0].metrics:
-            metrics[name] = self._of_measured([record.metrics[name] for record in records])
         scorer = records[self.owner[0]]  # the shard that scores the merged model
-        return replace(scorer, metrics=metrics, devices=self.plan.measured_devices, **arrays)
+        merged: dict[str, Any] = {"devices": self.plan.measured_devices}
+        if scorer.spreads:
+            spreads = {}
+            for name in scorer.spreads:
+                spreads[name] = Spread.merged([record.spreads[name] for record in records])
+            merged["spreads"] = spreads
+        else:
+            for name in ("distance", "power_distance"):
+                merged[name] = self._merged([getattr(record, name) for record in records])
+        if "loss" not in scorer.spreads:
+            merged["loss"] = self._of_measured([record.loss for record in records])
+        metrics = {}
+        for name in scorer.metrics:
+            metrics[name] = self._of_measured([record.metrics[name] for record in records])
+        return replace(scorer, metrics=metrics, **merged)
 
     def _of_measured(self, values: list[FloatArray]) -> FloatArray:
         """Return one value per measured device from those of the shards."""
