@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Literal
 
 import pytest
 from support.nodes import START, NodeFleet
 
 import gossamer as gs
+from gossamer.errors import Unavailable
+from gossamer.fleet.files import read_log
+from gossamer.fleet.protocol.alone import AloneRounds
 from gossamer.fleet.settings import Fleet
 from gossamer.fleet.transport.memory import Endpoint
 
@@ -27,11 +32,16 @@ STUDY = gs.Study(
 HOUR = 3600.0
 
 
-def run(folder: Path, offsets: dict[int, Callable[[float], float]]) -> NodeFleet:
-    nodes = NodeFleet(STUDY, folder, FLEET, nodes=M, offsets=offsets)
+def run(
+    folder: Path,
+    offsets: dict[int, Callable[[float], float]],
+    fleet: Fleet = FLEET,
+    study: gs.Study = STUDY,
+) -> NodeFleet:
+    nodes = NodeFleet(study, folder, fleet, nodes=M, offsets=offsets)
     nodes.run()
     assert nodes.results == dict.fromkeys(range(M), True)
-    assert all(status["round"] == ROUNDS for status in nodes.statuses.values())
+    assert all(status["round"] == study.rounds for status in nodes.statuses.values())
     return nodes
 
 
@@ -42,10 +52,86 @@ def test_a_board_that_boots_behind_and_is_corrected_joins_at_once(tmp_path: Path
     assert committed >= 2 * (ROUNDS - 8 - 3), "it takes part from three rounds later at the latest"
 
 
+def test_a_board_that_boots_ahead_and_is_corrected_joins_at_once(tmp_path: Path) -> None:
+    """An hour is 36 rounds. It never again takes part in those that it was in alone."""
+    corrected = START + 8.3 * 100
+    offsets = {2: lambda now: HOUR if now < corrected else 0.0}
+    nodes = run(tmp_path, offsets, replace(FLEET, slot=100.0), replace(STUDY, rounds=60))
+    together = rounds_with_exchanges(tmp_path, 2)
+    assert set(range(10, 36)) <= together, "it takes part from the correction on"
+    assert set(range(46, 60)) <= together
+    assert not set(range(38, 44)) & together, "it was in these by its wrong clock"
+    assert nodes.statuses[2]["counts"]["committed"] == 2 * len(together)
+
+
+@pytest.mark.parametrize("began", [6.05, 6.5, 6.95], ids=["step", "exchange", "between rounds"])
+def test_a_jump_in_a_round_costs_a_round(tmp_path: Path, began: float) -> None:
+    """Whenever it comes: the device does not wait for a deadline by the wrong clock."""
+    offsets = {1: lambda now: 15.0 if START + began < now < START + began + 2.3 else 0.0}
+    run(tmp_path, offsets)
+    committed = rounds_with_exchanges(tmp_path, 1)
+    assert set(range(11, 16)) <= committed
+    assert len(committed) >= ROUNDS - 7
+
+
+def test_a_device_that_was_ahead_goes_back_after_a_restart(tmp_path: Path) -> None:
+    stops = dict.fromkeys(range(M), 8.5)
+    first = NodeFleet(STUDY, tmp_path, FLEET, nodes=M, offsets={2: lambda now: 20.0}, stops=stops)
+    first.run()
+    alone = set(range(first.checkpoint(2).round - 4, first.checkpoint(2).round))
+    assert min(alone) >= 12
+    run(tmp_path, dict.fromkeys(range(M), lambda now: 8.6))
+    committed = rounds_with_exchanges(tmp_path, 2)
+    assert set(range(8, 12)) <= committed
+    assert not alone & committed
+
+
+def rounds_with_exchanges(folder: Path, device: int) -> set[int]:
+    return {line["round"] - 1 for line in read_log(folder / str(device)) if line["met"]}
+
+
 def test_a_jump_beyond_the_last_round_that_is_corrected_ends_no_run(tmp_path: Path) -> None:
     nodes = run(tmp_path, {1: lambda now: HOUR if START + 6.95 < now < START + 11 else 0.0})
     assert nodes.statuses[1]["counts"]["committed"] >= 2 * (ROUNDS - 9)
     assert nodes.ended[1] > START + ROUNDS - 1
+
+
+def test_a_device_that_boots_beyond_the_end_says_so_and_is_to_try_again(tmp_path: Path) -> None:
+    """It has been in 6 of the rounds: it is not done, though its clock is an hour ahead."""
+    stops = dict.fromkeys(range(M), START + 6)
+    NodeFleet(STUDY, tmp_path, FLEET, nodes=M, stops=stops).run()
+    again = NodeFleet(STUDY, tmp_path, FLEET, nodes=M, offsets={2: lambda now: HOUR})
+    again.run()
+    assert isinstance(again.results[2], Unavailable)
+    assert re.search(r"not in the last 2\d of 30", str(again.results[2]))
+    assert again.results[0] is True
+
+
+def test_spans_of_rounds_alone() -> None:
+    """Whatever the clock shows, no round is run twice in which a vector was sent."""
+    for seed in range(300):
+        random = Random(seed)
+        alone = AloneRounds()
+        t = 0
+        sent: set[int] = set()
+        shared: set[int] = set()
+        clock = 0
+        for _ in range(200):
+            if random.random() < 0.1:
+                clock = max(0, clock + random.randrange(-200, 200))
+            t = alone.next_round(t, clock)
+            assert t not in sent | shared
+            assert not shared or t > max(shared)
+            others = random.random() < 0.02
+            sends = others or random.random() < 0.7
+            alone.add(t, sends, others)
+            if sends:
+                sent.add(t)
+            if others:
+                shared.add(t)
+            assert len(alone.spans) <= 16
+            t += 1
+            clock += 1
 
 
 def test_a_device_alone_whose_clock_jumps_beyond_the_end_waits(tmp_path: Path) -> None:

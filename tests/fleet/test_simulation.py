@@ -48,6 +48,8 @@ def test_no_rule_is_broken() -> None:
         "stops",
         "pauses",
         "clock jumps",
+        "went back",
+        "refused by guards",
         "disk errors",
         "full disks",
         "stalls",

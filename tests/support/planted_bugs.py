@@ -16,6 +16,7 @@ from gossamer._core.disk import Disk
 from gossamer._core.files import PUBLIC_MODE, write_atomically
 from gossamer.fleet import files, node
 from gossamer.fleet.protocol import journal, records
+from gossamer.fleet.protocol.alone import AloneRounds
 from gossamer.fleet.protocol.edges import Edges
 from gossamer.fleet.protocol.journal import Checkpoint, Journal, Transfer
 from gossamer.fleet.protocol.ledger import Exchanged, Ledger
@@ -264,6 +265,40 @@ def _same_round_again(patch: Patch) -> None:
         return start(self, new, 0)
 
     patch.setattr(Edges, "start", again)
+
+
+@bug("a round that a wrong clock has shown is run again")
+def _round_run_again(patch: Patch) -> None:
+    patch.setattr(AloneRounds, "_add_span", lambda self, t: None)
+
+
+@bug("a device goes back to rounds that it has shared with others")
+def _goes_back_too_far(patch: Patch) -> None:
+    may_go_back = AloneRounds._may_go_back
+
+    def to_any(self: AloneRounds, t: int, shown: int) -> bool:
+        return may_go_back(AloneRounds(0, self.spans), t, shown)
+
+    patch.setattr(AloneRounds, "_may_go_back", to_any)
+
+
+@bug("a vector that the guard refuses is acknowledged")
+def _refused_and_acknowledged(patch: Patch) -> None:
+    is_refused = Mailbox.is_refused
+
+    def acknowledged(self: Mailbox, message: Message, own: Tensor) -> bool:
+        refused = is_refused(self, message, own)
+        if refused:
+            exchange = (message.round, message.part)
+            self.send(message.sender, self.message(Kind.READY, exchange, checksum=message.checksum))
+        return refused
+
+    patch.setattr(Mailbox, "is_refused", acknowledged)
+
+
+@bug("the round after a gap is not in the journal before its vector is sent")
+def _gap_not_written(patch: Patch) -> None:
+    patch.setattr(Journal, "log_round", lambda self, t: None)
 
 
 @bug("the number of a meeting is not written before its vector is sent")

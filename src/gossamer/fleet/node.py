@@ -202,6 +202,7 @@ class Node:
         return self._rests
 
     def _run_round(self, state: State, t: int) -> State:
+        self.edges.begin(t)
         self._report("running")
         if (worker := self._new_worker()) is not None:
             worker.buffers = self._worker.buffers

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gossamer.engines.plan import Plan
+from gossamer.errors import Unavailable
 from gossamer.fleet.machine import SYSTEM_CLOCK, Clock, StopSignal
 from gossamer.fleet.methods import scheduled_neighbours
 from gossamer.fleet.mix import DeviceMix, MeetingMix, PeerMix
@@ -14,11 +15,13 @@ from gossamer.fleet.protocol.edges import Edges
 from gossamer.fleet.protocol.journal import Journal
 from gossamer.fleet.protocol.meetings import Meetings
 from gossamer.fleet.protocol.wire import Expected
-from gossamer.fleet.schedule import EXCHANGE_SHARE, Schedule
+from gossamer.fleet.schedule import EXCHANGE_SHARE, RoundClock, Schedule
 from gossamer.fleet.settings import Fleet
 from gossamer.fleet.transport.base import Transport
 
 _WAIT_SECONDS = 1.0  # until the clock is looked at again
+_END_SLOTS = 30  # after the last round, in which a device that was away then is done
+END_SECONDS = 86400.0  # after the last round, in which it may be the clock that is wrong
 _JOIN_SLOTS = 3  # in which a late device asks for a model: neighbours respond at the end of a round
 
 
@@ -59,17 +62,20 @@ class Slots:
         plan: The plan.
         edges: The device's ends of its links.
         schedule: When rounds and exchanges are.
+        clock: The clock of the edges.
     """
 
     plan: Plan
     edges: Edges
     schedule: Schedule
+    clock: RoundClock
 
     def now(self) -> float:
-        return self.schedule.now()
+        return self.clock()
 
     def first_round(self) -> int:
-        return max(0, self.schedule.round_at(self.now()) + 1)
+        t = max(0, self.schedule.round_at(self.now()) + 1)
+        return t if t < self.plan.rounds else 0
 
     def may_join_others(self) -> bool:
         return self.now() >= self.schedule.begin(0) + EXCHANGE_SHARE * self.schedule.slot
@@ -93,13 +99,20 @@ class Slots:
 
         A wait is divided, so that a clock that is corrected meanwhile is noticed. A clock that has
         jumped beyond the last round does not end the run: the device waits for its correction.
+        A device that was ahead of all others goes back.
+
+        Raises:
+            Unavailable: If the last round seems to be over and the device was in few: then the
+                clock may be wrong, as on a board that has just booted.
         """
+        self._check_not_over()
         schedule = self.schedule
         ahead = self._ahead_of_monotonic()
         while not stopped.is_set():
-            t = max(self.edges.round, schedule.round_at(schedule.now()))
-            if schedule.now() >= schedule.deadline((t, 0)):
-                t += 1
+            now = schedule.now()
+            t = self.edges.next_round(schedule.round_at(now))
+            if now >= schedule.deadline((t, 0)):
+                t = self.edges.next_round(t + 1)
             if t >= self.plan.rounds:
                 jumped = abs(self._ahead_of_monotonic() - ahead) > schedule.slot
                 if jumped and self.edges.round < self.plan.rounds:
@@ -107,13 +120,26 @@ class Slots:
                     continue
                 self.edges.round = max(self.edges.round, self.plan.rounds)
                 return
-            left = schedule.begin(t) - schedule.now()
+            left = schedule.begin(t) - now
             if left > _WAIT_SECONDS:
                 stopped.wait(_WAIT_SECONDS)
                 continue
             if not stopped.wait(max(0.0, left)):
-                self.edges.counts["missed"] += t - self.edges.round
+                self.clock.set()
+                self.edges.counts["missed"] += max(0, t - self.edges.round)
                 yield t
+
+    def _check_not_over(self) -> None:
+        schedule = self.schedule
+        end = schedule.begin(self.plan.rounds)
+        over = schedule.now() - end
+        away = self.plan.rounds - self.edges.round
+        if away > 0 and _END_SLOTS * schedule.slot <= over < END_SECONDS:
+            raise Unavailable(
+                f"by the clock of this device the last round ended {over:,.0f} s ago, and it was"
+                f" not in the last {away:,} of {self.plan.rounds:,}: if the clock is wrong,"
+                " correct it and start the device again"
+            )
 
     def _ahead_of_monotonic(self) -> float:
         """Return the difference of the two clocks, which changes when one of them jumps."""
@@ -197,4 +223,5 @@ def make_pace(
     if fleet.pace == "contacts":
         meetings = Meetings(transport, journal, expected, schedule.clock.monotonic)
         return Contacts(plan, meetings, fleet, before, schedule.clock)
-    return Slots(plan, Edges(transport, journal, expected, schedule.now), schedule)
+    round_clock = RoundClock(schedule)
+    return Slots(plan, Edges(transport, journal, expected, round_clock), schedule, round_clock)

@@ -54,7 +54,7 @@ class Recovery:
         """
         size = 0.0
         if self._kept is not None:
-            periods = (t - self._kept) // self._every
+            periods = abs(t - self._kept) // self._every  # a device may go back to earlier rounds
             if periods < 1:
                 return
             limit = max(_SMALL, _GROWTH ** min(periods, _MOST_PERIODS) * self._size)

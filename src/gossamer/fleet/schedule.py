@@ -52,3 +52,22 @@ class Schedule:
         """Return by when an exchange is over."""
         t, part = exchange
         return self.begin(t) + EXCHANGE_SHARE * self.slot * (part + 1) / self.parts
+
+
+class RoundClock:
+    """The time within a round: the clock may jump, and the round goes on to its deadline.
+
+    Args:
+        schedule: The schedule with the clock.
+    """
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self.set()
+
+    def set(self) -> None:
+        """Set it by the clock, when a round begins."""
+        self._ahead = self._schedule.now() - self._schedule.clock.monotonic()
+
+    def __call__(self) -> float:
+        return self._schedule.clock.monotonic() + self._ahead

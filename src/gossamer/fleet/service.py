@@ -16,12 +16,13 @@ import numpy as np
 
 from gossamer._core.versions import version
 from gossamer.engines import Plan
-from gossamer.errors import DataError, GossamerError, InputError, MissingExtra
+from gossamer.errors import DataError, GossamerError, InputError, MissingExtra, Unavailable
 from gossamer.fleet import files, keys, members, metrics, node, samples
 from gossamer.fleet.carry_over import CarryOver
 from gossamer.fleet.identity import study_digest
 from gossamer.fleet.methods import network_on_devices
 from gossamer.fleet.notices import Notices
+from gossamer.fleet.pace import END_SECONDS
 from gossamer.fleet.rest import Rest
 from gossamer.fleet.settings import Device
 from gossamer.fleet.transport.configuration import STATUS_BYTES, LinkSettings
@@ -72,6 +73,7 @@ def run_device(
     Raises:
         MissingExtra: If zenoh is not installed.
         DataError: If samples or certificates are missing or wrong, or the last round is over.
+        Unavailable: If the last round was over less than a day ago: the clock may be wrong.
         Diverged: If the model is no longer finite.
 
     Example:
@@ -262,11 +264,14 @@ class _Links:
 def _check_not_over(device: Device, rounds: int) -> None:
     """Refuse a device that starts for the first time after the last round."""
     ends = device.start_time() + rounds * device.fleet.slot
-    if time.time() + device.clock >= ends and not (device.folder / files.LOG).exists():
-        when = f"{datetime.fromtimestamp(ends, UTC):%Y-%m-%d %H:%M:%S} UTC"
-        raise DataError(
-            f"the last round of this fleet ended at {when}, and {device.name} was in none of them"
-        )
+    over = time.time() + device.clock - ends
+    if over < 0 or (device.folder / files.LOG).exists():
+        return
+    when = f"{datetime.fromtimestamp(ends, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    sentence = f"the last round of this fleet ended at {when}, and {device.name} was in none"
+    if over < END_SECONDS:
+        raise Unavailable(f"{sentence}: if the clock of this device is wrong, correct it")
+    raise DataError(sentence)
 
 
 def _without_samples(task: Task) -> Task:

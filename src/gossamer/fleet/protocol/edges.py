@@ -21,7 +21,8 @@ Why both ends always agree: a device that has committed has a READY, so the othe
 exchange in its journal and applies it, at the latest when it receives that list. If neither has
 committed, each learns so from the other. An exchange is listed as applied only once it is on disk
 together with the state that it is applied to. A device that was killed in a round does not join
-that round again, so a device has one vector per exchange.
+that round again, so a device has one vector per exchange. A device whose clock was ahead may go
+back to a round that it has not been in: see `alone`.
 
 Until a device knows that an exchange is applied, it has acknowledged no later MODEL of that
 neighbour, so the neighbour has applied no later exchange: a short list of the last ones suffices,
@@ -39,6 +40,7 @@ import torch
 from torch import Tensor
 
 from gossamer.algorithms import State
+from gossamer.fleet.protocol.alone import AloneRounds
 from gossamer.fleet.protocol.journal import Checkpoint, Journal, Transfer
 from gossamer.fleet.protocol.ledger import Exchanged, Ledger
 from gossamer.fleet.protocol.mailbox import Mailbox
@@ -65,6 +67,7 @@ class Edges:
         edges = Edges(transport, Journal(folder), expected)
         state = edges.start(lambda: algorithm.first_state(w0))
         for t in range(edges.round, rounds):
+            edges.begin(t)
             mix = PeerMix(edges, algorithm.weights, t, seed, deadline)
             state = algorithm.next_state(state, grad, mix, t)
             edges.finish(t, state)
@@ -82,6 +85,9 @@ class Edges:
         self.device = transport.device
         self.round = 0  # the next round to take part in
         self.counts: Counter[str] = Counter()
+        self._alone = AloneRounds()
+        self._sent = False  # a vector in this round
+        self._shared = False  # True if another device is in this round as well
         self._transport = transport
         self._journal = journal
         self._dtype = expected.dtype
@@ -103,11 +109,41 @@ class Edges:
             checkpoint = Checkpoint(round, new())
         else:
             # The device may have been killed in that very round, after it had sent its vector.
-            checkpoint = replace(checkpoint, round=max(round, checkpoint.round + 1))
+            killed_in = checkpoint.round
+            shared = any(transfer.exchange[0] >= killed_in for transfer in checkpoint.pending)
+            self._alone = AloneRounds(checkpoint.shared, list(checkpoint.alone))
+            self._alone.add(killed_in, sent=killed_in >= 0, shared=shared)
+            checkpoint = replace(
+                checkpoint,
+                round=max(round, killed_in + 1),
+                shared=self._alone.shared,
+                alone=tuple(self._alone.spans),
+            )
         self._journal.write_checkpoint(checkpoint)
         self.round = checkpoint.round
         self._ledger.restore(checkpoint)
         return checkpoint.state
+
+    def next_round(self, shown: int) -> int:
+        """Return the next round to take part in.
+
+        Args:
+            shown: The round that the clock shows.
+        """
+        return self._alone.next_round(self.round, shown)
+
+    def begin(self, t: int) -> None:
+        """Begin round t; it is in the journal before a vector is sent.
+
+        Args:
+            t: The round: that after the last one, or a later one if rounds were missed, or an
+                earlier one by `next_round`.
+        """
+        if t != self.round:
+            self._journal.log_round(t)
+        if t < self.round:
+            self._mailbox.go_back(t)
+        self.round = t
 
     def finish(self, t: int, state: State) -> None:
         """End round t: write its state to disk, with the exchanges applied to it.
@@ -117,10 +153,22 @@ class Edges:
             state: State of the algorithm after the round.
         """
         self._ledger.finish_round()
+        self._alone.add(t, self._sent, self._shared)
+        self._sent = False
+        self._shared = False
         self.round = t + 1
         ledger = self._ledger
+        alone = self._alone
         self._journal.write_checkpoint(
-            Checkpoint(self.round, state, ledger.applied, ledger.pending, ledger.numbers)
+            Checkpoint(
+                self.round,
+                state,
+                ledger.applied,
+                ledger.pending,
+                ledger.numbers,
+                alone.shared,
+                tuple(alone.spans),
+            )
         )
 
     def request_model(self, until: float) -> Tensor | None:
@@ -160,7 +208,8 @@ class Edges:
 
     def leave(self) -> None:
         """Tell the neighbours that this device leaves, so that they can settle what is in doubt."""
-        bye = self._mailbox.message(Kind.BYE, (self.round, 0))
+        # Not of a later round, to which this device may return: it settles all before its own.
+        bye = self._mailbox.message(Kind.BYE, (self._alone.shared, 0))
         self._mailbox.send_to_each(self._transport.neighbours(), bye)
 
     def watch_refused(self, on_refused: Callable[[int, str], None]) -> None:
@@ -221,10 +270,12 @@ class Edges:
         acked: set[int] = set()
         refused: set[int] = set()
         if partners and self._clock() < until:
+            self._sent = True
             model = self._mailbox.message(Kind.MODEL, exchange, degree=degree, vector=own)
             self._mailbox.send_to_each(partners, model)
             self._journal.log_own(exchange, own, model.checksum)  # while the others' are in transit
             for arrived in self._mailbox.arrivals(exchange, until):
+                self._shared = True
                 models = []
                 for (j, kind), message in arrived.items():
                     if kind == Kind.READY and j in partners and message.checksum == model.checksum:
@@ -265,6 +316,7 @@ class Edges:
         self._send_vote(exchange, neighbours & {named}, yes, len(neighbours))
         self._send_vote(exchange, neighbours - {named}, no, len(neighbours))
         for arrived in self._mailbox.arrivals(exchange, until):
+            self._shared = True
             if vote := arrived.get((named, Kind.MODEL)):
                 return vote.vector is not None and torch.equal(vote.vector, yes)
         return False
@@ -272,6 +324,7 @@ class Edges:
     def _send_vote(
         self, exchange: ExchangeId, devices: Collection[int], vote: Tensor, degree: int
     ) -> None:
+        self._sent = True
         message = self._mailbox.message(Kind.MODEL, exchange, degree=degree, vector=vote)
         self._mailbox.send_to_each(devices, message)
 

@@ -23,6 +23,7 @@ from gossamer._core.disk import SYSTEM_DISK, Disk
 from gossamer._core.files import PRIVATE_MODE, os_errors, write_atomically
 from gossamer.algorithms import State
 from gossamer.errors import DataError
+from gossamer.fleet.protocol.alone import Span
 from gossamer.fleet.protocol.messages import ExchangeId
 from gossamer.fleet.protocol.records import Record, read_records, write_record
 
@@ -69,6 +70,8 @@ class Checkpoint:
         applied: The last exchanges applied, by neighbour.
         pending: Transfers in doubt, or confirmed and not yet applied.
         numbers: The last number used on each link, in meetings of two.
+        shared: The round after the last one in which another device was as well.
+        alone: The rounds since in which the device has sent a vector; see `protocol.alone`.
     """
 
     round: int
@@ -76,6 +79,8 @@ class Checkpoint:
     applied: dict[int, tuple[ExchangeId, ...]] = field(default_factory=dict)
     pending: tuple[Transfer, ...] = ()
     numbers: dict[int, int] = field(default_factory=dict)
+    shared: int = 0
+    alone: tuple[Span, ...] = ()
 
 
 class Journal:
@@ -143,13 +148,19 @@ class Journal:
             applied[int(j)] = tuple((t, part) for t, part in exchanges)
         pending = _transfers(header, tensors)
         numbers = _numbers(header)
+        round: int = header["round"]
+        # Versions before 0.3 wrote neither of these two: then the device does not go back.
+        shared: int = header.get("shared", round)
         for entry, more in read_records(self._log, self._disk):
-            if entry["round"] < header["round"]:
-                break  # left from an earlier round
+            if entry["round"] != header["round"]:
+                break  # left from another round
             tensors |= more
             pending += _transfers(entry, tensors)
             numbers |= _numbers(entry)
-        return Checkpoint(header["round"], state, applied, tuple(pending), numbers)
+            if "began" in entry:
+                round = entry["began"]
+        alone = tuple((first, end) for first, end in header.get("alone", ()))
+        return Checkpoint(round, state, applied, tuple(pending), numbers, shared, alone)
 
     def written_by(self) -> tuple[str, int] | None:
         """Return the digest of the study of the checkpoint, and its round; None if there is none.
@@ -173,6 +184,14 @@ class Journal:
                 " and it starts as a new one"
             )
         return records[0]
+
+    def log_round(self, t: int) -> None:
+        """Log that the device takes part in another round than that of the checkpoint.
+
+        Args:
+            t: The round.
+        """
+        self._append(None, {"flows": [], "began": t}, {}, {})
 
     def log_own(
         self, exchange: ExchangeId, own: Tensor, checksum: int, partner: int | None = None
@@ -213,9 +232,14 @@ class Journal:
             checkpoint: The new checkpoint.
         """
         header, tensors, checksums = _described(checkpoint.pending)
-        header |= {"round": checkpoint.round, "applied": checkpoint.applied}
-        header["numbers"] = checkpoint.numbers
-        header["study"] = self._study
+        header |= {
+            "round": checkpoint.round,
+            "applied": checkpoint.applied,
+            "numbers": checkpoint.numbers,
+            "shared": checkpoint.shared,
+            "alone": checkpoint.alone,
+            "study": self._study,
+        }
         for name, x in checkpoint.state.items():
             tensors[_STATE + name] = x
 
@@ -236,7 +260,7 @@ class Journal:
 
     def _append(
         self,
-        exchange: ExchangeId,
+        exchange: ExchangeId | None,
         header: Mapping[str, Any],
         tensors: Mapping[str, Tensor],
         checksums: Mapping[str, int],

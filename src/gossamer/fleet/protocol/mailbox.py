@@ -196,6 +196,16 @@ class Mailbox:
         self.on_refused(message.sender, "guard")
         return True
 
+    def go_back(self, t: int) -> None:
+        """Forget the messages of later rounds: this device goes back to round t.
+
+        Args:
+            t: The round.
+        """
+        self.drop_early()
+        for sender, until in self._ignored_until.items():
+            self._ignored_until[sender] = min(until, t + _IGNORED_ROUNDS)
+
     def drop_early(self) -> None:
         """Forget the early messages."""
         self._early = {}

@@ -75,7 +75,8 @@ class SimulatedDevice:
     stop: SimulatedStop | None = None
     left_pending: tuple[Transfer, ...] = ()
     full_until: float = 0.0
-    latest_round: int = -1  # that its clock has shown, which may have been ahead
+    last_round: int = -1  # that it has run
+    latest_round: int = -1  # of all that it ran while there were faults
     done: bool = False
 
 
@@ -168,7 +169,7 @@ class SimulatedFleet:
                 _RUN,
                 scenario.fleet,
                 EPOCH + scenario.fleet.slot,
-                worker=worker_of(scenario.devices, device.number),
+                worker=worker_of(scenario.devices, device.number, scenario.outlier),
                 machine=Machine(device.clock, device.disk),
             )
             node.pace = ObservedPace(node.pace, self.oracle, partial(self._compute, device))
@@ -193,6 +194,8 @@ class SimulatedFleet:
     def _end(self, device: SimulatedDevice) -> None:
         """End the process of a device, and start it again later unless it is done."""
         self.network.close(device.number)
+        if device.node is not None:
+            self.counts["refused by guards"] += device.node.edges.counts["refused: guard"]
         device.process = None
         device.node = None
         device.disk.end_process()
@@ -226,6 +229,7 @@ class SimulatedFleet:
 
     def _compute(self, device: SimulatedDevice) -> None:
         """Take the time of a gradient."""
+        self._note_round(device)
         slot = self.scenario.fleet.slot
         seconds = 0.05 * slot * self._random.random()
         if not self._quiet and self._random.random() < self.scenario.machine.pause:
@@ -244,6 +248,10 @@ class SimulatedFleet:
             if self._random.random() < self.scenario.late:
                 when += 0.5 * self.scenario.quiet_after * self._random.random()
             self.scheduler.at(when, partial(self._start, device))
+            if seconds := self.scenario.machine.boot_seconds:
+                device.clock.jump(self._random.choice((-1, 1)) * seconds)
+                when = self.scenario.quiet_after * self._random.random()
+                self.scheduler.at(when, device.clock.set_right)
         when = 0.0
         while when < self.scenario.quiet_after:
             when += 0.5 * slot * (0.5 + self._random.random())
@@ -270,7 +278,6 @@ class SimulatedFleet:
         for device in self.devices:
             if chance() < machine.jump:
                 self.counts["clock jumps"] += 1
-                self._note_round(device)
                 device.clock.jump(machine.jump_seconds * self._random.uniform(-1.0, 1.0))
             if chance() < machine.stop and device.stop is not None and device.process is not None:
                 self.counts["stops"] += 1
@@ -284,16 +291,19 @@ class SimulatedFleet:
         self._quiet = True
         self.network.heal()
         for device in self.devices:
-            self._note_round(device)
             device.clock.set_right()
             device.full_until = 0.0
             self._start(device)  # those that are away miss none of the rounds without faults
 
     def _note_round(self, device: SimulatedDevice) -> None:
-        """Note the round by a device's clock, before the clock changes."""
-        slot = self.scenario.fleet.slot
-        shown = int((device.clock.time() - EPOCH - slot) // slot)
-        device.latest_round = max(device.latest_round, shown)
+        """Note the round that a device runs."""
+        assert device.node is not None
+        t = device.node.edges.round
+        if t < device.last_round:
+            self.counts["went back"] += 1
+        device.last_round = t
+        if not self._quiet:
+            device.latest_round = max(device.latest_round, t)
 
     # -- what is checked ---------------------------------------------------------------------------
 
@@ -329,7 +339,7 @@ class SimulatedFleet:
         """Check that the last rounds, without faults, have settled what was in doubt.
 
         A device ignores one that sent it a corrupted message for ten rounds, which may be all. One
-        whose clock was ahead has taken part in later rounds, and waits for them in the last ones.
+        whose clock was ahead may have taken part in the last rounds before, and never does again.
         """
         settled = self.scenario.rounds - _UNSETTLED_ROUNDS
         ahead = {device.number for device in self.devices if device.latest_round >= settled - 1}
@@ -344,7 +354,7 @@ class SimulatedFleet:
                         f"n{device.number} is in doubt about round {transfer.exchange[0]}"
                         f" with n{transfer.neighbour} after the last round",
                     )
-            alone = len(self.devices) - len(ahead) < 2
+            alone = len(self.devices) - len(ahead) < 2 or self.scenario.outlier
             if not alone and self.oracle.last_commit.get(device.number, -1) < settled:
                 raise Violation(
                     "nothing waits for ever",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
 from typing import Literal
@@ -25,6 +25,11 @@ METHODS: dict[str, Algorithm] = {
 _PARAMETERS = 4
 _QUIET_ROUNDS = 4  # at the end, without faults: by then all is settled
 _MOST_DEVICES = 5
+_HOUR = 3600.0
+_WRONG_CLOCKS = 0.3  # share of scenarios in slots with clocks that are far off
+_OUTLIERS = 0.15  # share of scenarios with a device that the guards of the others refuse
+_OUTLIER = 0  # number of that device
+_OUTLIER_SCALE = 1e4  # of its targets
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,7 @@ class MachineFaults:
         drift: Largest error of the rate of a clock.
         jump: Probability that a clock jumps, in a slot.
         jump_seconds: How far at most.
+        boot_seconds: By how much each clock is wrong at first, until it is set.
     """
 
     kill: float = 0.0
@@ -58,6 +64,7 @@ class MachineFaults:
     drift: float = 0.0
     jump: float = 0.0
     jump_seconds: float = 0.0
+    boot_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,7 @@ class Scenario:
         partition: Probability that the network is split in two or mended, in a slot.
         silence: Probability that a link goes silent in one direction, per link and slot.
         late: Probability that a device is started late, by up to half of the rounds.
+        outlier: True if device 0 learns a much larger model, which the others' guards refuse.
         quiet_after: When all faults end, in simulated seconds.
         until: When all devices must have ended.
     """
@@ -91,6 +99,7 @@ class Scenario:
     partition: float = 0.0
     silence: float = 0.0
     late: float = 0.0
+    outlier: bool = False
     quiet_after: float = 0.0
     until: float = 0.0
 
@@ -164,6 +173,13 @@ def draw_scenario(seed: int) -> Scenario:
         lease=fleet.lease,
     )
     rounds = random.randrange(6, 13)
+    if pace == "slots" and random.random() < _WRONG_CLOCKS:
+        # By an hour, which is beyond the last round; or by less than the run is long.
+        off = _HOUR
+        if random.random() < 0.5:
+            off = slot * random.uniform(12.0, 20.0)
+            rounds = random.randrange(24, 31)
+        machine = replace(machine, jump=sometimes(0.1), jump_seconds=off, boot_seconds=off)
     faulty = (rounds - _QUIET_ROUNDS) * slot
     # A device that starts late or is slow still has all its rounds before it.
     seconds = rounds * (fleet.patience + 2 * fleet.timeout + slot)
@@ -179,6 +195,7 @@ def draw_scenario(seed: int) -> Scenario:
         partition=sometimes(0.2, 0.3),
         silence=sometimes(0.2, 0.3),
         late=sometimes(0.5, 0.3),
+        outlier=random.random() < _OUTLIERS,
         quiet_after=faulty,
         until=faulty + seconds + 10 * slot,
     )
@@ -208,14 +225,19 @@ def plan_of(method: str, devices: int, rounds: int) -> Plan:
 
 
 @lru_cache(maxsize=64)
-def worker_of(devices: int, device: int) -> Worker:
+def worker_of(devices: int, device: int, outlier: bool) -> Worker:
     """Return what trains a device. It has no state, so that all scenarios share it.
 
     Args:
         devices: Number of devices.
         device: Number of the device.
+        outlier: True if device 0 learns a much larger model.
     """
-    return make_worker(plan_of("d-psgd", devices, 2), device)
+    plan = plan_of("d-psgd", devices, 2)
+    if outlier and device == _OUTLIER:
+        data = replace(plan.task.data, y=_OUTLIER_SCALE * plan.task.data.y)
+        plan = replace(plan, task=replace(plan.task, data=data))
+    return make_worker(plan, device)
 
 
 @lru_cache(maxsize=8)
