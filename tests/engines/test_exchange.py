@@ -15,10 +15,13 @@ from torch import Tensor
 
 pytest.importorskip("ray", reason="the extra gossamer[ray] is not installed")
 
+import gossamer as gs
+from gossamer.engines import Simulator
 from gossamer.engines.ray import shared_memory
 from gossamer.engines.ray.adapter import GlooGroup, dist
 from gossamer.engines.ray.exchange import Disconnected, GlooExchange
 from gossamer.engines.ray.shared_memory import SharedBuffer, machine_id
+from gossamer.engines.shard import Shard
 
 NAME = "gossamer-test-exchange"
 SHARDS = 2
@@ -79,6 +82,48 @@ def test_rows_arrive_in_every_round(machines: list[str], tmp_path: Path) -> None
     for number, received in enumerate(results):
         for round, rows in enumerate(chosen):
             assert torch.equal(received[round], rows_of(1 - number, round, 500)[rows])
+
+
+@pytest.mark.parametrize("machines", [["here", "here"], ["here", "there"]], ids=["shared", "gloo"])
+def test_values_that_go_one_way_only(machines: list[str], tmp_path: Path) -> None:
+    """A shard that receives nothing still counts the message: buffers alternate between slots."""
+    owner = np.array([0, 1])
+    sent = [  # values and receivers, by round and sender
+        [([1, 2, 3], [1, 0, 1]), ([], [])],
+        [([4, 5], [1, 1]), ([6], [0])],
+        [([], []), ([7, 8], [0, 0])],
+        [([9], [0]), ([], [])],
+        [([10, 11], [1, 0]), ([12], [0])],
+    ]
+
+    def run(number: int, exchange: GlooExchange) -> list[list[int]]:
+        shard = Shard(owner, number, exchange)
+        received = []
+        for values, to in (by_sender[number] for by_sender in sent):
+            found = shard.send(np.array(values, dtype=np.int64), np.array(to, dtype=np.int64))
+            received.append(found.tolist())
+        return received
+
+    first, second = in_two_shards(tmp_path, machines, run)
+    assert first == [[2], [6], [7, 8], [9], [11, 12]]
+    assert second == [[1, 3], [4, 5], [], [], [10]]
+
+
+@pytest.mark.parametrize("machines", [["here", "here"], ["here", "there"]], ids=["shared", "gloo"])
+def test_a_run_on_own_links(machines: list[str], tmp_path: Path) -> None:
+    study = gs.Study(gs.DPSGD(0.1), gs.Random(300, 0.02), rounds=3, batch=2, dtype="float64")
+    plan = study.plan()
+    owner = np.arange(300) // 150
+
+    def run(number: int, exchange: GlooExchange) -> Tensor:
+        simulator = Simulator(plan, None, Shard(owner, number, exchange))
+        simulator.advance(3)
+        return simulator.models()
+
+    whole = Simulator(plan)
+    whole.advance(3)
+    models = torch.cat(in_two_shards(tmp_path, machines, run))
+    torch.testing.assert_close(models, whole.models(), rtol=1e-12, atol=1e-12)
 
 
 def test_all_reduce_gives_all_shards_the_same_bits(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class QueueExchange:
     def exchange_rows(
         self, x: Tensor, send: dict[int, IntArray], receive: dict[int, int]
     ) -> Callable[[], dict[int, Tensor]]:
+        assert send.keys() == receive.keys()
         self.kinds.add(("rows", x.dtype, x.ndim))
         for k, rows in send.items():
             self.rows_sent += len(rows)

@@ -31,7 +31,8 @@ class Exchange(Protocol):
         Args:
             x: The rows of this shard.
             send: Which rows of x to send, per shard.
-            receive: How many rows to receive, per shard.
+            receive: How many rows to receive, per shard: of the same shards. A shard may send or
+                receive no rows.
 
         Returns:
             A function that waits for the rows and returns them per shard. Call it before the next
@@ -100,9 +101,8 @@ class Shard:
         send = {}
         receive = {}
         for k in range(self.count):
-            if k != self.number and sent[self.number, k]:
+            if k != self.number and sent[self.number, k] + sent[k, self.number]:
                 send[k] = np.arange(ends[k] - sent[self.number, k], ends[k])
-            if k != self.number and sent[k, self.number]:
                 receive[k] = int(sent[k, self.number])
         received = self.exchange.exchange_rows(torch.from_numpy(values), send, receive)()
         parts = {k: x.numpy() for k, x in received.items()}

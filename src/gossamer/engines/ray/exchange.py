@@ -6,6 +6,7 @@ read in place; gloo then only carries the notice that the rows are there.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -115,7 +116,9 @@ class GlooExchange:
 
     def _send_rows(self, x: Tensor, k: int, rows: Tensor) -> list[Any]:
         """Start to send rows of x to shard k. Return the operations to wait for."""
-        size = len(rows) * x[0].numel() * x.element_size()
+        size = len(rows) * math.prod(x.shape[1:]) * x.element_size()
+        if size == 0:
+            return [self._group.send(torch.tensor([_BY_GLOO]), k, _NOTICE)]
         buffer = self._buffer_for(k, size)
         if buffer is None:
             notice = torch.tensor([_BY_GLOO])
@@ -135,7 +138,8 @@ class GlooExchange:
         """Return the rows that shard k announced: a new tensor, or a view of a shared buffer."""
         if generation == _BY_GLOO:
             rows = torch.empty((count, *x.shape[1:]), dtype=x.dtype)
-            self._wait(self._group.receive(rows, k, _ROWS))
+            if rows.numel():
+                self._wait(self._group.receive(rows, k, _ROWS))
             return rows
         buffer = self._received.get(k)
         if buffer is None or buffer.generation != generation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from contextlib import suppress
@@ -117,6 +118,6 @@ class SharedBuffer:
             A tensor [count, ...].
         """
         offset = message % _SLOTS * self.slot_bytes
-        elements = count * like[0].numel()
+        elements = count * math.prod(like.shape[1:])
         flat = torch.frombuffer(self._memory, dtype=like.dtype, count=elements, offset=offset)
         return flat.view(count, *like.shape[1:])
