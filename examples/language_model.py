@@ -45,7 +45,7 @@ PACKAGES = [
 ]
 CHARACTERS = 128  # ASCII; every other character becomes "?"
 LENGTH = 64  # characters that the model sees at once
-MOST_TEXT = 200_000  # characters per package: no device has much more than the others
+MAX_TEXT = 200_000  # characters per package: no device has much more than the others
 BATCH = 8  # windows per step and device
 TEST_WINDOWS = 12  # of unseen text, per package
 
@@ -59,7 +59,7 @@ def read_package(name: str) -> NDArray[np.int64]:
     text = ""
     for file in sorted(folder.rglob("*.py")):
         text += file.read_text(encoding="utf-8", errors="replace")
-    codes = text[:MOST_TEXT].encode("ascii", errors="replace")
+    codes = text[:MAX_TEXT].encode("ascii", errors="replace")
     return np.frombuffer(codes, dtype=np.uint8).astype(np.int64)
 
 

@@ -34,7 +34,7 @@ TOPICS = ["asyncio", "email", "encodings", "html", "logging", "pydoc_data", "uni
 DEVICES = 16  # two per topic
 STDLIB = Path(sysconfig.get_path("stdlib"))
 PIECE = 240  # characters of a piece of text
-MOST_PIECES = 300  # per topic: no device has much more than the others
+MAX_PIECES = 300  # per topic: no device has much more than the others
 LENGTH = 64  # tokens of a sample
 VOCABULARY = 2048
 OTHER_MODULES = 40  # single-file modules that the base model is trained on
@@ -218,7 +218,7 @@ def main() -> None:
     steps = 400
     rounds = 100
     width = 64
-    most = MOST_PIECES
+    most = MAX_PIECES
     quick = parser.parse_args().quick
     if quick:
         steps = 3

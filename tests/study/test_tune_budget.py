@@ -13,7 +13,7 @@ from support.planted import FAST, STUDY, WILD
 from gossamer.errors import InputError
 from gossamer.study.space import searched
 from gossamer.study.tune import RATES, candidates, plan_search
-from gossamer.study.tune.budget import LEAST_SETTINGS
+from gossamer.study.tune.budget import MIN_SETTINGS
 
 METHODS = searched()
 
@@ -58,7 +58,7 @@ def test_a_search_plan_is_within_its_budget(
     assert first.rounds <= second.rounds <= third.rounds == plan.final.rounds == rounds
     assert not set(third.seeds) & set(plan.final.seeds)
     assert first.baseline >= RATES
-    assert first.others >= LEAST_SETTINGS * methods
+    assert first.others >= MIN_SETTINGS * methods
 
 
 @pytest.mark.parametrize("budget", [-1, 0, 10, 10**9])
@@ -75,8 +75,8 @@ def test_tuning_needs_rounds() -> None:
 
 
 def test_a_larger_search_extends_a_smaller_one() -> None:
-    few = candidates(METHODS, LEAST_SETTINGS * len(METHODS))
+    few = candidates(METHODS, MIN_SETTINGS * len(METHODS))
     many = candidates(METHODS, 10 * len(METHODS))
     assert many[: len(few)] == few
     for name in attribute(METHODS, "name"):
-        assert [each.method.name for each in few].count(name) == LEAST_SETTINGS
+        assert [each.method.name for each in few].count(name) == MIN_SETTINGS

@@ -29,7 +29,7 @@ _EXCEPTIONS = (BaseException,)
 _ABSTRACT = {"Algorithm", "LocalSchedule", "Loss", "Metric", "MirrorMap", "Network", "Preset"}
 
 DEVICES = 4
-_MOST_DEVICES = 1000  # of a study that uses a part
+_MAX_DEVICES = 1000  # of a study that uses a part
 
 
 @cache
@@ -293,7 +293,7 @@ def uses(part: Any) -> Iterator[gs.Study]:
     }
     for cls, field in fields.items():
         small = getattr(part, "devices", DEVICES)
-        if isinstance(part, cls) and (not isinstance(small, int) or small <= _MOST_DEVICES):
+        if isinstance(part, cls) and (not isinstance(small, int) or small <= _MAX_DEVICES):
             yield _study(field, part)
     module = type(part).__module__
     if "split_rules" in module:
@@ -312,7 +312,7 @@ def uses(part: Any) -> Iterator[gs.Study]:
     for field in ("optimizer", "step", "direction", "compress", "weights"):
         if f"algorithms.{field}" in module or f"network.{field}" in module:
             yield _study("algorithm", gs.Composition(**{field: part}))
-    if isinstance(part, gs.Study) and part.network.devices <= _MOST_DEVICES:
+    if isinstance(part, gs.Study) and part.network.devices <= _MAX_DEVICES:
         yield dataclasses.replace(part, rounds=min(part.rounds, 2))
 
 

@@ -17,7 +17,7 @@ import time
 from collections import deque
 from contextlib import suppress
 
-_MOST_OPEN = 500  # connections kept open by "silent"
+_MAX_OPEN = 500  # connections kept open by "silent"
 
 
 def client_hello() -> bytes:
@@ -54,7 +54,7 @@ def main() -> None:
             connection.connect(targets[count % len(targets)])
             connection.sendall(first)
         opened.append(connection)
-        while len(opened) > (_MOST_OPEN if kind == "silent" else 0):
+        while len(opened) > (_MAX_OPEN if kind == "silent" else 0):
             opened.popleft().close()
         if time.monotonic() - begin > printed + 1:
             printed += 1

@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*
 _EXAMPLE = '"module:name", such as "my_model:make"'
 _PREFIX = "gossamer_code_"
 _DIGEST_DIGITS = 32  # hexadecimal, of SHA-256
-_MOST_CHARACTERS = 300  # of what an exception says, in a message
+_MAX_CHARACTERS = 300  # of what an exception says, in a message
 _lock = threading.RLock()
 
 
@@ -192,7 +192,7 @@ a folder; there is no folder /nowhere
 
     def _describe(self, error: BaseException) -> str:
         """Return the last line of a traceback, and the last line of the user's code in it."""
-        said = " ".join(traceback.format_exception_only(error)[-1].split())[:_MOST_CHARACTERS]
+        said = " ".join(traceback.format_exception_only(error)[-1].split())[:_MAX_CHARACTERS]
         if isinstance(error, SyntaxError) and error.filename:
             return f"{self._shown(error.filename)}:{error.lineno} is not Python: {said}"
         place = str(self.file)

@@ -25,7 +25,7 @@ from gossamer.errors import InputError
 from gossamer.network.base import Network
 
 # The eigenvalues of a dense matrix of this many devices take seconds.
-_MOST_DEVICES = 4000
+_MAX_DEVICES = 4000
 
 
 @method(
@@ -53,8 +53,8 @@ class D2(StaticLinksMethod):
 
     def check(self, network: Network) -> None:
         super().check(network)
-        if network.devices > _MOST_DEVICES:
-            accepted = f"at most {_MOST_DEVICES}: D² needs the eigenvalues of their weights"
+        if network.devices > _MAX_DEVICES:
+            accepted = f"at most {_MAX_DEVICES}: D² needs the eigenvalues of their weights"
             raise InputError("network", f"{network.devices} devices", accepted)
         lowest = float(np.linalg.eigvalsh(self.weights(network.links(0), 0, 0).dense())[0])
         if lowest <= -1 / 3 + 1e-9:

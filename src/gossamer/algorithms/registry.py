@@ -23,8 +23,8 @@ AnyMethod = TypeVar("AnyMethod", bound=type[Algorithm])
 
 # A value beyond a range is at least and at most so many times as large as the last one that was
 # tried; two values that differ by less than the last factor are not told apart by a search.
-_LEAST_GAP = 2.0
-_MOST_GAP = 4.0
+_MIN_GAP = 2.0
+_MAX_GAP = 4.0
 _CLOSE = 1.4
 
 
@@ -55,7 +55,7 @@ class LogRange:
             tried: Values, which may lie outside of the range.
         """
         gap = (self.high / self.low) ** (1 / len(set(tried)))
-        gap = min(max(gap, _LEAST_GAP), _MOST_GAP)
+        gap = min(max(gap, _MIN_GAP), _MAX_GAP)
         return _three_digits(min(tried) / gap), _three_digits(max(tried) * gap)
 
     def between(self, low: float, high: float) -> float | None:

@@ -20,7 +20,7 @@ from gossamer._core.versions import version
 from gossamer.backend import limits, loader
 
 _FORMAT = 1
-_MOST_BYTES = 1 << 20  # a larger file is not ours
+_MAX_BYTES = 1 << 20  # a larger file is not ours
 
 Table = dict[str, str]
 
@@ -44,7 +44,7 @@ def read(keys: Sequence[str], names: Sequence[str]) -> Table | None:
     """
     try:
         file = path()
-        if file.stat().st_size > _MOST_BYTES:
+        if file.stat().st_size > _MAX_BYTES:
             return None
         found = json.loads(file.read_bytes())["choice"]
         table = {key: found[key] for key in keys}

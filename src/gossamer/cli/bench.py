@@ -16,7 +16,7 @@ from gossamer.study.bench import BATCH, NEIGHBOURS, PARTS, Bench, advice, gains_
 
 # Load average per core above which the numbers are doubtful.
 _BUSY = 0.5
-_MOST_COLUMNS = 80
+_MAX_COLUMNS = 80
 
 
 def bench(seconds: float, as_json: bool, quiet: bool) -> None:
@@ -35,7 +35,7 @@ def bench(seconds: float, as_json: bool, quiet: bool) -> None:
     console = open_console()
     for table in (speed_table(measured), parts_table(measured), settings_table(measured)):
         console.print(table)
-    width = min(console.width, _MOST_COLUMNS) - 1
+    width = min(console.width, _MAX_COLUMNS) - 1
     for item in advice(measured):
         text = textwrap.fill(item.sentence, width, initial_indent="- ", subsequent_indent="  ")
         console.print(text, highlight=False, markup=False)

@@ -21,7 +21,7 @@ _LOGS = (".csv", ".tsv", ".txt", ".dat", ".log", ".ssv", ".gz")
 _POSITIONS = (".gpx",)
 _LINKS = (".parquet",)
 # Rounds of a study on a trace, unless it is told otherwise: as many as the trace has, up to this.
-_MOST_ROUNDS = 5_000
+_MAX_ROUNDS = 5_000
 # Metres within which two devices of a GPX file are linked, unless it is told otherwise: about the
 # range of Wi-Fi outdoors.
 _GPS_RADIUS = 100.0
@@ -181,7 +181,7 @@ def with_rounds_of_trace(studies: list[Study]) -> list[Study]:
     recorded = studies[0].network.period
     if recorded is None:  # a fault on top
         return studies
-    rounds = min(recorded, _MOST_ROUNDS)
+    rounds = min(recorded, _MAX_ROUNDS)
     return [replace(study, rounds=rounds) for study in studies]
 
 

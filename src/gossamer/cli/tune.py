@@ -27,7 +27,7 @@ from gossamer.study.tune import tune as search
 
 # Columns of the paragraph: in winner.toml behind "# ", and on the terminal.
 _FILE_COLUMNS = 118
-_MOST_COLUMNS = 120
+_MAX_COLUMNS = 120
 # Characters that the whole table takes at least, and those of its settings.
 _WIDE = 120
 _SETTINGS_WIDTH = 16
@@ -109,7 +109,7 @@ def tune(
         return
     console = open_console()
     console.print(ranking(tuned, console.width))
-    width = min(console.width, _MOST_COLUMNS)
+    width = min(console.width, _MAX_COLUMNS)
     console.print(textwrap.fill(result["why"], width), highlight=False, soft_wrap=True)
     option = ""
     if any(spec.code_tables(spec.to_table(tuned.spec))):

@@ -24,7 +24,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PATH = "/metrics"
 _UNIX = "unix:"
 _ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|[0-9.]+|localhost):([0-9]{1,5})")
-_MOST_CONNECTIONS = 4
+_MAX_CONNECTIONS = 4
 _REQUEST_SECONDS = 5  # for a request to arrive
 _ACCEPTED = "a loopback address, such as 127.0.0.1:9464, or unix:PATH"
 
@@ -209,7 +209,7 @@ class MetricsServer:
 class _Server(BoundedHTTPServer):
     def __init__(self, address: Any, content: Callable[[], bytes]) -> None:
         self.content = content
-        super().__init__(address, _Handler, _MOST_CONNECTIONS)
+        super().__init__(address, _Handler, _MAX_CONNECTIONS)
 
     def server_bind(self) -> None:
         """Bind without looking up a name, which may ask the network."""

@@ -26,13 +26,13 @@ from gossamer._core import checks
 from gossamer.errors import GossamerError, InputError
 
 _COMMAND_SECONDS = 30  # for one command of ip, tc or nft
-_MOST_DEVICES = 1000
+_MAX_DEVICES = 1000
 _PREFIX = re.compile(r"[a-z][a-z0-9-]{0,30}(?<![0-9])")  # the device's number follows
 _LOSS_STEPS = 100_000  # loss is a multiple of one over these
 _BURSTS_PER_SECOND = 50  # at the rate of a link: a burst is 20 ms
 _QUEUES_PER_SECOND = 10  # at the rate of a link: the queue holds 100 ms
-_LEAST_BURST = 4000  # bytes: a few packets
-_LEAST_QUEUE = 64_000  # bytes: the buffer of a radio
+_MIN_BURST = 4000  # bytes: a few packets
+_MIN_QUEUE = 64_000  # bytes: the buffer of a radio
 
 
 def address(device: int) -> str:
@@ -81,7 +81,7 @@ class VirtualNetwork:
     """
 
     def __init__(self, devices: int, prefix: str) -> None:
-        checks.whole("devices", devices, 1, _MOST_DEVICES)
+        checks.whole("devices", devices, 1, _MAX_DEVICES)
         if not _PREFIX.fullmatch(prefix):
             raise InputError(
                 "prefix", prefix, "at most 31 of a-z, 0-9 and '-', from a letter to no digit"
@@ -160,8 +160,8 @@ class VirtualNetwork:
         for here, there in ((a, b), (b, a)):
             interface = ("dev", f"to{there}", "root")
             if bits is not None:
-                burst = max(_LEAST_BURST, round(bits / 8 / _BURSTS_PER_SECOND))
-                queue = max(_LEAST_QUEUE, round(bits / 8 / _QUEUES_PER_SECOND))
+                burst = max(_MIN_BURST, round(bits / 8 / _BURSTS_PER_SECOND))
+                queue = max(_MIN_QUEUE, round(bits / 8 / _QUEUES_PER_SECOND))
                 limit = ("rate", f"{round(bits)}bit", "burst", f"{burst}b", "limit", f"{queue}b")
                 _command("tc", "-n", self.name(here), "qdisc", "replace", *interface, "tbf", *limit)
                 self._limited.add((here, there))

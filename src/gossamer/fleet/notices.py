@@ -24,7 +24,7 @@ Kind = Literal[
 KINDS: tuple[str, ...] = get_args(Kind)
 
 _REPEAT_SECONDS = 60.0  # until the same notice is printed again
-_MOST = 50  # that a status lists
+_MAX_LISTED = 50  # that a status lists
 
 
 class Notices:
@@ -79,5 +79,5 @@ class Notices:
     def entries(self) -> list[dict[str, Any]]:
         """Return the notices for a status: kind, device, and how often."""
         with self._lock:
-            counts = list(self._counts.items())[-_MOST:]
+            counts = list(self._counts.items())[-_MAX_LISTED:]
         return [{"kind": kind, "device": i, "count": count} for (kind, i), count in counts]

@@ -19,7 +19,7 @@ from gossamer.fleet.status import parse_status
 
 _LARGEST_LOG = 1 << 30  # bytes
 _LARGEST_STATUS = 1 << 16
-_MOST_SECONDS = 100 * 86_400.0  # of a run without a clock
+_MAX_SECONDS = 100 * 86_400.0  # of a run without a clock
 
 _Count = Annotated[int, pydantic.Field(ge=0, lt=1 << 53)]
 _Devices = Annotated[list[_Count], pydantic.Field(max_length=1 << 16)]
@@ -35,7 +35,7 @@ class _Line:
     met: _Devices
     messages: _Count
     bytes: _Count
-    seconds: Annotated[float, pydantic.Field(ge=0, le=_MOST_SECONDS)] = 0.0
+    seconds: Annotated[float, pydantic.Field(ge=0, le=_MAX_SECONDS)] = 0.0
     late: bool = False
     loss: float = 0.0
     metrics: Annotated[dict[str, float], pydantic.Field(max_length=100)] | None = None

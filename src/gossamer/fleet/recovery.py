@@ -15,9 +15,9 @@ from gossamer.fleet.protocol.records import read_records, write_record
 GOOD_FILE = "good"
 _EVERY = 20  # rounds between two states that are kept
 _GROWTH = 10.0  # in that time; a state whose largest element has grown by more is not yet good
-_MOST_PERIODS = 30  # that growth is counted for
+_MAX_PERIODS = 30  # that growth is counted for
 _SMALL = 1.0  # largest element up to which growth is not looked at
-_MOST = 5  # times that a device falls back without a good state in between
+_MAX_FALLS = 5  # times that a device falls back without a good state in between
 
 
 class Recovery:
@@ -57,7 +57,7 @@ class Recovery:
             periods = abs(t - self._kept) // self._every  # a device may go back to earlier rounds
             if periods < 1:
                 return
-            limit = max(_SMALL, _GROWTH ** min(periods, _MOST_PERIODS) * self._size)
+            limit = max(_SMALL, _GROWTH ** min(periods, _MAX_PERIODS) * self._size)
             size = _largest_element(state)
             if size > limit:
                 return
@@ -80,7 +80,7 @@ class Recovery:
         """
         self._times += 1
         records = list(read_records(self._path, self._disk))
-        if len(records) != 1 or self._times > _MOST:
+        if len(records) != 1 or self._times > _MAX_FALLS:
             return None
         header, state = records[0]
         self._size = header["size"]

@@ -47,8 +47,8 @@ def _finite_or_none(value: Any) -> Any:
 _Count = Annotated[int, pydantic.Field(ge=0, lt=1 << 53)]
 _Devices = Annotated[tuple[_Count, ...], pydantic.Field(max_length=1 << 16)]
 _Measured = Annotated[float | None, pydantic.BeforeValidator(_finite_or_none)]
-_MOST_METRICS = 100  # of a status
-_MOST_NOTICES = 100  # of a status
+_MAX_METRICS = 100  # of a status
+_MAX_NOTICES = 100  # of a status
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Status:
     near: _Devices = ()
     met: _Devices = ()
     loss: _Measured = None
-    metrics: Annotated[dict[str, _Measured], pydantic.Field(max_length=_MOST_METRICS)] = field(
+    metrics: Annotated[dict[str, _Measured], pydantic.Field(max_length=_MAX_METRICS)] = field(
         default_factory=dict
     )
     why: Why = ""
@@ -94,7 +94,7 @@ class Status:
     counts: Annotated[dict[str, _Count], pydantic.Field(max_length=100)] = field(
         default_factory=dict
     )
-    notices: Annotated[tuple[Notice, ...], pydantic.Field(max_length=_MOST_NOTICES)] = ()
+    notices: Annotated[tuple[Notice, ...], pydantic.Field(max_length=_MAX_NOTICES)] = ()
 
     @property
     def refused(self) -> int:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from gossamer.network.base import Network
 
 # Rounds that are looked at, at most: about 0.1 s for a small network.
-_MOST_ROUNDS = 2_000
+_MAX_ROUNDS = 2_000
 # Devices times rounds that are looked at, at most, but no less than two rounds: 0.2 to 8 s for
 # 1,000,000 devices, less than two rounds of training them.
-_MOST_WORK = 2_000_000
-_FEWEST_ROUNDS = 2
+_MAX_WORK = 2_000_000
+_MIN_ROUNDS = 2
 # Multiples of the golden ratio, modulo 1, spread evenly over the run however many there are, and
 # do not fall in step with days or other periods of a trace.
 _GOLDEN_RATIO = 0.618_033_988_749_894_9
@@ -93,7 +93,7 @@ def count_links(network: Network, rounds: int, enough: int) -> LinkCount:
     known = network.known_links(rounds)
     if known is not None:
         return LinkCount(known, rounds, rounds)
-    most = max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, _MOST_WORK // max(1, network.devices)))
+    most = max(_MIN_ROUNDS, min(_MAX_ROUNDS, _MAX_WORK // max(1, network.devices)))
     looked_at = 0
     links = 0
     while links < enough and looked_at < min(rounds, most):

@@ -17,7 +17,7 @@ from gossamer.results.palette import COLOURS
 
 _MAX_CIRCLE = 350  # devices on the circle
 _MANY = 30  # devices from which their marks are small
-_MOST_NAMES = 16  # classes whose names fit around the circle
+_MAX_NAMES = 16  # classes whose names fit around the circle
 _LONGEST_NAME = 12  # characters
 _MAP_ROUNDS = 400  # rounds whose positions are drawn on a map, at most
 _BETWEEN = "#777777"  # colour of links between classes
@@ -109,7 +109,7 @@ def draw_circle(axis: Any, met: NDArray[np.float64], classes: Sequence[str] = ()
         axis.add_collection(lines)
     size = 60 if devices <= _MANY else 10
     axis.scatter(*points.T, s=size, color=palette[member], zorder=3, linewidths=0)
-    if 1 < len(names) <= _MOST_NAMES:
+    if 1 < len(names) <= _MAX_NAMES:
         _write_names(axis, names.tolist(), member, angle, palette.tolist())
     axis.set_aspect("equal")
     axis.axis("off")

@@ -43,7 +43,7 @@ _NO_RESULTS: dict[str, type] = {
     "refused": dict,
     "counts": dict,
 }
-_MOST_SEED = 2**63
+_MAX_SEED = 2**63
 _TO_TARGETS = ("_to", "_to_merged")  # what each target took
 
 Status = Literal["finished", "running", "diverged", "stopped", "broken"]
@@ -138,7 +138,7 @@ class Run:
         run = cls(spec, metrics, summary, method, files.path, spec_text=text)
         try:  # a file can have the right format and still not hold what it should
             _ = run.status_text, run.rounds, run.round, run.columns, run.targets
-            whole = -_MOST_SEED <= run.seed < _MOST_SEED
+            whole = -_MAX_SEED <= run.seed < _MAX_SEED
         except (InputError, TypeError, ValueError, LookupError, AttributeError):
             whole = False
         if not whole:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Settings that a printed table leaves out: other columns show them.
 _SHOWN_ANYWAY = ("name", "rounds", "algorithm.kind")
 _DESCRIPTION = ".is"  # the key of a part that was made in Python: its description
-_MOST_SETTINGS = 6  # columns of settings in a printed table
+_MAX_SETTINGS = 6  # columns of settings in a printed table
 # A running process writes live.jsonl once per second, or after every round that takes longer.
 _SILENT_SECONDS = 60.0
 _READ_ERRORS = (GossamerError, OSError, ValueError, TypeError, LookupError, AttributeError)
@@ -195,7 +195,7 @@ class Runs(Sequence[Run]):
                 groups = [run.label for run in self]
             if _differs_within(groups, values):
                 shown.append(name)
-        return shown[:_MOST_SETTINGS]
+        return shown[:_MAX_SETTINGS]
 
     def _metrics(self) -> list[Column]:
         """Return the first metric of every run, each once."""

@@ -13,8 +13,8 @@ from gossamer.errors import DataWarning
 if TYPE_CHECKING:
     from gossamer.tasks.data import Data
 
-_MOST_NAMED = 5  # values that a warning lists
-_MOST_FLOATS = 20  # different whole numbers that look like labels and not like measurements
+_MAX_NAMED = 5  # values that a warning lists
+_MAX_FLOATS = 20  # different whole numbers that look like labels and not like measurements
 
 _REPEATS = 10  # how often each label occurs at least, on average
 
@@ -74,8 +74,8 @@ def listed(values: Iterable[Any]) -> str:
         '0, 1, 2, 3, 4, …'
     """
     named = list(map(str, values))
-    if len(named) > _MOST_NAMED:
-        named[_MOST_NAMED:] = ["…"]
+    if len(named) > _MAX_NAMED:
+        named[_MAX_NAMED:] = ["…"]
     return ", ".join(named)
 
 
@@ -112,7 +112,7 @@ def looks_like_labels(y: torch.Tensor) -> bool:
     Args:
         y: The targets [samples].
     """
-    if not bool(((y >= 0) & (y < _MOST_FLOATS) & (y == y.floor())).all()):
+    if not bool(((y >= 0) & (y < _MAX_FLOATS) & (y == y.floor())).all()):
         return False
     different = len(y.unique())
     return 2 < different <= len(y) // _REPEATS

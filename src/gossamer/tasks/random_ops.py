@@ -24,7 +24,7 @@ _MURMUR_FACTORS = (-49064778989728563, -4265267296055464877)
 _LOW_31_BITS = 0x7FFFFFFF
 _LOW_53_BITS = (1 << 53) - 1
 _PURPOSE = 0x52616E646F6D4F70  # separates these draws from the masks of `F.dropout`
-_MOST_RANDOM = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
+_MAX_RANDOM = {torch.float64: 53, torch.float32: 24, torch.float16: 11, torch.bfloat16: 8}
 
 Size = list[int]
 
@@ -124,7 +124,7 @@ class RandomOps(TorchDispatchMode):
 
     def uniform(self, shape: torch.Size, dtype: torch.dtype, stream: int = 0) -> Tensor:
         """Return values that are uniform on [0, 1) in a dtype, never rounded up to 1."""
-        digits = _MOST_RANDOM.get(dtype, 53)
+        digits = _MAX_RANDOM.get(dtype, 53)
         top = (self.bits(shape, stream) >> (64 - digits)) & ((1 << digits) - 1)
         return top.to(torch.float64) * 2.0**-digits
 

@@ -17,7 +17,7 @@ from gossamer.errors import InputError
 
 IntArray = NDArray[np.int64]
 
-_MOST_SAMPLES = 1 << 32  # of any data: a draw has 32 bits
+_MAX_SAMPLES = 1 << 32  # of any data: a draw has 32 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +166,7 @@ def checked_split(index: NDArray[Any], offsets: NDArray[Any], samples: int | Non
     Raises:
         InputError: If a sample number is out of range.
     """
-    limit = _MOST_SAMPLES if samples is None else samples
+    limit = _MAX_SAMPLES if samples is None else samples
     outside = (index < 0) | (index >= limit)
     if outside.any():
         accepted = f"sample numbers from 0 to {limit - 1}"

@@ -27,7 +27,7 @@ _HEAD = 1 << 16  # bytes that are looked at to find delimiter and header
 _COPIES = 4  # of a table that are in memory at once: text, columns, samples
 _VALUE_BYTES = 8  # of a value of a Parquet column in memory
 _DECIMAL_COMMA = re.compile(r"(^|;)-?\d+,\d+(;|$)", re.MULTILINE)
-_MOST_CHARACTERS = 160  # of another package's message
+_MAX_CHARACTERS = 160  # of another package's message
 
 
 def files_in(path: Path) -> list[Path]:
@@ -220,6 +220,6 @@ def _is_number(text: str) -> bool:
 
 def _first_line(error: Exception) -> str:
     text = (str(error) or type(error).__name__).splitlines()[0]
-    if len(text) > _MOST_CHARACTERS:
-        return text[:_MOST_CHARACTERS] + "…"
+    if len(text) > _MAX_CHARACTERS:
+        return text[:_MAX_CHARACTERS] + "…"
     return text

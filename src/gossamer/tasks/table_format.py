@@ -25,7 +25,7 @@ from gossamer.tasks.table_columns import Part
 from gossamer.tasks.table_files import read_table
 
 _LARGEST = 1 << 26  # bytes of the file
-_FEWEST_ROWS = 2  # one to train on, one to test on
+_MIN_ROWS = 2  # one to train on, one to test on
 
 _Finite = Annotated[float, pydantic.Field(allow_inf_nan=False)]
 _Positive = Annotated[float, pydantic.Field(gt=0, allow_inf_nan=False)]
@@ -75,8 +75,8 @@ class TableFormat:
         x = ((x - np.array(self.mean)) / np.array(self.spread)).astype(np.float32)
         y = self._targets(part)
         in_test = np.arange(len(x)) % self.period == min(self.period, len(x)) - 1
-        if len(x) < _FEWEST_ROWS:
-            raise DataError(f"{path} has {len(x)} rows; at least {_FEWEST_ROWS} are needed")
+        if len(x) < _MIN_ROWS:
+            raise DataError(f"{path} has {len(x)} rows; at least {_MIN_ROWS} are needed")
         return checked_arrays(x[~in_test], y[~in_test], x[in_test], y[in_test], path.stem)
 
     def write(self) -> bytes:

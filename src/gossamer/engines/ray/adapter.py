@@ -37,7 +37,7 @@ _NOT_REPORTED = re.compile(
     re.IGNORECASE,
 )
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_MOST_CHARACTERS = 500  # of a message of Ray
+_MAX_CHARACTERS = 500  # of a message of Ray
 
 
 # -- messages ----------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def ray_messages_to(report: Callable[[str], None]) -> Iterator[None]:
 def _report(text: str, report: Callable[[str], None]) -> None:
     text = " ".join(_COLOURS.sub("", text).split())
     if text and not _NOT_REPORTED.search(text):
-        report(text[:_MOST_CHARACTERS])
+        report(text[:_MAX_CHARACTERS])
 
 
 def cause_of_death(error: ray.exceptions.RayActorError) -> str:
@@ -110,7 +110,7 @@ def cause_of_death(error: ray.exceptions.RayActorError) -> str:
             "by the system if memory ran out), or crashed"
         )
     lines = [line.strip() for line in text.splitlines()[1:] if not line.startswith("\t")]
-    return " ".join(lines)[:_MOST_CHARACTERS] or " ".join(text.split())[:_MOST_CHARACTERS]
+    return " ".join(lines)[:_MAX_CHARACTERS] or " ".join(text.split())[:_MAX_CHARACTERS]
 
 
 def cause_in_creation(error: Exception) -> str:
@@ -122,8 +122,8 @@ def cause_in_creation(error: Exception) -> str:
     lines = [line.strip() for line in _COLOURS.sub("", str(error)).splitlines() if line.strip()]
     for line in reversed(lines):
         if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Warning|Exit|Interrupt)\b", line):
-            return line[:_MOST_CHARACTERS]
-    return lines[-1][:_MOST_CHARACTERS]
+            return line[:_MAX_CHARACTERS]
+    return lines[-1][:_MAX_CHARACTERS]
 
 
 # -- the start of a local cluster ----------------------------------------------------------------

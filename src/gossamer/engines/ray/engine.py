@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gossamer.engines.settings import Ray
 
 _CALL_SECONDS = 0.4  # duration of one call of the driver, and so the delay until Ctrl-C is handled
-_MOST_LOSSES = 3  # in a row, without a round that is kept in between
+_MAX_LOSSES = 3  # in a row, without a round that is kept in between
 _ROOM_CHECK_SECONDS = 10.0  # between two looks whether shards that share a place can have their own
 _CHECKPOINT_SHARE = 1 / 20  # of the time, at most, goes into checkpoints
 
@@ -214,7 +214,7 @@ class RayEngine:
             )
             self._actors.stop()
             self._losses += 1
-            if self._losses > _MOST_LOSSES:
+            if self._losses > _MAX_LOSSES:
                 raise Lost(
                     f"shards were lost {self._losses} times without a new round in between, "
                     f"the last time: {reason}; --resume continues the run"

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-FEWEST_ROUNDS = 10  # that a device goes back by; a shorter time it waits for
-_MOST_SPANS = 16  # beyond which the two nearest are one
+MIN_ROUNDS = 10  # that a device goes back by; a shorter time it waits for
+_MAX_SPANS = 16  # beyond which the two nearest are one
 
 Span = tuple[int, int]  # the first round, and the one after the last
 
@@ -70,9 +70,9 @@ class AloneRounds:
         return t
 
     def _may_go_back(self, t: int, shown: int) -> bool:
-        if shown < self.shared or t - shown < FEWEST_ROUNDS:
+        if shown < self.shared or t - shown < MIN_ROUNDS:
             return False
-        return all(end <= shown or first - shown >= FEWEST_ROUNDS for first, end in self.spans)
+        return all(end <= shown or first - shown >= MIN_ROUNDS for first, end in self.spans)
 
     def _add_span(self, t: int) -> None:
         spans = sorted([*self.spans, (t, t + 1)])
@@ -82,7 +82,7 @@ class AloneRounds:
                 joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
             else:
                 joined.append((first, end))
-        if len(joined) > _MOST_SPANS:
+        if len(joined) > _MAX_SPANS:
             gaps = [later[0] - span[1] for span, later in pairwise(joined)]
             k = gaps.index(min(gaps))
             joined[k : k + 2] = [(joined[k][0], joined[k + 1][1])]

@@ -33,7 +33,7 @@ from gossamer.fleet.protocol.wire import Expected
 from gossamer.fleet.transport.base import Transport
 
 _SCAN_SECONDS = 0.2  # between two looks at which links are alive
-_MOST_AT_ONCE = 1000  # messages read between two looks at the clock, if a neighbour floods
+_MAX_AT_ONCE = 1000  # messages read between two looks at the clock, if a neighbour floods
 _REPEAT_SECONDS = 1.0  # after which FREE is sent again: it may have been lost
 
 
@@ -218,7 +218,7 @@ class Meetings(Edges):
             message = self._open(*data)
             if message is not None:
                 read.append((message.sender, message.kind))
-            if len(read) >= _MOST_AT_ONCE:
+            if len(read) >= _MAX_AT_ONCE:
                 break
             data = self._transport.receive(0)
         return read

@@ -24,7 +24,7 @@ METHODS: dict[str, Algorithm] = {
 }
 _PARAMETERS = 4
 _QUIET_ROUNDS = 4  # at the end, without faults: by then all is settled
-_MOST_DEVICES = 5
+_MAX_DEVICES = 5
 _HOUR = 3600.0
 _WRONG_CLOCKS = 0.3  # share of scenarios in slots with clocks that are far off
 _OUTLIERS = 0.15  # share of scenarios with a device that the guards of the others refuse
@@ -186,7 +186,7 @@ def draw_scenario(seed: int) -> Scenario:
     return Scenario(
         seed=seed,
         method=random.choice(tuple(METHODS)),
-        devices=random.choice((2, 2, 3, 3, 3, 4, _MOST_DEVICES)),
+        devices=random.choice((2, 2, 3, 3, 3, 4, _MAX_DEVICES)),
         rounds=rounds,
         fleet=fleet,
         machine=machine,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-_MOST_CALLS = 20_000  # of a process into the simulation, without waiting: then it spins
+_MAX_CALLS = 20_000  # of a process into the simulation, without waiting: then it spins
 
 
 class Violation(Exception):
@@ -192,7 +192,7 @@ class Scheduler:
         if process.killed:
             raise Killed
         process.calls += 1
-        if process.calls > _MOST_CALLS:
+        if process.calls > _MAX_CALLS:
             raise Violation("nothing waits for ever", f"{process.name} is in a loop without a wait")
         return process
 

@@ -18,7 +18,7 @@ _FAILURES_PER_SECOND = 3.0  # of those; zenoh then still accepts for 70 % of the
 _FAILURES_AT_ONCE = 3.0
 _FIRST_PAUSE = 0.5  # seconds of an address after a failed handshake; doubled with each further one
 _LONGEST_PAUSE = 8.0
-_MOST_ADDRESSES = 4096  # remembered
+_MAX_ADDRESSES = 4096  # remembered
 _PREFIX_V6 = 64  # bits of an IPv6 address that a network gives to one machine
 
 
@@ -124,7 +124,7 @@ class Admission:
         if found is None:
             found = _Address(known=group in self._known)
             self._addresses[group] = found
-            if len(self._addresses) > _MOST_ADDRESSES:
+            if len(self._addresses) > _MAX_ADDRESSES:
                 self._forget_one()
         self._addresses.move_to_end(group)
         return found

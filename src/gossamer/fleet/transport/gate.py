@@ -26,7 +26,7 @@ from gossamer.fleet.transport.descriptors import Address, socket_address
 _HELLO = b"\x16\x03"  # a TLS record with a handshake message, of any version of TLS
 _HELLO_SECONDS = 2.0  # in which the first bytes must arrive
 _WAITING_PER_ADDRESS = 8  # connections; beyond that the oldest is closed
-_MOST_WAITING = 512
+_MAX_WAITING = 512
 _BACKLOG = 1024
 _ESTABLISHED = 1  # state of a TCP connection, in `struct tcp_info`
 _BUFFER_BYTES = 1 << 17  # two batches of zenoh
@@ -132,7 +132,7 @@ class Gate:
             of_address = [waiting for waiting in self._waiting if waiting.host == host]
             if len(of_address) >= _WAITING_PER_ADDRESS:
                 self._refuse(of_address[0])
-            elif len(self._waiting) >= _MOST_WAITING:
+            elif len(self._waiting) >= _MAX_WAITING:
                 self._refuse(self._waiting[0])
             made = _Waiting(connection, host, time.monotonic())
             self._waiting.append(made)

@@ -15,7 +15,7 @@ from typing import Literal
 from gossamer.fleet.transport.configuration import DEVICE_DIGITS, OBSERVER_NUMBER
 from gossamer.fleet.transport.links import Link
 
-MOST_SESSIONS = 2  # of a name: that of a device that was restarted, and the one before
+MAX_SESSIONS = 2  # of a name: that of a device that was restarted, and the one before
 Refusal = Literal["unknown name", "taken session id", "too many sessions"]
 
 
@@ -63,7 +63,7 @@ class Sessions:
         with self._lock:
             links = self._links.setdefault(name, {})
             sessions = {known.session for known in links}
-            if len(sessions | {link.session}) > MOST_SESSIONS:
+            if len(sessions | {link.session}) > MAX_SESSIONS:
                 return "too many sessions"
             links[link] = time.monotonic()
         return None
@@ -103,6 +103,6 @@ class Sessions:
         with self._lock:
             for name, links in self._links.items():
                 old = {link.session for link, since in links.items() if since < latest}
-                if len(old) >= MOST_SESSIONS:
+                if len(old) >= MAX_SESSIONS:
                     found.append(name)
         return found

@@ -47,7 +47,7 @@ from gossamer.fleet.transport.sessions import Sessions
 if TYPE_CHECKING:
     import zenoh
 
-_MOST_THREADS = 32
+_MAX_THREADS = 32
 _MANY_STRANGERS = 20  # connections, until they are worth a notice
 _TWIN_LEASES = 5  # for which a name has two sessions, until that is no restart
 _HANDSHAKE_LEASES = 4  # in which a handshake must end; zenoh itself waits half as long
@@ -100,7 +100,7 @@ class Zenoh:
                 self._tokens[f"{self._root}/alive/{other}"] = other
         # A lost link blocks a receiving thread until TCP gives up, for up to ten seconds. With
         # zenoh's default of one thread a device would receive nothing else meanwhile.
-        threads = min(_MOST_THREADS, 1 + len(settings.names))
+        threads = min(_MAX_THREADS, 1 + len(settings.names))
         os.environ.setdefault("ZENOH_RUNTIME", f"(rx: (worker_threads: {threads}))")
         try:
             self._session = zenoh.open(

@@ -10,7 +10,7 @@ import numpy as np
 
 from gossamer.errors import InputError
 
-LEAST_UNIX = 5e8  # seconds since 1970: 5 November 1985; smaller numbers are relative times
+MIN_UNIX = 5e8  # seconds since 1970: 5 November 1985; smaller numbers are relative times
 EXAMPLE = "2010-12-06T01:02:20Z"
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 

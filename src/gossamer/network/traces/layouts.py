@@ -15,7 +15,7 @@ import numpy as np
 from gossamer.errors import DataError, InputError
 from gossamer.network.base import FloatArray
 from gossamer.network.traces import header, times
-from gossamer.network.traces.clock import LEAST_UNIX
+from gossamer.network.traces.clock import MIN_UNIX
 from gossamer.network.traces.groups import one_value_each
 from gossamer.network.traces.header import LEFT_OUT, Layout
 from gossamer.network.traces.table import Table
@@ -225,7 +225,7 @@ def _times_fit(table: Table, layout: Layout) -> bool:
     if len(numbers) < len(columns):
         return False
     together = np.concatenate(numbers)
-    if not is_unix(together) and np.abs(together).max() >= LEAST_UNIX:
+    if not is_unix(together) and np.abs(together).max() >= MIN_UNIX:
         return False
     if len(numbers) == 2 and (numbers[1] < numbers[0]).any():
         return False
@@ -235,7 +235,7 @@ def _times_fit(table: Table, layout: Layout) -> bool:
 
 
 def _are_durations(numbers: FloatArray | None) -> bool:
-    return numbers is not None and bool((numbers >= 0).all()) and bool(numbers.max() < LEAST_UNIX)
+    return numbers is not None and bool((numbers >= 0).all()) and bool(numbers.max() < MIN_UNIX)
 
 
 def _has_dates(table: Table, layout: Layout) -> bool:

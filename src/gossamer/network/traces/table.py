@@ -30,7 +30,7 @@ _SAMPLE = 65536  # bytes of the beginning that decide on the separator
 _FIRST = 100  # rows that are compared with a pattern before all others
 _SAMPLE_ROWS = 1000  # rows that show whether a column has numbers
 _FEWEST = 3  # columns of any log
-_MOST_COLUMNS = 1000
+_MAX_COLUMNS = 1000
 _BLOCK = 4 * 2**20  # bytes that are parsed at once, and the longest line
 _QUOTED_OR_SPACES = re.compile(rb'"[^"\n]*"|[ \t,]+')
 _SPACE_BEFORE_QUOTE = re.compile(rb'(?m)(^|[,;\t])[ \t]+(?=")')
@@ -219,8 +219,8 @@ def parse_table(path: Path, data: bytes, comment: str = "") -> Table:
         count = len(next(csv.reader([first[1].decode()], delimiter=separator)))
     except csv.Error as error:
         raise DataError(f"{path}, line {first[0]}: this is not a line of values") from error
-    if count > _MOST_COLUMNS:
-        raise DataError(f"{path} has {count:,} columns; a log may have {_MOST_COLUMNS:,}")
+    if count > _MAX_COLUMNS:
+        raise DataError(f"{path} has {count:,} columns; a log may have {_MAX_COLUMNS:,}")
     return Table(path, _columns(path, data, separator, count), data, comment)
 
 

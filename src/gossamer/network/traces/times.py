@@ -26,14 +26,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gossamer.network.base import FloatArray
-from gossamer.network.traces.clock import EXAMPLE, LEAST_UNIX
+from gossamer.network.traces.clock import EXAMPLE, MIN_UNIX
 from gossamer.network.traces.table import Column, Table
 from gossamer.network.traces.text import SHOWN
 
 ISO = r"^\d{4}[-/]\d\d[-/]\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?)? ?(Z|UTC|[+-]\d\d(:?\d\d)?)?$"
 TIME_OF_DAY = r"^\d{1,4}:[0-5]\d:[0-5]\d$"
 _ZONE = r":.*(Z|UTC|[+-]\d\d(:?\d\d)?)$"
-_MOST_UNIX = 5e9  # seconds: 11 June 2128
+_MAX_UNIX = 5e9  # seconds: 11 June 2128
 _UNITS = {"seconds": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "nanoseconds": 1e9}
 _ACCEPTED = f"a number of seconds or a date such as {EXAMPLE}"
 
@@ -141,7 +141,7 @@ def first_not_number(column: Column) -> int:
 def _of_numbers(table: Table, columns: list[FloatArray], milliseconds: bool) -> Times:
     numbers = np.concatenate(columns)
     unit = _unix_unit(numbers)
-    if unit is None and np.abs(numbers).max() >= LEAST_UNIX:
+    if unit is None and np.abs(numbers).max() >= MIN_UNIX:
         raise _unclear(table, columns, float(numbers.min()), float(numbers.max()))
     absolute = unit is not None
     if unit is None:
@@ -160,7 +160,7 @@ def _unclear(table: Table, columns: list[FloatArray], low: float, high: float) -
     """Return the error of numbers that are neither all unix times nor all relative times."""
     row = 0
     for values in columns:
-        small = np.flatnonzero(np.abs(values) < LEAST_UNIX)
+        small = np.flatnonzero(np.abs(values) < MIN_UNIX)
         if len(small):
             row = int(small[0])
             break
@@ -177,7 +177,7 @@ def _unix_unit(numbers: FloatArray) -> str | None:
     low = float(numbers.min())
     high = float(numbers.max())
     for unit, per_second in _UNITS.items():
-        if LEAST_UNIX * per_second <= low and high <= _MOST_UNIX * per_second:
+        if MIN_UNIX * per_second <= low and high <= _MAX_UNIX * per_second:
             return unit
     return None
 

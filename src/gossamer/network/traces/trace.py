@@ -66,7 +66,7 @@ class Trace(Recorded):
         if self.start is not None:
             start, is_date = clock.seconds_of("start", self.start)
             fits = start <= last and (absolute or not is_date)
-            if not fits or (absolute and start < clock.LEAST_UNIX and not is_date):
+            if not fits or (absolute and start < clock.MIN_UNIX and not is_date):
                 period = clock.in_words(first, last, absolute)
                 raise InputError("start", self.start, f"a time of {self.path}, {period}")
         seconds = self.seconds_per_round

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gossamer.study.bench.result import Bench, Evaluation, Threads
 
 # A smaller gain is noise.
-_LEAST_GAIN = 1.05
+_MIN_GAIN = 1.05
 # float64 is recommended up to this duration of a round, as a multiple of that in float32.
 _CHEAP_FLOAT64 = 1.1
 
@@ -51,7 +51,7 @@ def gains_from(rows: Sequence[Threads]) -> int | None:
     """
     first = None
     for row in sorted(rows, key=lambda row: row.devices, reverse=True):
-        if row.gain < _LEAST_GAIN:
+        if row.gain < _MIN_GAIN:
             break
         first = row.devices
     return first
@@ -64,13 +64,13 @@ def _on_threads(bench: Bench) -> list[Advice]:
         return [Advice("threads", 0, reason)]
     corrections = []
     for row in bench.threads:
-        if row.chosen == 1 and row.gain > _LEAST_GAIN:
+        if row.chosen == 1 and row.gain > _MIN_GAIN:
             reason = (
                 f"At {row.devices} devices set threads = {cores}: {cores} threads are "
                 f"{row.gain:.1f} times as fast as the one that threads = 0 takes."
             )
             corrections.append(Advice("threads", cores, reason))
-        elif row.chosen > 1 and row.gain < 1 / _LEAST_GAIN:
+        elif row.chosen > 1 and row.gain < 1 / _MIN_GAIN:
             reason = (
                 f"At {row.devices} devices set threads = 1: one thread is {1 / row.gain:.1f} "
                 f"times as fast as the {row.chosen} that threads = 0 takes."

@@ -31,7 +31,7 @@ from gossamer.tasks.own_devices import brings_devices
 from gossamer.tasks.splits import own_split
 
 _DIGEST_BYTES = 8
-_MOST_CHARACTERS = 1000  # of the description of an object that was made in Python
+_MAX_CHARACTERS = 1000  # of the description of an object that was made in Python
 
 
 def dumps(study: Study) -> str:
@@ -168,7 +168,7 @@ def part_to_table(section: str, part: Any, defaults: bool = True) -> Table:
         # Without addresses in memory, which differ in every process.
         description = re.sub(r" at 0x[0-9a-f]+", "", repr(part))
         # Half of a surrogate pair cannot be written as UTF-8.
-        printable = description[:_MOST_CHARACTERS].encode("utf-8", "replace").decode()
+        printable = description[:_MAX_CHARACTERS].encode("utf-8", "replace").decode()
         table = {"kind": OWN_CODE, "is": printable}
         if section == "metric":  # whoever reads the run needs its name and direction
             table |= dataclasses.asdict(part.column)

@@ -22,15 +22,15 @@ RUNGS = 3
 # The least number of learning rates that the baseline is tried with, and of settings of any other
 # method.
 RATES = 9
-LEAST_SETTINGS = 3
+MIN_SETTINGS = 3
 # Of these go on at least: the best by the metric, the best by the cost, and a new one.
-_LEAST_RATES = 3
+_MIN_RATES = 3
 # Seeds of the confirmation.
 FRESH_SEEDS = 5
 # The search uses seeds that far from the study's own.
 _SEED_OFFSET = 1000
-_MOST_BUDGET = 100_000
-_MOST_FINALISTS = 5
+_MAX_BUDGET = 100_000
+_MAX_FINALISTS = 5
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,9 @@ def plan_search(study: Study, budget: int, others: Sequence[Method]) -> SearchPl
         [(45, 10, 1), (15, 30, 2), (5, 90, 3)]
     """
     checks.whole("rounds", study.rounds, 1)
-    low = LEAST_SETTINGS * len(others) or RATES
+    low = MIN_SETTINGS * len(others) or RATES
     least = math.ceil(_plan(study, 0, others, low, _FEWEST).cost)
-    if not least <= budget <= _MOST_BUDGET:
+    if not least <= budget <= _MAX_BUDGET:
         raise InputError("budget", budget, _accepted(least, len(others)))
     share, keep = _widest(study, budget, others, low)
     # The largest number of settings that fits, by doubling and bisection.
@@ -137,9 +137,9 @@ def _widest(study: Study, budget: int, others: Sequence[Method], low: int) -> tu
 def _accepted(least: int, others: int) -> str:
     """Return what a budget must be, in words."""
     if not others:
-        return f"a whole number from {least}, which {RATES} rates need, to {_MOST_BUDGET}"
+        return f"a whole number from {least}, which {RATES} rates need, to {_MAX_BUDGET}"
     return (
-        f"a whole number from {least}, which {others + 1} methods need, to {_MOST_BUDGET}; "
+        f"a whole number from {least}, which {others + 1} methods need, to {_MAX_BUDGET}; "
         "--methods names fewer"
     )
 
@@ -157,7 +157,7 @@ def _plan(study: Study, budget: int, others: Sequence[Method], count: int, keep:
         rates = max(RATES, budget // 10, math.ceil(count / len(others)))
     rungs = []
     for depth in range(RUNGS):
-        baseline = max(_LEAST_RATES, _survivors(rates, depth, KEEP))
+        baseline = max(_MIN_RATES, _survivors(rates, depth, KEEP))
         settings = 0
         if others:
             settings = _survivors(count, depth, keep)
@@ -176,7 +176,7 @@ def _plan(study: Study, budget: int, others: Sequence[Method], count: int, keep:
     affordable = 1
     if budget:
         affordable = max(2, budget // (3 * FRESH_SEEDS) - 1)
-    finalists = min(affordable, _MOST_FINALISTS, rungs[-1].others)
+    finalists = min(affordable, _MAX_FINALISTS, rungs[-1].others)
     baseline = 2
     if others:
         baseline = 1
@@ -214,7 +214,7 @@ def candidates(
     """
     turns: list[Method] = []
     for turn in range(max((len(method.tune) for method in methods), default=0)):
-        turns += LEAST_SETTINGS * [method for method in methods if turn < len(method.tune)]
+        turns += MIN_SETTINGS * [method for method in methods if turn < len(method.tune)]
     numbers = {method.name: itertools.count() for method in methods}
     found = {}
     for method in itertools.islice(itertools.cycle(turns), count):

@@ -13,7 +13,7 @@ from gossamer.study.tune.budget import new_settings
 from gossamer.study.tune.scores import Goal, Score, hardest_first, ranked, reachable
 
 # The best by the metric and the best by the cost.
-_LEAST_KEPT = 2
+_MIN_KEPT = 2
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def promote(
     order = [score.candidate for score in ordered]
     alive = [score.candidate for score in ordered if score.diverged < len(score.curves)]
     places = _Places(slots)
-    most_new = max(0, min(new_settings(slots.count), slots.count - _LEAST_KEPT))
+    most_new = max(0, min(new_settings(slots.count), slots.count - _MIN_KEPT))
     new = _beside_leaders(order, tried, new_settings(slots.per_method))
     for each in itertools.islice(new, most_new):
         places.take(each, slots.price_of_new)
