@@ -204,7 +204,8 @@ def _shortened(value: object) -> str:
         return f"a number of {round(value.bit_length() * math.log10(2))} digits"
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # of a class of the user, or a list of such numbers
+    # The value may be of any class, or a list of very large numbers.
+    except Exception:
         return f"<{type(value).__name__}>"
     if len(text) <= _LONGEST_VALUE:
         return text

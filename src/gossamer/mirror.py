@@ -330,7 +330,8 @@ def bregman(a: Tensor, b: Tensor, p: float) -> Tensor:
     a = a / scale
     b = b / scale
     terms = (a.abs() ** (p + 1) + p * b.abs() ** (p + 1)) / (p + 1) - signed_power(b, p) * a
-    half = s ** (p / 2)  # in two factors: s^p alone may overflow where the divergence does not
+    # Two factors, since s^p alone may overflow where the divergence does not.
+    half = s ** (p / 2)
     return (terms.clamp_min(0) * half * s * half).sum(-1)
 
 

@@ -32,7 +32,7 @@ _UNIONS = (typing.Union, types.UnionType)
 # Values that a class refuses in its own words, which say more than the type; so are schedules and
 # other functions.
 _WORDED = (type(None), bool, int, float, str)
-_FEW_ITEMS = 100  # of a list that a class may look at
+_FEW_ITEMS = 100  # items of a list that a class may check by itself
 _LONGEST_PATH = 1023  # bytes of a path that Linux and macOS accept
 _LARGEST = 2**63  # whole numbers are smaller: what TOML, Parquet and NumPy can hold
 # Functions that make a part from what stands for it, such as a model from a torch module.
@@ -142,7 +142,8 @@ def _type_hints(owner: Any) -> dict[str, Any]:
             hints[name] = annotation
             if isinstance(annotation, str):
                 try:
-                    hints[name] = eval(annotation, names)  # of our own modules
+                    # The annotations are those of our own modules.
+                    hints[name] = eval(annotation, names)
                 except (NameError, AttributeError, TypeError):
                     hints[name] = Any
     return hints
@@ -227,10 +228,10 @@ def _of_union(hint: Any, value: Any, name: str) -> Any:
         return None
     if Path in parts and isinstance(value, str):
         return _path(value)
-    for part in parts:  # as it is, before any conversion
+    for part in parts:  # first try without any conversion
         if isinstance(part, type) and typing.get_origin(part) is None and type(value) is part:
             if part is float or part is int:
-                continue  # which have a range
+                continue  # the range of numbers is checked below
             return value
     for part in parts:
         try:
@@ -281,7 +282,7 @@ def _number(value: Any) -> float:
     if isinstance(plain, bool):
         raise _Mismatch
     if isinstance(plain, int):
-        return _accept_int(plain)  # as it is written: p=3 stays 3
+        return _accept_int(plain)  # keep the type that was given: p=3 stays 3
     if not hasattr(plain, "__float__") or not _is_scalar(plain):
         raise _Mismatch
     try:

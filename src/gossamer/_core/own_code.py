@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*
 _EXAMPLE = '"module:name", such as "my_model:make"'
 _PREFIX = "gossamer_code_"
 _DIGEST_DIGITS = 32  # hexadecimal, of SHA-256
-_MAX_CHARACTERS = 300  # of what an exception says, in a message
+_MAX_CHARACTERS = 300  # length to which the message of an exception is cut
 _lock = threading.RLock()
 
 
@@ -328,7 +328,7 @@ def _import(package: str, folder: Path, module: str, names: frozenset[str]) -> M
         spec = ModuleSpec(package, None, is_package=True)
         spec.submodule_search_locations = [str(folder)]
         sys.modules[package] = importlib.util.module_from_spec(spec)
-        for name in names:  # of another folder, or of an earlier version
+        for name in names:  # loaded from another folder, or an earlier version
             if sys.modules.get(name, package) is _loaded.get(name):
                 _forget(name)
     try:

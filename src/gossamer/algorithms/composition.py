@@ -92,7 +92,7 @@ class PowerSchedule:
             return IdentityMap()
         try:
             p = number_of(self.p(t))
-        except Exception as error:  # of the user's function
+        except Exception as error:  # the function is the user's
             accepted = "a number of at least 1, or a function that returns one for every round"
             raise InputError("p", self.p, accepted) from error
         return power_map(p)

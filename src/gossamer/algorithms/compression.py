@@ -16,7 +16,7 @@ from gossamer import draws
 from gossamer._core.registry import register
 from gossamer.errors import InputError
 
-_INDEX_BYTES = 4  # of the position of an element in a message
+_INDEX_BYTES = 4  # size of the position of an element in a message
 
 
 class Compressor(Protocol):

@@ -23,8 +23,9 @@ from gossamer.errors import InputError
 State = dict[str, Tensor]
 
 PLAIN_SGD = SGD()
-_PREFIX = "optimizer."  # of the names of an optimiser's memory in the state
-_ELEMENTS_AT_ONCE = 1 << 22  # of models larger than this, an optimiser's temporaries count
+_PREFIX = "optimizer."  # prefix of the tensors of an optimiser's memory in the state
+# Elements of models above which an optimiser works in blocks, for small temporaries.
+_ELEMENTS_AT_ONCE = 1 << 22
 _CLIP_EPS = 1e-6  # as in torch.nn.utils.clip_grad_norm_: a gradient of 0 is not divided by 0
 
 

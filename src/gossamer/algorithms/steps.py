@@ -100,7 +100,8 @@ class Power(Constant):
 
     def rate(self, eta: Eta, p: float) -> Eta:
         try:
-            base = eta if isinstance(eta, float) else eta.double()  # beyond float32 for large p
+            # Large p exceeds the range of float32.
+            base = eta if isinstance(eta, float) else eta.double()
             return base ** (1 + p / 2)
         except OverflowError:
             return math.inf  # the run diverges and reports it

@@ -20,8 +20,8 @@ Arrays = dict[str, NDArray[Any]]
 _POINTER = ctypes.c_void_p
 _INT64 = ctypes.c_int64
 _DOUBLE = ctypes.c_double
-_EVENTS_PER_DEVICE = 4  # of the buffers at first; they grow
-_ENTRY_BYTES = 16  # of the queue
+_EVENTS_PER_DEVICE = 4  # initial size of the buffers, which grow
+_ENTRY_BYTES = 16  # size of an entry of the queue
 
 
 class _Round(ctypes.Structure):

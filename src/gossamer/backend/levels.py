@@ -13,7 +13,7 @@ from torch import Tensor
 from gossamer.backend import limits, loader
 
 _LEVELS = 256  # values of a byte
-_WIDEST_SPAN = 1e30  # of the values: step·level must not overflow float32
+_WIDEST_SPAN = 1e30  # largest span of values: step·level must not overflow float32
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]

@@ -37,7 +37,7 @@ def main() -> NoReturn:
         atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _interrupt)  # as Ctrl-C does, so that what is done is kept
+            signal.signal(number, _interrupt)  # as Ctrl-C, so that the run is saved
     try:
         code = _run()
     except KeyboardInterrupt:
@@ -121,6 +121,6 @@ def _print_error(sentence: str, code: int = _ERROR) -> int:
     try:
         print("gossamer:", " ".join(sentence.splitlines()), file=sys.stderr)
         sys.stdout.flush()
-    except OSError:  # it would fail again when the process ends
+    except OSError:  # otherwise the same error is raised when the process ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code

@@ -24,7 +24,7 @@ from gossamer.results.run import Run
 from gossamer.results.tables import Method
 from gossamer.study import Study
 
-_UNTIL_START = timedelta(minutes=10)  # from `init` to round 0, by default
+_UNTIL_START = timedelta(minutes=10)  # default time from `init` to round 0
 _INSECURE = (
     "--insecure: no certificates, no encryption;"
     " anybody on this network can read and forge what devices send"
@@ -255,7 +255,7 @@ def up(given: tuple[Study, Fleet], devices: int | None, out: Path | None, quiet:
         rehearsal.start()
         with LiveStatus(folder, quiet) as live:
             rehearsal.play(lambda t: live.update())
-    collect(folder, folder / "run", allow_code=True)  # of the study that was given
+    collect(folder, folder / "run", allow_code=True)  # the code is that of the given study
 
 
 def _round_seconds(fleet: Fleet) -> float:

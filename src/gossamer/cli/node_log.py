@@ -15,7 +15,7 @@ from gossamer.fleet.settings import Device
 from gossamer.fleet.status import spec_of
 
 LOGS = ("text", "json")
-_LINE_SECONDS = 5  # between two lines of a device whose status does not change
+_LINE_SECONDS = 5  # period of lines of a device whose status does not change
 
 
 class NodeLog:

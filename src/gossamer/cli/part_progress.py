@@ -97,7 +97,7 @@ class PartClock:
         self._begin = now
         self._runs_before = 0  # runs of the waves before
         self._made = 0  # runs that this process made in the waves before
-        self._seconds = 0.0  # that they took
+        self._seconds = 0.0  # duration of these runs
         self._last: Done | None = None
 
     def update(self, done: Done, now: float) -> None:

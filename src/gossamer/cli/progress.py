@@ -71,7 +71,7 @@ class RunBars(Observer):
         )
         self._runs = 0  # started or skipped so far
         self._total = 0  # rounds of the current run
-        self._done = 0  # of these
+        self._done = 0  # rounds done
         self._newest: Row | None = None
         self._lines: _Lines | None = None
         self._said: set[str] = set()

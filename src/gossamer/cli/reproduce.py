@@ -204,7 +204,7 @@ def _size(part: ModuleType, scale: Any, seconds_per_device_round: float | None) 
         return "no runs"
     more = ""
     if hasattr(part, "then"):
-        more = "+"  # how many more depends on the results
+        more = "+"  # the number of further runs depends on the results
     if hasattr(part, "SECONDS_PER_RUN"):
         seconds = len(studies) * part.SECONDS_PER_RUN
     elif seconds_per_device_round is None:

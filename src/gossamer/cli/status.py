@@ -20,9 +20,9 @@ from gossamer.fleet.status import FleetStatus
 from gossamer.results import palette
 
 _REFRESH_SECONDS = 1.0
-_LINE_SECONDS = 5.0  # between two plain lines
+_LINE_SECONDS = 5.0  # period of plain lines
 _NARROW_NAME = 4  # characters of a metric's name in a narrow table
-_PLAIN_WIDTH = 160  # characters, where the output is no terminal
+_PLAIN_WIDTH = 160  # characters, if the output is not a terminal
 
 
 class _Count(NamedTuple):

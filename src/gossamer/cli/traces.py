@@ -25,7 +25,7 @@ _MAX_ROUNDS = 5_000
 # Metres within which two devices of a GPX file are linked, unless it is told otherwise: about the
 # range of Wi-Fi outdoors.
 _GPS_RADIUS = 100.0
-_LATITUDES = {"lat", "latitude"}  # in the first line of a log of positions
+_LATITUDES = {"lat", "latitude"}  # column names in the first line of a log of positions
 # How the samples are divided among the devices of a trace: few labels each, for any number of them.
 TRACE_SPLIT = {"kind": "dirichlet", "alpha": 0.1}
 _LONGEST_HEADER = 1000  # characters

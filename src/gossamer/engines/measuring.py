@@ -20,8 +20,10 @@ from gossamer.network.base import BoolArray, IntArray
 from gossamer.tasks import Metric, Worker
 from gossamer.tasks.learner import Buffers, Scores
 
-_ELEMENTS_AT_ONCE = 1 << 22  # of models whose difference from the mean is held: 16 MB in float32
-_ROWS_AT_ONCE = 4  # at least: torch sums a single long row in another order
+# Elements of models whose difference from the mean is in memory: 16 MB in float32.
+_ELEMENTS_AT_ONCE = 1 << 22
+# The smallest number: torch sums a single long row in another order.
+_ROWS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, eq=False)

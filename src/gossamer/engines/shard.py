@@ -93,7 +93,8 @@ class Shard:
 
     def send(self, values: IntArray, to: IntArray) -> IntArray:
         """Send each value to a shard; see `gossamer.network.parts.Part`."""
-        sent = np.zeros((self.count, self.count), dtype=np.int64)  # by sender and receiver
+        # Number of values, by sender and receiver.
+        sent = np.zeros((self.count, self.count), dtype=np.int64)
         sent[self.number] = np.bincount(to, minlength=self.count)
         ends = np.cumsum(sent[self.number])
         sent = self.sum(sent)

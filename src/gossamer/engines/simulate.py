@@ -76,12 +76,12 @@ class Simulator:
         self._traffic = Traffic()
         self._buffers = BufferPool()
         self._static_mix: StackedMix | None = None
-        self._last_links: Links | None = None  # of the last round
+        self._last_links: Links | None = None  # links of the last round
         self._own_links = self._can_divide_links()
         self._clock: Clock | None = None
         if plan.timing is not None:
             self._clock = Clock(plan.timing, np.zeros(plan.task.devices))
-        self._steps = 0  # of all devices, if energy is counted
+        self._steps = 0  # steps of all devices, if energy is counted
         self._state: State
         if snapshot is None:
             start = self.worker.start().expand(len(self._devices), -1)

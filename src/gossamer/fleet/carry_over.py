@@ -28,7 +28,7 @@ from gossamer.tasks import Worker
 
 BUFFER = "buffer/"  # prefix of the names of the model's buffers in a checkpoint
 _FOLDER = "before-"  # the digest of the earlier study and its round follow
-_DIGITS = 8  # of the digest
+_DIGITS = 8  # digits of the digest
 _BEFORE_ROUND_0 = -1  # a device goes on with the round after that of its checkpoint
 
 

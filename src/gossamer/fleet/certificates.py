@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
-_BACKDATED = timedelta(days=1)  # for devices whose clock is behind
+_BACKDATED = timedelta(days=1)  # certificates are valid earlier, for devices whose clock is behind
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:

@@ -29,7 +29,7 @@ from gossamer.tasks import Worker
 
 LINKS = "links.parquet"
 
-Line = dict[str, Any]  # of a device's log
+Line = dict[str, Any]  # one line of a device's log
 
 
 @dataclass(frozen=True)

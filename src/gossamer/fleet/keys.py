@@ -37,7 +37,7 @@ REQUEST = "device.csr"
 # case, access rules do not.
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _ADDRESS = re.compile(rf"(?=.{{1,253}}$){_NAME.pattern}(\.{_NAME.pattern})*")
-_ROUNDING = timedelta(days=1)  # by which a certificate may be asked to outlive its authority
+_ROUNDING = timedelta(days=1)  # tolerance for a certificate that outlives its authority
 
 
 def make_authority(

@@ -25,7 +25,7 @@ _PATH = "/metrics"
 _UNIX = "unix:"
 _ADDRESS = re.compile(r"(\[[0-9a-f:.]+\]|[0-9.]+|localhost):([0-9]{1,5})")
 _MAX_CONNECTIONS = 4
-_REQUEST_SECONDS = 5  # for a request to arrive
+_REQUEST_SECONDS = 5  # timeout of a request
 _ACCEPTED = "a loopback address, such as 127.0.0.1:9464, or unix:PATH"
 
 

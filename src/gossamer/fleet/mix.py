@@ -104,7 +104,7 @@ class PeerMix(DeviceMix):
     seed: int
     deadline: Callable[[ExchangeId], float]
     scheduled: Mapping[int, float] | None = None
-    _exchanges: int = 0  # so far
+    _exchanges: int = 0  # exchanges so far
     _partner: frozenset[int] | None = None  # in a matching, once it is known
 
     @property
@@ -169,7 +169,7 @@ class MeetingMix(DeviceMix):
     clock: Callable[[], float]
     patience: float
     timeout: float
-    _exchanges: int = 0  # so far
+    _exchanges: int = 0  # exchanges so far
     _searched: bool = False
     _partner: int | None = None
 

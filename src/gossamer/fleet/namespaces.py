@@ -25,12 +25,12 @@ from typing import Any
 from gossamer._core import checks
 from gossamer.errors import GossamerError, InputError
 
-_COMMAND_SECONDS = 30  # for one command of ip, tc or nft
+_COMMAND_SECONDS = 30  # timeout of one command of ip, tc or nft
 _MAX_DEVICES = 1000
 _PREFIX = re.compile(r"[a-z][a-z0-9-]{0,30}(?<![0-9])")  # the device's number follows
 _LOSS_STEPS = 100_000  # loss is a multiple of one over these
-_BURSTS_PER_SECOND = 50  # at the rate of a link: a burst is 20 ms
-_QUEUES_PER_SECOND = 10  # at the rate of a link: the queue holds 100 ms
+_BURSTS_PER_SECOND = 50  # a burst is 20 ms at the rate of the link
+_QUEUES_PER_SECOND = 10  # the queue holds 100 ms at the rate of the link
 _MIN_BURST = 4000  # bytes: a few packets
 _MIN_QUEUE = 64_000  # bytes: the buffer of a radio
 
@@ -230,7 +230,7 @@ class VirtualNetwork:
                 rules.append(f'iifname "to{neighbour}" {condition} drop')
         table = "table inet gossamer"
         lines = [
-            f"{table} {{ }}",  # so that the next line finds something to delete
+            f"{table} {{ }}",  # creates the table if it is missing, so that `delete` succeeds
             f"delete {table}",
             f"{table} {{",
             "chain input {",

@@ -50,7 +50,7 @@ from gossamer.fleet.transport.base import Transport
 from gossamer.fleet.transport.stoppable import StoppableTransport, Stopped
 from gossamer.tasks import Worker
 
-_REST_SECONDS = 1.0  # after which a device that rests asks again if it still has to
+_REST_SECONDS = 1.0  # period of checking whether a resting device may continue
 _REFUSALS: dict[str, tuple[Kind, str]] = {
     "run": ("other study", "runs another study: its messages are refused"),
     "guard": ("too large", "sends vectors much longer than the own: they are refused"),
@@ -143,7 +143,7 @@ class Node:
         self._recovery = Recovery(folder, machine.disk, plan.rounds)
         self._history = _History(folder, fleet.history, self._disk)
         self._scores: dict[str, Any] = {}  # the newest measurement
-        self._rounds_run = 0  # since the node was started
+        self._rounds_run = 0  # rounds since the node was started
         self._new_worker = new_worker
         self._why_rest = why_rest
         self._rests = False
@@ -222,7 +222,7 @@ class Node:
     def _first_state(self, stopped: StopSignal) -> State:
         """Return the state to resume from: that on disk, or that of a new device."""
         if not self._transport.neighbours():
-            stopped.wait(min(1.0, self._fleet.slot))  # to find the first neighbours
+            stopped.wait(min(1.0, self._fleet.slot))  # time to find the first neighbours
         state = self.edges.start(self._new_state, self.pace.first_round())
         self._check_fits(state)
         return self._restored(state)

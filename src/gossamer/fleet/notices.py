@@ -15,16 +15,16 @@ Kind = Literal[
     "refused",  # a neighbour sends invalid messages
     "too large",  # a neighbour sends vectors much longer than the own
     "other study",  # a neighbour runs another model or method
-    "certificate",  # it has expired or expires soon
-    "clock",  # it has jumped
+    "certificate",  # the certificate has expired or expires soon
+    "clock",  # the clock has jumped
     "strangers",  # connections without a certificate
     "diverged",  # the model was not finite and went back to an earlier one
-    "error",  # something was not done
+    "error",  # an error was logged and skipped
 ]
 KINDS: tuple[str, ...] = get_args(Kind)
 
-_REPEAT_SECONDS = 60.0  # until the same notice is printed again
-_MAX_LISTED = 50  # that a status lists
+_REPEAT_SECONDS = 60.0  # time until the same notice is printed again
+_MAX_LISTED = 50  # notices that a status lists
 
 
 class Notices:

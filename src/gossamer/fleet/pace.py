@@ -19,10 +19,13 @@ from gossamer.fleet.schedule import EXCHANGE_SHARE, RoundClock, Schedule
 from gossamer.fleet.settings import Fleet
 from gossamer.fleet.transport.base import Transport
 
-_WAIT_SECONDS = 1.0  # until the clock is looked at again
-_END_SLOTS = 30  # after the last round, in which a device that was away then is done
-END_SECONDS = 86400.0  # after the last round, in which it may be the clock that is wrong
-_JOIN_SLOTS = 3  # in which a late device asks for a model: neighbours respond at the end of a round
+_WAIT_SECONDS = 1.0  # period of reading the clock
+# Slots after the end of the run for which a device that was away counts as done.
+_END_SLOTS = 30
+# Time after the end of the run for which a wrong clock is the likely reason of starting too late.
+END_SECONDS = 86400.0
+# Slots in which a late device asks for a model: neighbours respond at the end of a round.
+_JOIN_SLOTS = 3
 
 
 class Pace(Protocol):

@@ -18,7 +18,7 @@ from gossamer.errors import GossamerError
 from gossamer.fleet.service import run_device
 from gossamer.fleet.settings import read_device
 
-OUTPUT = "device.log"  # what a device's process prints, in the device's folder
+OUTPUT = "device.log"  # output of a device's process, in the device's folder
 _CLONE_NEWNET = 0x40000000
 _PRELOADED = ["gossamer.fleet.service", "gossamer.fleet.transport.zenoh", "zenoh"]
 # Rehearsals may run in several threads. Starting a process polls those of all threads, and if two

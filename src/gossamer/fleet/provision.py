@@ -47,7 +47,7 @@ OWNERS = "samples.csv"
 OBSERVER = "observer"
 _PORT = 7447
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::([0-9]{1,5}))?")
-_AUTHORITY_DAYS = 3650.0  # for which an authority signs, so that certificates can be renewed
+_AUTHORITY_DAYS = 3650.0  # lifetime of an authority, so that certificates can be renewed
 
 
 def init(
@@ -119,7 +119,7 @@ def init(
             write_device(files[-1], device)
         return files
     except BaseException:
-        shutil.rmtree(folder)  # it was empty or missing
+        shutil.rmtree(folder)  # before, it was empty or missing
         raise
 
 

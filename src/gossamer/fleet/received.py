@@ -19,7 +19,7 @@ from gossamer.fleet.status import parse_status
 
 _LARGEST_LOG = 1 << 30  # bytes
 _LARGEST_STATUS = 1 << 16
-_MAX_SECONDS = 100 * 86_400.0  # of a run without a clock
+_MAX_SECONDS = 100 * 86_400.0  # duration of a run without a clock
 
 _Count = Annotated[int, pydantic.Field(ge=0, lt=1 << 53)]
 _Devices = Annotated[list[_Count], pydantic.Field(max_length=1 << 16)]

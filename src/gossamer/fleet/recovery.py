@@ -14,8 +14,9 @@ from gossamer.fleet.protocol.records import read_records, write_record
 
 GOOD_FILE = "good"
 _EVERY = 20  # rounds between two states that are kept
-_GROWTH = 10.0  # in that time; a state whose largest element has grown by more is not yet good
-_MAX_PERIODS = 30  # that growth is counted for
+# Growth of the largest element in a period above which a state is not yet good.
+_GROWTH = 10.0
+_MAX_PERIODS = 30  # periods for which growth is counted
 _SMALL = 1.0  # largest element up to which growth is not looked at
 _MAX_FALLS = 5  # times that a device falls back without a good state in between
 
@@ -39,7 +40,7 @@ class Recovery:
         self._disk = disk
         self._every = max(1, min(_EVERY, rounds // 10))
         self._kept: int | None = None  # round of the last state kept
-        self._size = 0.0  # of its largest element
+        self._size = 0.0  # magnitude of the largest element of the last state kept
         self._times = 0  # fallen back since then
         for header, _ in read_records(self._path, disk):
             self._kept = header["round"] - 1

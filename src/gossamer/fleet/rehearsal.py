@@ -25,11 +25,11 @@ from gossamer.study.study import Study
 
 Event = tuple[float, Callable[[], None]]  # when, in rounds, and an action
 
-_READY_SECONDS = 120.0  # for all devices to load their libraries
+_READY_SECONDS = 120.0  # timeout for all devices to load their libraries
 # Where in a slot links change: its exchanges are over, and there is time to notice the change.
 _SWITCH_SHARE = 0.4
-_PREFIX = "gossamer-"  # of namespaces; process id and number of the rehearsal follow
-_NUMBERS = count()  # of the rehearsals in this process
+_PREFIX = "gossamer-"  # prefix of namespaces; process id and number of the rehearsal follow
+_NUMBERS = count()  # numbers of the rehearsals in this process
 
 
 class Rehearsal:
@@ -71,7 +71,7 @@ class Rehearsal:
                 f"{self.trace.devices} devices",
                 f"links of {self.devices} devices, as the study has",
             )
-        self._link_rounds = study.rounds  # for which links change
+        self._link_rounds = study.rounds  # number of rounds in which links change
         if fleet.pace == "contacts":
             self._link_rounds = self.trace.rounds or study.rounds
         elif self.trace.rounds is not None and self.trace.rounds < study.rounds:
@@ -150,7 +150,7 @@ class Rehearsal:
         # Links are noticed before round 0.
         self.start_time = time.time() + 2 * self.fleet.lease + 1
         if self.fleet.pace == "contacts":
-            self.sleep_until(0)  # devices begin when they are told to
+            self.sleep_until(0)  # devices wait for their start time
         for process in self._running.values():
             process.set_start(self.start_time)
 

@@ -101,7 +101,7 @@ class GrowingSamples:
             path = samples_file(self._device.folder)
             info = path.stat()
         except (DataError, OSError):
-            return None  # it is being replaced
+            return None  # the file is being replaced
         return path.name, info.st_mtime_ns, info.st_size, info.st_ino
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from gossamer.fleet.machine import SYSTEM_CLOCK, Clock
 from gossamer.fleet.protocol.messages import ExchangeId
 
-EXCHANGE_SHARE = 0.9  # of a slot, by which its last exchange is over; the rest is for the step
+# Share of a slot for exchanges; the rest is for the step.
+EXCHANGE_SHARE = 0.9
 
 
 @dataclass(frozen=True)

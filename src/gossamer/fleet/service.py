@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from gossamer.fleet.transport.reload import ReloadedZenoh
     from gossamer.tasks.data import Data
 
-_MAX_NEIGHBOURS = 150  # listed in a published status that would be too large with all
-_LAST_STATUS_SECONDS = 0.2  # for a status to leave before the links are closed
-_REPEAT_SECONDS = 2.0  # after which a status is published again, for observers that come later
+# Neighbours in a published status that would be too large with all.
+_MAX_NEIGHBOURS = 150
+_LAST_STATUS_SECONDS = 0.2  # time for the last status to leave before the links are closed
+# Period of publishing an unchanged status, for observers that come later.
+_REPEAT_SECONDS = 2.0
 
 
 def run_device(
@@ -217,7 +219,7 @@ class _Links:
     def __init__(self, device: Device, parameters: int) -> None:
         self._device = device
         self._largest = max(1 << 16, 8 * parameters + 4096)
-        self._version = 0  # of the members in use
+        self._version = 0  # version of the list of members in use
 
     def files(self) -> list[Path]:
         """Return the files that the settings are read from."""

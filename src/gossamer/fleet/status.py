@@ -32,9 +32,10 @@ from gossamer.fleet.transport.observer import Observer
 Doing = Literal[
     "waiting", "joining", "running", "resting", "done", "stopped", "diverged", "unreadable"
 ]
-LISTEN_SECONDS = 6.0  # in which every reachable device is found and has published its status
-_ENDED = ("done", "stopped", "diverged")  # after which a device publishes nothing more
-_SILENT = (*_ENDED, "resting", "unreadable")  # in which no status is overdue
+# Time in which every reachable device is found and publishes its status.
+LISTEN_SECONDS = 6.0
+_ENDED = ("done", "stopped", "diverged")  # activities after which a device publishes nothing more
+_SILENT = (*_ENDED, "resting", "unreadable")  # activities in which no status is overdue
 _COUNTS = ("committed", "failed", "in doubt", "late", "missed")
 _LARGEST_FILE = 16 * STATUS_BYTES  # bytes of a status file; on disk the status is not shortened
 
@@ -47,8 +48,8 @@ def _finite_or_none(value: Any) -> Any:
 _Count = Annotated[int, pydantic.Field(ge=0, lt=1 << 53)]
 _Devices = Annotated[tuple[_Count, ...], pydantic.Field(max_length=1 << 16)]
 _Measured = Annotated[float | None, pydantic.BeforeValidator(_finite_or_none)]
-_MAX_METRICS = 100  # of a status
-_MAX_NOTICES = 100  # of a status
+_MAX_METRICS = 100  # entries of a status
+_MAX_NOTICES = 100  # entries of a status
 
 
 @dataclass(frozen=True)

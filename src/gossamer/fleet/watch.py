@@ -11,7 +11,7 @@ from gossamer.fleet.machine import SYSTEM_CLOCK, Clock
 from gossamer.fleet.notices import Notices
 
 _SOON = timedelta(days=14)  # before a certificate expires
-_JUMP_SECONDS = 1.0  # by which the clock may be adjusted between two looks
+_JUMP_SECONDS = 1.0  # largest adjustment of the clock that counts as no jump
 
 
 def note_certificate(folder: Path, notices: Notices, now: datetime | None = None) -> None:

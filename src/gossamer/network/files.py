@@ -28,7 +28,7 @@ FORMAT = "gossamer.links"
 VERSION = "1"
 _COLUMNS = ("round", "a", "b")
 _WEIGHT = "weight"
-_ROUNDING = 1e-9  # by which the weights of a device may exceed 1
+_ROUNDING = 1e-9  # amount by which a device's weights may exceed 1
 _ROWS_PER_BATCH = 1_000_000  # rows that are kept in memory before they are written
 
 

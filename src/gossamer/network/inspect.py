@@ -14,7 +14,7 @@ from gossamer.network.base import Links, Network
 from gossamer.network.weights import NetworkWeights
 
 _MAX_DENSE = 500  # devices up to which a dense matrix is faster than a sparse one
-_MAX_ENTRIES = 20_000_000  # entries of all sparse matrices that are kept at once
+_MAX_ENTRIES = 20_000_000  # entries of all sparse matrices in memory at once
 
 
 @dataclass(frozen=True)

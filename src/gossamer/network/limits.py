@@ -8,8 +8,8 @@ from gossamer._core import checks
 from gossamer.errors import InputError
 
 MAX_DEVICES = 10_000_000
-MAX_LINKS = 100_000_000  # of one round or one file: 1.6 GB as two int64 columns
-MAX_ROUNDS = 100_000_000  # of a file
+MAX_LINKS = 100_000_000  # links of one round or one file: 1.6 GB as two int64 columns
+MAX_ROUNDS = 100_000_000  # rounds of a file
 
 
 def check_devices(value: Any) -> None:

@@ -16,7 +16,8 @@ from gossamer.network.base import BoolArray, FloatArray, IntArray, Links, Networ
 from gossamer.network.parts import Part
 
 _ROUNDING = 1e-9  # relative error of a distance, at most
-_MAX_CROSSINGS = 1000  # of the area per round: every leg of every device is computed in turn
+# Crossings of the area per round: every leg of every device is computed in turn.
+_MAX_CROSSINGS = 1000
 
 
 def within(points: FloatArray, radius: float) -> tuple[IntArray, IntArray]:

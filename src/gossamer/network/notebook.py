@@ -22,7 +22,7 @@ _PICTURES = 4  # rounds that are drawn
 _MAX_DRAWN = 200  # devices up to which links can be told apart in a small picture
 _MAX_DEVICES = 2000  # devices beyond which the statistics cover only as many rounds as are drawn
 _SIZE = 130  # width and height of a picture, in pixels
-_MARGIN = 8  # of a picture, in pixels
+_MARGIN = 8  # margin of a picture, in pixels
 
 _LEFT = 'style="text-align:left;padding:2px 10px 2px 0"'
 _RIGHT = 'style="text-align:right;padding:2px 8px;white-space:nowrap"'

@@ -19,7 +19,7 @@ from gossamer.network import Network
 from gossamer.network.notebook import extent
 from gossamer.results.palette import COLOURS
 
-FRAMES = 120  # at most
+FRAMES = 120  # largest number of frames
 _MAX_DEVICES = 500
 _MAX_LINKS = 20_000  # per frame
 _MILLISECONDS = 250  # per frame

@@ -19,7 +19,7 @@ MAX_PRODUCTS = 4_000_000_000
 
 _MAX_SAMPLES = 1000  # test samples that every device predicts
 _MAX_CLASSES = 100
-_MAX_DEVICES = 100  # of a run; of more, an even sample
+_MAX_DEVICES = 100  # devices of a run that are shown; of more, an even sample
 
 
 class _Counter(Metric):

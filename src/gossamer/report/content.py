@@ -23,8 +23,9 @@ from gossamer.results.run import Run
 from gossamer.results.tables import Method, runs_of
 from gossamer.study import Study
 
-_DEVICE_BYTES = 64_000_000  # of all devices' measurements in a page, before they are packed
-_LAYOUT_ROUNDS = 100  # rounds whose links give devices their places in the picture
+# Largest size of the devices' measurements in a page, before compression.
+_DEVICE_BYTES = 64_000_000
+_LAYOUT_ROUNDS = 100  # rounds whose links determine the layout of the devices
 _MAX_DIFFERENCES = 8  # differences between runs that a note lists
 
 

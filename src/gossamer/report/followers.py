@@ -22,7 +22,7 @@ from gossamer.results.live import LineReader, RunFollower
 from gossamer.results.run import Progress, Run
 
 FloatArray = NDArray[np.float64]
-_ENDED = ("done", "stopped", "diverged")  # what a device does when it no longer takes part
+_ENDED = ("done", "stopped", "diverged")  # activities of a device that no longer takes part
 
 
 class Follower(Protocol):

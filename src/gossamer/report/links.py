@@ -31,7 +31,7 @@ _AWAY = 65535  # the coordinates of a device that is not there
 # Share of the pairs that ever meet above which a circle is as clear as a layout by springs.
 _DENSE = 0.4
 _SPRING_STEPS = 100
-_METRES_PER_DEGREE = 111_195.0  # of latitude
+_METRES_PER_DEGREE = 111_195.0  # per degree of latitude
 
 Span = tuple[int, int]  # rounds (begin, end]: those after begin, until end
 

@@ -99,7 +99,7 @@ def draw_circle(axis: Any, met: NDArray[np.float64], classes: Sequence[str] = ()
         if not classes:
             line = np.full(len(a), COLOURS[0])
         faint = _FAINT * min(1.0, 4 * devices / len(a))  # many lines hide each other
-        drawn = np.argsort(often, kind="stable")  # those who met most are on top
+        drawn = np.argsort(often, kind="stable")  # pairs that met most often are drawn last, on top
         lines = LineCollection(
             list(points[np.stack([a, b], axis=1)[drawn]]),
             colors=line[drawn].tolist(),

@@ -23,7 +23,7 @@ AXES = {
     "joules": 1.0,
     "steps": 1.0,
 }
-_MAX_POINTS = 1000  # of a curve: a screen shows no more
+_MAX_POINTS = 1000  # points of a curve: a screen shows no more
 
 
 def curves(methods: Sequence[Method]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from gossamer.results.run import Run
 from gossamer.results.settings import differing_settings, value_text
 from gossamer.results.tables import Method
 
-_MAX_SETTINGS = 24  # that a page offers to select and group runs by
+_MAX_SETTINGS = 24  # settings by which a page can select and group runs
 _IGNORED = ("name", "device", "threads")
 Value = int | float | str | bool | None
 

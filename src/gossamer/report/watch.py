@@ -22,10 +22,11 @@ from gossamer.results.find import select_runs
 from gossamer.results.run import Run
 from gossamer.results.tables import runs_of
 
-_FRESH_SECONDS = 0.9  # for which content is not read again
-_SILENT_SECONDS = 10.0  # without news after which the page says so
-_LINK_BYTES = 500_000  # of one network, before they are packed: they are sent again and again
-_LAYOUT_ROUNDS = 100  # future rounds whose links give devices their positions in the picture
+_FRESH_SECONDS = 0.9  # age up to which content is not read again
+_SILENT_SECONDS = 10.0  # silence of a run after which the page reports it
+# Largest size of a network's links before compression: they are sent repeatedly.
+_LINK_BYTES = 500_000
+_LAYOUT_ROUNDS = 100  # future rounds whose links determine the layout of the devices
 
 
 class Watch:

@@ -26,7 +26,7 @@ _RIGHT = 12
 _TOP = 10
 _BOTTOM = 38
 _LINE_WIDTH = 1.8
-_MAX_POINTS = 400  # of a line
+_MAX_POINTS = 400  # points of a line
 _TEXT = 'font-size="11" fill="currentColor"'
 
 

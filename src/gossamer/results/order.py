@@ -17,7 +17,7 @@ from typing import Any
 from gossamer._core.files import os_errors, write_atomically
 
 COMPARISON = "comparison.json"
-_MAX_BYTES = 4_000_000  # of the file that is read
+_MAX_BYTES = 4_000_000  # largest size of the file
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ _NO_RESULTS: dict[str, type] = {
     "counts": dict,
 }
 _MAX_SEED = 2**63
-_TO_TARGETS = ("_to", "_to_merged")  # what each target took
+_TO_TARGETS = ("_to", "_to_merged")  # keys of the costs of each target
 
 Status = Literal["finished", "running", "diverged", "stopped", "broken"]
 

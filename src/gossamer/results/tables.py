@@ -239,7 +239,7 @@ class Comparison(list[Method]):
         found = []
         for ending, own in lines.items():
             key = column.name + ending
-            is_first = main and not ending  # it is where a row says that its method diverged
+            is_first = main and not ending  # the column in which a diverged method is marked
             if not is_first and not any(method.has(key) for method in self):
                 continue
             if column.name == "loss" and not main and ending:

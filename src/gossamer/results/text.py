@@ -73,7 +73,8 @@ def fitting(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
     """
     kept = list(columns)
     while _width(kept) > width:
-        least = max(reversed(kept), key=lambda column: column.rank)  # of equal ones, the last
+        # Of equal ranks, the last column.
+        least = max(reversed(kept), key=lambda column: column.rank)
         if least.rank == ALWAYS:
             break
         kept.remove(least)

@@ -24,7 +24,7 @@ class ObserverGroup(Observer):
 
     def __init__(self, observers: Iterable[Observer]) -> None:
         self._observers = list(observers)
-        self.messages: list[str] = []  # of the engine, so far
+        self.messages: list[str] = []  # messages of the engine so far
 
     def started(self, study: Study, folder: Path | None, rows: Sequence[Row]) -> None:
         self._call("started", study, folder, rows)

@@ -116,7 +116,7 @@ class _OpenProcesses:
         """Let the runs save their states: a signal may have come to this process alone."""
         for process in multiprocessing.active_children():
             if process.pid is not None and process.pid not in self.others:
-                with suppress(OSError):  # it has ended
+                with suppress(OSError):  # the process has ended
                     os.kill(process.pid, signal.SIGTERM)
 
 

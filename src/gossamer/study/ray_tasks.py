@@ -71,7 +71,7 @@ class RayTasks:
         from gossamer.engines.ray.cluster import connect
         from gossamer.engines.ray.placement import Request, wait_for_place
 
-        messages: queue.SimpleQueue[str] = queue.SimpleQueue()  # from any thread
+        messages: queue.SimpleQueue[str] = queue.SimpleQueue()  # filled by any thread
         with connect(self.settings, report=messages.put):
             request = Request.of_run(self.settings, studies[0][1].device)
             wait_for_place(request, self.settings.wait, _warn)
@@ -101,7 +101,7 @@ class RayTasks:
                 if data not in references:  # copied to every machine once
                     references[data] = [ray.put(data), ray.put(load(data))]
                 bare = copy.copy(study)
-                object.__setattr__(bare, "data", None)  # it is sent once, not with every study
+                object.__setattr__(bare, "data", None)  # data are sent once, not with every study
                 # Ray does not resolve references in a list: most workers have the data already.
                 running[task.remote(bare, references[data], keep_models)] = (path, study)
         return running

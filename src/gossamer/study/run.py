@@ -212,8 +212,8 @@ class _Session:
         self._warned = warned
         self._started = time.perf_counter()
         self._measuring_seconds = 0.0
-        self._checkpointed = self._started  # when the last checkpoint was written
-        self._checkpoint_seconds = 0.0  # how long writing it took
+        self._checkpointed = self._started  # time of the last checkpoint
+        self._checkpoint_seconds = 0.0  # duration of writing it
 
     def advance_to_end(self) -> None:
         """Run all rounds, measuring where the study says so.

@@ -17,7 +17,7 @@ from gossamer.tasks.own_devices import brings_devices, split_by_owner
 from gossamer.tasks.split_rules import SplitRule
 from gossamer.tasks.splits import Split, own_split
 
-_SEEDS = (-(2**63), 2**63 - 1)  # what TOML and Parquet can write
+_SEEDS = (-(2**63), 2**63 - 1)  # range of TOML and Parquet
 
 
 @checked

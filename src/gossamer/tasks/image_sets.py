@@ -28,7 +28,7 @@ _DIGITS = 1797  # images of scikit-learn's set
 # A CIFAR-10 record: one byte for the label, then the pixels colour by colour.
 _CIFAR_SHAPE = (3, 32, 32)
 _CIFAR_RECORD = 1 + math.prod(_CIFAR_SHAPE)
-_CIFAR_MEAN = (0.4914, 0.4822, 0.4465)  # of each colour
+_CIFAR_MEAN = (0.4914, 0.4822, 0.4465)  # per colour channel
 _CIFAR_STD = (0.2470, 0.2435, 0.2616)
 
 
@@ -77,7 +77,7 @@ def _read_digits() -> tuple[NDArray[Any], NDArray[np.int64]]:
     if package is not None and package.origin is not None:
         file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
         if file.exists():  # another version may keep it elsewhere
-            table = np.loadtxt(file, delimiter=",")  # it reads .gz too
+            table = np.loadtxt(file, delimiter=",")  # loadtxt also reads .gz
             return table[:, :-1], table[:, -1].astype(np.int64)
     from sklearn.datasets import load_digits
 

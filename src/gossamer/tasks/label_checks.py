@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _MAX_NAMED = 5  # values that a warning lists
 _MAX_FLOATS = 20  # different whole numbers that look like labels and not like measurements
 
-_REPEATS = 10  # how often each label occurs at least, on average
+_REPEATS = 10  # smallest average number of samples per label
 
 
 def warn_of_labels(data: Data) -> None:

@@ -154,7 +154,7 @@ class CrossEntropy(Loss):
         if targets.dim() > 2:
             axis = self.class_dim(outputs.shape[1:], targets.shape[1:])
             if axis > 0:
-                axis += 1  # of the stack
+                axis += 1  # the stack adds a leading axis
             rows = outputs.movedim(axis, -1).reshape(-1, outputs.shape[axis])
             losses = self._losses(rows, targets.reshape(-1)).view(len(targets), -1)
         else:

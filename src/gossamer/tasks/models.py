@@ -23,7 +23,7 @@ from gossamer.tasks.losses import Loss, LossFunction
 from gossamer.tasks.modules import ModuleLearner
 from gossamer.tasks.task import Model
 
-_BYTES = 4  # of a parameter in float32
+_BYTES = 4  # size of a float32 parameter
 _SMALLEST_IMAGE = 4  # pixels: two poolings halve an image twice
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-_COMPILED = "_orig_mod"  # where torch.compile keeps the module that it was given
+_COMPILED = "_orig_mod"  # the attribute in which torch.compile keeps the original module
 
 
 def trained(module: nn.Module) -> dict[str, Tensor]:

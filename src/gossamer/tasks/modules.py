@@ -60,7 +60,7 @@ class ModuleLearner(Learner):
     """
 
     draws = True
-    at_once = 6_400_000  # more than for a linear model, since a call costs more
+    at_once = 6_400_000  # larger than for a linear model, since a call costs more
 
     def __init__(
         self,

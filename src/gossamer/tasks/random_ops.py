@@ -146,7 +146,7 @@ def _can_draw(func: Any) -> bool:
 def _draws_nothing(func: Any, args: Any, kwargs: Any) -> bool:
     """True if an operation that can draw does not do so with these arguments."""
     operation = func.overloadpacket.__name__
-    if operation == "_fused_sdp_choice":  # which implementation of attention serves
+    if operation == "_fused_sdp_choice":  # torch chooses an implementation of attention
         return True
     switch = _SWITCHES.get(operation, "dropout_p")
     for number, argument in enumerate(func._schema.arguments):

@@ -338,7 +338,7 @@ def _check_devices(devices: int, samples: int) -> None:
 def _labels(rule: SplitRule, y: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Return each sample's label, numbered 0 … C-1 among those that occur, and their counts."""
     if y.dtype.kind not in "iu" or y.ndim != 1:
-        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(rule).__name__).lower()  # as in a spec
+        kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", type(rule).__name__).lower()  # the kind in specs
         accepted = "iid, uneven, drawn or lists, since a target is not one label"
         raise InputError("kind", kind, accepted)
     _, labels, counts = np.unique(y, return_inverse=True, return_counts=True)
@@ -375,7 +375,7 @@ def _share(
     counts = np.bincount(labels)
     slots = np.bincount(slot_label)
     part = _ranks(labels, counts, seed) * slots[labels] // counts[labels]
-    first = np.cumsum(slots) - slots  # of a label's slots, once they are sorted by label
+    first = np.cumsum(slots) - slots  # index of a label's first slot, sorted by label
     owner = slot_device[np.argsort(slot_label, kind="stable")][first[labels] + part]
     return _by_owner(owner, devices)
 

@@ -17,7 +17,7 @@ from gossamer.errors import InputError
 
 IntArray = NDArray[np.int64]
 
-_MAX_SAMPLES = 1 << 32  # of any data: a draw has 32 bits
+_MAX_SAMPLES = 1 << 32  # a draw has 32 bits
 
 
 @dataclass(frozen=True, eq=False)

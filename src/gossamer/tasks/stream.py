@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from gossamer._core import checks
 from gossamer._core.arguments import checked
 
-_MAX_SAMPLES = 2.0**52  # beyond it, not every whole number is a float64
+_MAX_SAMPLES = 2.0**52  # above 2⁵³ not every whole number is a float64
 
 
 @checked

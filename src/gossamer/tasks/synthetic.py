@@ -27,7 +27,8 @@ FloatArray = NDArray[np.float64]
 MAX_VALUES = 1 << 28
 """Most values (devices × samples × dimension) that a problem may have."""
 
-_NEWTON_STEPS = 100  # at most; it stops when the step is below 1e-13
+# The largest number; the iteration stops when a step is below 1e-13.
+_NEWTON_STEPS = 100
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,10 @@ MAX_BYTES = 64 << 30
 
 _DELIMITERS = (",", ";", "\t")
 _HEAD = 1 << 16  # bytes that are looked at to find delimiter and header
-_COPIES = 4  # of a table that are in memory at once: text, columns, samples
-_VALUE_BYTES = 8  # of a value of a Parquet column in memory
+_COPIES = 4  # copies of a table in memory at once: text, columns, samples
+_VALUE_BYTES = 8  # memory per value of a Parquet column
 _DECIMAL_COMMA = re.compile(r"(^|;)-?\d+,\d+(;|$)", re.MULTILINE)
-_MAX_CHARACTERS = 160  # of another package's message
+_MAX_CHARACTERS = 160  # length to which the message of another package is cut
 
 
 def files_in(path: Path) -> list[Path]:

@@ -24,7 +24,8 @@ from gossamer.tasks.table_format import TableFormat
 
 Targets = Literal["labels", "values"]
 
-_TEST_SHARE = 0.2  # of the rows of a device, where the tables to test on are of all devices
+# Share of a device's own rows to test on, if the test tables are common to all devices.
+_TEST_SHARE = 0.2
 
 
 @register("data", "table")

@@ -25,8 +25,10 @@ from gossamer.tasks.splits import Split
 
 _SAMPLES_DRAWN_AT_ONCE = 1 << 15  # sample numbers of one draw: several rounds of few devices
 _SAMPLES_DRAWN_AHEAD = 1 << 20  # sample numbers that `draw_samples` draws, at most: 8 MB
-_BYTES_PER_DRAW = 32  # of the number of one sample, with the intermediate values of its draw
-_COPIES = 2  # of the models, at least: the models and their gradients
+# Memory for one sample number, with the intermediate values of its draw.
+_BYTES_PER_DRAW = 32
+# Copies of the models in memory, at least: models and gradients.
+_COPIES = 2
 
 
 class _Chunk(NamedTuple):
@@ -259,7 +261,7 @@ class Worker:
         count = max(1, math.ceil(elements / self.learner.at_once))
         threads = available_threads()
         if self.learner.concurrent and elements >= self.learner.elements_per_thread * threads:
-            count = threads * math.ceil(count / threads)  # as many for each thread
+            count = threads * math.ceil(count / threads)  # a multiple of the number of threads
         length = math.ceil(len(devices) / count)
         chunks = []
         for first in range(0, len(devices), length):
@@ -326,7 +328,7 @@ class _BatchDraws:
         self._seed = seed
         self._batch = batch
         self._devices = devices
-        self._whole: NDArray[np.int64] | None = None  # where a batch is all of a device's samples
+        self._whole: NDArray[np.int64] | None = None  # set if a batch is all of a device's samples
         # By step: the first round that was drawn, and the rounds [rounds, devices, batch].
         self._drawn: dict[int, tuple[int, NDArray[np.int64]]] = {}
 

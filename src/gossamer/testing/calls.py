@@ -84,7 +84,7 @@ def _result_of(result: Any, row: int, place: list[int]) -> Any:
     """Return what one device receives of a result."""
     if isinstance(result, Neighbours):
         return _own_neighbours(result, row)
-    if result is None or len(result) == 1:  # of an all-reduce: the same for all
+    if result is None or len(result) == 1:  # the result of an all-reduce is the same for all
         return result
     return result[place]
 

@@ -205,7 +205,7 @@ class _Recorded:
             result = self.function(
                 copy_state(state), ReplayedGradient(grad_calls), mix, self.round.t
             )
-        except Exception:  # of a method that takes no such values
+        except Exception:  # the method refuses such values
             return {}
         effects = {}
         for played in (mix_calls, grad_calls):

@@ -89,7 +89,7 @@ def network_show(
     study = studies[0]
     count = study.rounds if rounds is None else rounds
     most = study.network.rounds
-    if spec is not None and is_trace(spec):  # whose rounds are repeated
+    if spec is not None and is_trace(spec):  # the rounds of a trace repeat
         most = study.network.period
     check_rounds(count, most)
     if save is not None:

@@ -48,7 +48,7 @@ def run(
     from gossamer.study.track import trackers
 
     if resume and spec is None and out is not None and (out / "spec.toml").is_file():
-        spec = out / "spec.toml"  # which has what --set and --seed changed
+        spec = out / "spec.toml"  # it includes the changes by --set and --seed
     studies, on_engine = read_studies(spec, set_, seed, engine, methods=1, allow_code=allow_code)
     study = single_study(studies)
     say_understood(spec, study, quiet)

@@ -97,13 +97,13 @@ class BackgroundTimeline:
         self._began = [0.0] * devices
         # Of each device that sends in an exchange:
         self._partner = [-1] * devices
-        self._steps = [0] * devices  # that have ended
-        self._steps_since = [0] * devices  # since the device last began to send
-        self._messages = [0] * devices  # that the device has begun to send
-        self._joules = [self.source.batteries.full] * devices  # that are left
-        self._away_until = [0.0] * devices  # because its battery was empty
+        self._steps = [0] * devices  # steps that the device has ended
+        self._steps_since = [0] * devices  # steps since the device last began to send
+        self._messages = [0] * devices  # messages that the device has begun to send
+        self._joules = [self.source.batteries.full] * devices  # charge left in the battery
+        self._away_until = [0.0] * devices  # until its empty battery is charged
         # Of methods that send to each neighbour in turn:
-        self._messages_since = [0] * devices  # that the device has begun to send since its step
+        self._messages_since = [0] * devices  # messages begun since the device's last step
         self._last_partner = [-1] * devices
         self._names = _STATE | _STATE_OF_TURNS if method.sending == "each" else _STATE
         self._kept: KeptMessages | None = None

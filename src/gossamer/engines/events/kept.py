@@ -26,8 +26,8 @@ class KeptMessages:
     def __init__(self, devices: int, both: bool) -> None:
         self._both = both
         self._kept_partner = [-1] * devices
-        self._kept_bytes = [0.0] * devices  # that earlier contacts have carried
-        self._resumed_bytes = [0.0] * devices  # the same, of the message that is on its way
+        self._kept_bytes = [0.0] * devices  # bytes that earlier contacts have carried
+        self._resumed_bytes = [0.0] * devices  # the same for the message in transit
 
     def devices(self) -> list[int]:
         """Return the devices that keep a message."""

@@ -76,8 +76,8 @@ class Timeline:
         self._due = self.source.step_seconds(0).tolist()  # when the phase ends
         self._since = [0.0] * devices  # when the device became ready, or began the exchange
         self._partner = [-1] * devices
-        self._rounds = [0] * devices  # of the device's own that have ended
-        self._joules = [self.source.batteries.full] * devices  # that are left
+        self._rounds = [0] * devices  # rounds that the device has ended
+        self._joules = [self.source.batteries.full] * devices  # charge left in the battery
         self._compiled = compiled_timeline("pair_events") if compiled else None
         if self._compiled is not None:
             use_arrays(self, _STATE)

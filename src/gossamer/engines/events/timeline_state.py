@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gossamer.errors import DataError
 
-PREFIX = "engine/events/"  # of what only the events engine can resume from
+PREFIX = "engine/events/"  # prefix of tensors that only the events engine reads
 
 _TYPES = {int: torch.int64, float: torch.float64}
 

@@ -35,11 +35,13 @@ from gossamer.network.base import IntArray
 if TYPE_CHECKING:
     from gossamer.engines.settings import Ray
 
-_LOAD_SECONDS = 600.0  # for a shard's process to start and to import torch, whatever `wait` says
-_SAY_SECONDS = 30.0  # of starting, until a message says so
-_NOTICE_SECONDS = 5.0  # for Ray to notice that an actor is gone, once another has lost contact
+# Timeout for a shard's process to start and import torch, whatever `wait` is.
+_LOAD_SECONDS = 600.0
+_SAY_SECONDS = 30.0  # duration of a start after which it is reported
+# Time for Ray to notice that an actor is gone, once another has lost contact.
+_NOTICE_SECONDS = 5.0
 _POLL_SECONDS = 1.0
-_ACTOR: dict[str, Any] = {"concurrency_groups": {HEARTBEAT: 1}}  # not in its type annotations
+_ACTOR: dict[str, Any] = {"concurrency_groups": {HEARTBEAT: 1}}  # missing in Ray's type annotations
 
 
 class ShardLost(Exception):

@@ -23,13 +23,13 @@ from ray._private import ray_constants, services
 from ray.core.generated import gcs_service_pb2, gcs_service_pb2_grpc
 from torch import Tensor
 
-dist: Any = torch.distributed  # most of it has no type annotations
-_raylet: Any = ray._raylet  # no annotations either
+dist: Any = torch.distributed  # mostly without type annotations
+_raylet: Any = ray._raylet  # without type annotations
 
 _LOOPBACK = "127.0.0.1"  # Ray's servers listen on all addresses if a node has any other one
-_START_SECONDS = 600  # for the processes of a local cluster to start; Ray itself allows 30
-_SAY_SECONDS = 10.0  # of starting, until a message says so
-_PROBE_SECONDS = 5.0  # for one question to a cluster
+_START_SECONDS = 600  # timeout for a local cluster to start; Ray's own is 30
+_SAY_SECONDS = 10.0  # duration of a start after which it is reported
+_PROBE_SECONDS = 5.0  # timeout of one request to a cluster
 # What Ray reports of its processes, although the engine reports it too or has decided it.
 _NOT_REPORTED = re.compile(
     r"worker died or was killed|Token authentication is|listen_error_messages"
@@ -37,7 +37,7 @@ _NOT_REPORTED = re.compile(
     re.IGNORECASE,
 )
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-_MAX_CHARACTERS = 500  # of a message of Ray
+_MAX_CHARACTERS = 500  # length to which messages of Ray are cut
 
 
 # -- messages ----------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def start_local(report: Callable[[str], None], **arguments: Any) -> None:
     """
     several_machines = ray_constants.ENABLE_RAY_CLUSTER
     dashboard_seconds = ray_constants.RAY_DASHBOARD_STARTUP_TIMEOUT_S
-    os.environ.setdefault(ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, "0")  # for its processes
+    os.environ.setdefault(ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR, "0")  # read by Ray's processes
     os.environ.setdefault("RAY_gcs_server_port_wait_time_s", str(_START_SECONDS))
     os.environ.setdefault("RAY_worker_register_timeout_seconds", str(_START_SECONDS))
     ray_constants.ENABLE_RAY_CLUSTER = False

@@ -37,7 +37,7 @@ _QUIET: dict[str, Any] = {
     "logging_level": "WARNING",
 }
 _RAY_VARIABLES = ("RAY_", "PYTHONBREAKPOINT")  # prefixes of the variables that `ray.init` sets
-_PROBE_SECONDS = 10.0  # for a TCP connection to the address of a cluster
+_PROBE_SECONDS = 10.0  # timeout of a TCP connection to a cluster
 _TOKEN_BYTES = 32
 _HOW_TO_GIVE_A_TOKEN = (
     "put the token of the cluster into ~/.ray/auth_token, or its path into RAY_AUTH_TOKEN_PATH"
@@ -153,7 +153,7 @@ def _choose_token_mode(given: str) -> None:
     if not address:
         return
     asks = adapter.asks_for_token(address)
-    if asks is None:  # it does not answer: Ray says why
+    if asks is None:  # no response: let Ray report the reason
         return
     if not asks:
         if os.environ.get("RAY_AUTH_MODE") == "token":

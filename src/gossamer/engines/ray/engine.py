@@ -36,10 +36,12 @@ from gossamer.network.base import FloatArray, IntArray
 if TYPE_CHECKING:
     from gossamer.engines.settings import Ray
 
-_CALL_SECONDS = 0.4  # duration of one call of the driver, and so the delay until Ctrl-C is handled
-_MAX_LOSSES = 3  # in a row, without a round that is kept in between
-_ROOM_CHECK_SECONDS = 10.0  # between two looks whether shards that share a place can have their own
-_CHECKPOINT_SHARE = 1 / 20  # of the time, at most, goes into checkpoints
+# Duration of one call of the driver, and so the delay until Ctrl-C is handled.
+_CALL_SECONDS = 0.4
+_MAX_LOSSES = 3  # losses in a row, without a checkpoint in between
+# Period of checking whether shards that share a place can be placed apart.
+_ROOM_CHECK_SECONDS = 10.0
+_CHECKPOINT_SHARE = 1 / 20  # largest share of the time spent on checkpoints
 
 Result = TypeVar("Result")
 
@@ -76,13 +78,13 @@ class RayEngine:
         self._observer = observer or Observer()
         self._checkpoint = snapshot
         self._checkpoint_time = time.monotonic()
-        self._checkpoint_seconds = 0.0  # that the last checkpoint took
+        self._checkpoint_seconds = 0.0  # duration of the last checkpoint
         self._rounds_per_call = 1
         self._seconds_per_round = 0.0
-        self._losses = 0  # since a round was reached or kept for the first time
-        self._share = 1  # how many shards share the place of one
+        self._losses = 0  # losses since a round was reached or kept for the first time
+        self._share = 1  # number of shards per place
         self._room_checked = 0.0
-        self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()  # from any thread
+        self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()  # filled by any thread
         self._shared = _shared_tensors(plan)
         with ExitStack() as cleanup:
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="gossamer-"))

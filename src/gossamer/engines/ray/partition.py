@@ -11,12 +11,14 @@ from gossamer import draws
 from gossamer.network.base import IntArray, Links, Network
 
 _SAMPLED_ROUNDS = 16
-_SAMPLED_LINKS = 2_000_000  # after which no further round is sampled
+_SAMPLED_LINKS = 2_000_000  # number of links after which no further round is sampled
 _FEW_ROWS = 0.05  # rows per device and round: below, a better partition has nothing to save
 _WORTHWHILE = 0.9  # a partition must send at most this share of what the plain one sends
-_SPECTRAL_DEVICES = 10_000  # up to this many: an eigenvector of 100,000 took four seconds
-_SMALL_PART = 1000  # devices that are linked with no others: the order in it hardly matters
-_DENSE_DEVICES = 200  # up to this many, a dense eigenvalue problem is faster than an iteration
+# Largest number for a spectral partition: an eigenvector of 100,000 took four seconds.
+_SPECTRAL_DEVICES = 10_000
+_SMALL_PART = 1000  # size of a connected component whose order hardly matters
+# Largest number for which a dense eigenvalue problem is faster than an iteration.
+_DENSE_DEVICES = 200
 
 
 def partition(network: Network, shards: int, rounds: int) -> IntArray:
@@ -144,7 +146,7 @@ def _second_eigenvector(counts: Any) -> Any:
         laplacian = (diags_array(degree) - counts).toarray()
         return np.linalg.eigh(laplacian)[1][:, min(1, devices - 1)]
     start = draws.normal(0, "placement", np.arange(devices)[:, None], np.arange(2))
-    with warnings.catch_warnings():  # it warns that the tolerance is not reached
+    with warnings.catch_warnings():  # scipy warns if the tolerance is not reached
         warnings.simplefilter("ignore")
         _, vectors = lobpcg(
             diags_array(degree) - counts,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gossamer.engines.plan import Plan
     from gossamer.engines.settings import Ray
 
-_SAY_SECONDS = 5.0  # of waiting, until a message says so
+_SAY_SECONDS = 5.0  # duration of a wait after which it is reported
 _SLICE_SECONDS = 1.0
 
 
@@ -87,7 +87,8 @@ class Request:
         for name, amount in wanted.items():
             if amount:
                 part = amount / share
-                amounts[name] = part if part <= 1 else float(int(part))  # as Ray accepts it
+                # Ray accepts fractions below 1 only.
+                amounts[name] = part if part <= 1 else float(int(part))
         return amounts
 
     def free_places(self) -> int:

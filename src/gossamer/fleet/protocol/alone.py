@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-MIN_ROUNDS = 10  # that a device goes back by; a shorter time it waits for
-_MAX_SPANS = 16  # beyond which the two nearest are one
+MIN_ROUNDS = 10  # fewest rounds that a device goes back by; otherwise it waits
+_MAX_SPANS = 16  # largest number of spans; beyond it the two nearest are merged
 
 Span = tuple[int, int]  # the first round, and the one after the last
 

@@ -49,7 +49,7 @@ from gossamer.fleet.protocol.wire import Expected
 from gossamer.fleet.transport.base import Transport
 from gossamer.network.weights import PeerWeight
 
-_SCAN_SECONDS = 0.2  # between two searches for new neighbours
+_SCAN_SECONDS = 0.2  # period of searching for new neighbours
 
 
 class Edges:
@@ -86,7 +86,7 @@ class Edges:
         self.round = 0  # the next round to take part in
         self.counts: Counter[str] = Counter()
         self._alone = AloneRounds()
-        self._sent = False  # a vector in this round
+        self._sent = False  # True if a vector was sent in this round
         self._shared = False  # True if another device is in this round as well
         self._transport = transport
         self._journal = journal

@@ -84,7 +84,7 @@ class Handshake:
         elif message.round > _LARGEST_NUMBER:
             return
         elif message.kind == Kind.FREE:
-            self._withdraw(sender)  # it has not accepted: the proposal was lost or is on its way
+            self._withdraw(sender)  # not accepted: the proposal was lost or is in transit
             self._free[sender] = message.round
         elif message.kind == Kind.PROPOSE:
             if self._searching and sender < self.device:

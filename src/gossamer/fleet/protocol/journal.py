@@ -118,7 +118,7 @@ class Journal:
         self._log = folder / LOG_FILE
         self._round = 0  # the round of the checkpoint
         self._last: ExchangeId | None = None  # the exchange whose own vector is in the log
-        self._log_end = 0  # of this round's entries, in bytes
+        self._log_end = 0  # size of this round's entries, in bytes
         with os_errors("make", folder):
             disk.make_folder(folder)
 

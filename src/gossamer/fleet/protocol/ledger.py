@@ -34,8 +34,9 @@ class Ledger:
     def __init__(self, counts: Counter[str]) -> None:
         self.numbers: dict[int, int] = {}
         self._counts = counts
-        self._applied: dict[int, tuple[ExchangeId, ...]] = {}  # on disk, so neighbours may know
-        self._committed: list[tuple[int, ExchangeId]] = []  # in this round
+        # On disk, so neighbours may be informed.
+        self._applied: dict[int, tuple[ExchangeId, ...]] = {}
+        self._committed: list[tuple[int, ExchangeId]] = []  # committed in this round
         self._pending: list[Transfer] = []
 
     @property

@@ -15,9 +15,9 @@ from gossamer.fleet.protocol.messages import ExchangeId, Kind, Message
 from gossamer.fleet.protocol.wire import Expected, Refused, pack, unpack
 from gossamer.fleet.transport.base import Transport
 
-_IGNORED_ROUNDS = 10  # for which a device is ignored after a message that was refused
+_IGNORED_ROUNDS = 10  # rounds for which the sender of a refused message is ignored
 
-Arrived = dict[tuple[int, Kind], Message]  # by sender and kind
+Arrived = dict[tuple[int, Kind], Message]  # messages by sender and kind
 
 
 class Mailbox:

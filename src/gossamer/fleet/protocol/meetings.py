@@ -32,9 +32,9 @@ from gossamer.fleet.protocol.messages import Kind, Message
 from gossamer.fleet.protocol.wire import Expected
 from gossamer.fleet.transport.base import Transport
 
-_SCAN_SECONDS = 0.2  # between two looks at which links are alive
-_MAX_AT_ONCE = 1000  # messages read between two looks at the clock, if a neighbour floods
-_REPEAT_SECONDS = 1.0  # after which FREE is sent again: it may have been lost
+_SCAN_SECONDS = 0.2  # period of checking which links are alive
+_MAX_AT_ONCE = 1000  # messages read before the clock is checked, if a neighbour floods
+_REPEAT_SECONDS = 1.0  # period of sending FREE, which may have been lost
 
 
 class Meetings(Edges):
@@ -66,7 +66,7 @@ class Meetings(Edges):
     ) -> None:
         super().__init__(transport, journal, expected, clock)
         self._handshake = Handshake(self.device, {})
-        self._meeting: Meeting | None = None  # of this round
+        self._meeting: Meeting | None = None  # the meeting of this round
         self._early: dict[int, Message] = {}  # MODEL of the partner, by part
 
     def start(self, new: Callable[[], State], round: int = 0) -> State:
@@ -177,7 +177,7 @@ class Meetings(Edges):
             if received and acked:
                 break
             if message.kind == Kind.BUSY and not received:
-                break  # it has withdrawn its proposal
+                break  # the partner has withdrawn its proposal
         return self._ledger.commit(exchange, received, acked, 1)
 
     def _begin_meeting(self, told: set[int]) -> int | None:

@@ -73,7 +73,7 @@ from gossamer.fleet.protocol.messages import (
 
 MAGIC = b"GSMR"
 VERSION = 1
-_HEADER = struct.Struct("<4sHBB16sIIHBBI4IQI")  # without its own checksum
+_HEADER = struct.Struct("<4sHBB16sIIHBBI4IQI")  # the header without its checksum
 _CHECKSUM = struct.Struct("<I")
 _EXCHANGE = struct.Struct("<II")
 HEADER_BYTES = _HEADER.size + _CHECKSUM.size

@@ -18,7 +18,7 @@ from typing import BinaryIO, Protocol
 
 from gossamer.fleet.simulation.scheduler import Scheduler
 
-Written = tuple[int, bytes]  # where and what
+Written = tuple[int, bytes]  # offset and content
 Names = dict[Path, "Inode"]
 
 

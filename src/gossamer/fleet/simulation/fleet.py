@@ -28,7 +28,8 @@ _RUN = bytes(range(16))
 _TRY_CRASH = 0.05  # probability that a crash is tried after a change of a disk
 _LAST_EVENTS = 400  # kept for who replays a seed
 _UNSETTLED_ROUNDS = 2  # before the end, whose exchanges may be in doubt then
-_AGAIN_SECONDS = 0.5  # after which a node that gave up is started again, once all is quiet
+# Delay before a node that gave up is restarted, once there are no faults.
+_AGAIN_SECONDS = 0.5
 
 
 @dataclass
@@ -75,8 +76,8 @@ class SimulatedDevice:
     stop: SimulatedStop | None = None
     left_pending: tuple[Transfer, ...] = ()
     full_until: float = 0.0
-    last_round: int = -1  # that it has run
-    latest_round: int = -1  # of all that it ran while there were faults
+    last_round: int = -1  # the last round that it has run
+    latest_round: int = -1  # the latest of the rounds that it ran while there were faults
     done: bool = False
 
 

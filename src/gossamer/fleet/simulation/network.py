@@ -83,7 +83,7 @@ class SimulatedNetwork:
     down: set[tuple[int, int]] = field(default_factory=set)  # smaller device first
     silent: set[tuple[int, int]] = field(default_factory=set)  # directed: nothing arrives
     _endpoints: dict[int, SimulatedTransport] = field(default_factory=dict)
-    _seen: dict[int, set[int]] = field(default_factory=dict)  # by each device
+    _seen: dict[int, set[int]] = field(default_factory=dict)  # the devices that each device sees
 
     def connected(self, a: int, b: int) -> bool:
         """Return True if a link is up and both ends run."""

@@ -35,9 +35,9 @@ from gossamer.fleet.protocol.messages import DTYPE_CODES, ExchangeId, Kind, vect
 from gossamer.fleet.simulation.disk import ReadOnlyDisk, SimulatedDisk
 from gossamer.fleet.simulation.scheduler import Violation
 
-_HEADER = struct.Struct("<4sHBB16sIIHBBI16sQII")  # as `protocol.wire` describes it
+_HEADER = struct.Struct("<4sHBB16sIIHBBI16sQII")  # the header that `protocol.wire` documents
 _DTYPES = {code: dtype for dtype, code in DTYPE_CODES.items()}
-_TOLERANCE = 1e-9  # of the sizes that are added, in float64
+_TOLERANCE = 1e-9  # relative to the sizes that are added, in float64
 _MODEL_SUFFIX = ".safetensors"
 
 Owed = tuple[int, ExchangeId]  # the neighbour, and the exchange with it
@@ -81,8 +81,9 @@ class _Device:
 
     folder: Path
     disk: SimulatedDisk
-    account: _Account = field(default_factory=_Account)  # of the running process
-    checkpoints: dict[bytes, _Account] = field(default_factory=dict)  # by their digest
+    account: _Account = field(default_factory=_Account)  # account of the running process
+    # Accounts by digest of the checkpoint.
+    checkpoints: dict[bytes, _Account] = field(default_factory=dict)
     pending: set[Owed] = field(default_factory=set)
     acknowledged: set[Owed] = field(default_factory=set)
     recovered: tuple[int, set[Owed]] = (-1, set())  # version of the disk, and what survives there
@@ -108,7 +109,8 @@ class Oracle:
         self._power_failures = power_failures
         self._sent: dict[tuple[int, int, ExchangeId], _Sent] = {}
         self._powers: dict[ExchangeId, float] = {}
-        self._dropped: set[tuple[int, Owed]] = set()  # by the other end: never to be applied
+        # Dropped by the other end, so never to be applied.
+        self._dropped: set[tuple[int, Owed]] = set()
 
     # -- events ------------------------------------------------------------------------------------
 

@@ -23,13 +23,13 @@ METHODS: dict[str, Algorithm] = {
     "quasi-global": QuasiGlobal(eta=0.05),
 }
 _PARAMETERS = 4
-_QUIET_ROUNDS = 4  # at the end, without faults: by then all is settled
+_QUIET_ROUNDS = 4  # rounds without faults at the end, which settle all exchanges
 _MAX_DEVICES = 5
 _HOUR = 3600.0
 _WRONG_CLOCKS = 0.3  # share of scenarios in slots with clocks that are far off
 _OUTLIERS = 0.15  # share of scenarios with a device that the guards of the others refuse
 _OUTLIER = 0  # number of that device
-_OUTLIER_SCALE = 1e4  # of its targets
+_OUTLIER_SCALE = 1e4  # scale of the targets of that device
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def draw_scenario(seed: int) -> Scenario:
         sync=sync,
         lease=0.2 * slot,
         model_every=random.choice((1, 3)),
-        history=random.choice((64.0, 4e-5)),  # in megabytes: all models, or the last one
+        history=random.choice((64.0, 4e-5)),  # megabytes: enough for all models, or for one
     )
     machine = MachineFaults(
         kill=sometimes(0.03, 0.7),

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-_MAX_CALLS = 20_000  # of a process into the simulation, without waiting: then it spins
+# Calls of a process into the simulation without a wait, after which it counts as spinning.
+_MAX_CALLS = 20_000
 
 
 class Violation(Exception):

@@ -20,7 +20,7 @@ from gossamer.errors import Lost
 from gossamer.fleet.simulation.fleet import Result, simulate
 
 _CHUNK = 4  # seeds that a process is given at once: about a second
-_POLL_SECONDS = 0.2  # between two looks at whether to stop
+_POLL_SECONDS = 0.2  # period of checking whether to stop
 
 
 @dataclass

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 PENDING_PER_ADDRESS = 2  # handshakes at a time; a device and an observer may share an address
 _STRANGERS_PENDING = 8  # handshakes at a time of all addresses that have never linked
-_FAILURES_PER_SECOND = 3.0  # of those; zenoh then still accepts for 70 % of the time
+# Failures per second of unknown addresses; zenoh then still accepts for 70 % of the time.
+_FAILURES_PER_SECOND = 3.0
 _FAILURES_AT_ONCE = 3.0
 _FIRST_PAUSE = 0.5  # seconds of an address after a failed handshake; doubled with each further one
 _LONGEST_PAUSE = 8.0
@@ -26,9 +27,9 @@ _PREFIX_V6 = 64  # bits of an IPv6 address that a network gives to one machine
 class _Address:
     """What is known of an address."""
 
-    known: bool  # it is that of a device of the fleet, or has linked
+    known: bool  # True for the address of a device, or one that has linked
     pending: int = 0
-    failures: int = 0  # since it last linked
+    failures: int = 0  # failed handshakes since it last linked
     not_before: float = 0.0
 
 
@@ -61,7 +62,7 @@ class Admission:
         self._known = {_group(host) for host in known}
         self._strangers = 0  # handshakes of strangers that have begun and not ended
         self._tokens = _FAILURES_AT_ONCE
-        self._filled = 0.0  # when the tokens were counted last
+        self._filled = 0.0  # time at which the tokens were last counted
 
     def begin(self, host: str, now: float) -> Handshake | None:
         """Begin a handshake, or return None if the address has to wait.

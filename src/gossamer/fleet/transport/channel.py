@@ -33,7 +33,8 @@ QUEUE_BATCHES = 16  # zenoh's longest queue
 CHUNK_BYTES = 450_000  # seven batches: while one chunk is acknowledged, the next is in flight
 QUEUE_ACKS = 8  # acks that may be queued; four suffice
 _CHUNK_BYTES_PER_BATCH = 65_000  # the rest of a batch is zenoh's own
-_WINDOW_BATCHES = 14  # in flight at most: the queue regains a slot a little after its batch is sent
+# Most batches in flight: the queue regains a slot a little after its batch is sent.
+_WINDOW_BATCHES = 14
 _ACK_AFTER = 4  # batches
 _STUCK_SECONDS = (
     20.0  # without an ack, on a link that is alive, until the neighbour counts as stuck
@@ -70,9 +71,9 @@ class Channel:
         # Receiving.
         self._last_received = 0  # number of the last chunk received
         self._unacknowledged = 0  # batches received since the last ack
-        self._chunks: list[bytes] = []  # of an incomplete message
-        self._received_bytes = 0  # of it
-        self._size = 0  # of it, when complete
+        self._chunks: list[bytes] = []  # chunks of an incomplete message
+        self._received_bytes = 0  # bytes received of the incomplete message
+        self._size = 0  # size of the complete message
 
     @property
     def alive(self) -> bool:

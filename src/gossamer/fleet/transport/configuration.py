@@ -17,7 +17,7 @@ from gossamer.fleet.transport.channel import BATCH_BYTES, CHUNK_BYTES, QUEUE_ACK
 
 STATUS_BYTES = 4096  # largest status of a device
 DEVICE_DIGITS = 8  # hexadecimal digits of the device's number, at the end of zenoh's session id
-OBSERVER_NUMBER = 16**DEVICE_DIGITS - 1  # in the session ids of observers
+OBSERVER_NUMBER = 16**DEVICE_DIGITS - 1  # device number in the session ids of observers
 _RUN = re.compile(r"[a-z0-9-]{1,64}")
 _ENDPOINT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}")
 _WAIT_BEFORE_CLOSE = 100_000  # microseconds

@@ -24,14 +24,14 @@ from gossamer.fleet.transport.admission import Admission, Handshake
 from gossamer.fleet.transport.descriptors import Address, socket_address
 
 _HELLO = b"\x16\x03"  # a TLS record with a handshake message, of any version of TLS
-_HELLO_SECONDS = 2.0  # in which the first bytes must arrive
+_HELLO_SECONDS = 2.0  # timeout of the first bytes
 _WAITING_PER_ADDRESS = 8  # connections; beyond that the oldest is closed
 _MAX_WAITING = 512
 _BACKLOG = 1024
 _ESTABLISHED = 1  # state of a TCP connection, in `struct tcp_info`
 _BUFFER_BYTES = 1 << 17  # two batches of zenoh
-_TICK_SECONDS = 0.1  # between two looks at those that wait
-_USER_TIMEOUT_SECONDS = 20.0  # without an ack of TCP, until a connection is given up
+_TICK_SECONDS = 0.1  # period of checking the connections that wait
+_USER_TIMEOUT_SECONDS = 20.0  # time without a TCP ack until a connection is closed
 
 
 @dataclass(eq=False)
@@ -50,8 +50,8 @@ class _Passed:
 
     outer: socket.socket
     inner: socket.socket
-    handshake: Handshake | None  # until it has ended
-    until: float  # by which the handshake must end
+    handshake: Handshake | None  # None once it has ended
+    until: float  # deadline of the handshake
 
 
 class Gate:
@@ -73,8 +73,8 @@ class Gate:
         self._handshake_seconds = handshake_seconds
         self._admission = Admission(known)
         self._waiting: list[_Waiting] = []  # in the order of arrival
-        self._passed: dict[Address, _Passed] = {}  # by the end that zenoh sees
-        self._lock = threading.Lock()  # for `_passed` and `_admission`
+        self._passed: dict[Address, _Passed] = {}  # by the address that zenoh sees
+        self._lock = threading.Lock()  # protects `_passed` and `_admission`
         self._listener = _listen_before(inside)
         self._inside = _reachable(inside.getsockname())
         self._selector = selectors.DefaultSelector()

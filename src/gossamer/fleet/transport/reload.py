@@ -19,8 +19,8 @@ from gossamer.fleet.notices import Notices
 from gossamer.fleet.transport.configuration import LinkSettings
 from gossamer.fleet.transport.zenoh import Zenoh
 
-_POLL_SECONDS = 1.0  # between two looks at the files
-_RECEIVE_SECONDS = 0.25  # in which a receiver notices that there is another session
+_POLL_SECONDS = 1.0  # period of checking the files
+_RECEIVE_SECONDS = 0.25  # time until a receiver notices a new session
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
 

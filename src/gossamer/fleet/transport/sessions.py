@@ -15,7 +15,8 @@ from typing import Literal
 from gossamer.fleet.transport.configuration import DEVICE_DIGITS, OBSERVER_NUMBER
 from gossamer.fleet.transport.links import Link
 
-MAX_SESSIONS = 2  # of a name: that of a device that was restarted, and the one before
+# Sessions per name: that of a restarted device, and the one before.
+MAX_SESSIONS = 2
 Refusal = Literal["unknown name", "taken session id", "too many sessions"]
 
 
@@ -46,7 +47,8 @@ class Sessions:
             if name not in refused:
                 self._numbers[name] = number
         self._numbers[observer] = OBSERVER_NUMBER
-        self._links: dict[str, dict[Link, float]] = {}  # by name: since when
+        # Links by name, each with the time at which it appeared.
+        self._links: dict[str, dict[Link, float]] = {}
 
     def add(self, name: str | None, link: Link) -> Refusal | None:
         """Add a new link; return why it is refused, or None.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gossamer.fleet.machine import Clock, StopSignal
 from gossamer.fleet.transport.base import Transport
 
-_SLICE_SECONDS = 0.25  # between two looks at the signal
-_GRACE_SECONDS = 1.0  # in which an exchange may end after the signal
+_SLICE_SECONDS = 0.25  # period of checking the signal
+_GRACE_SECONDS = 1.0  # time for an exchange to end after the signal
 
 
 class Stopped(Exception):

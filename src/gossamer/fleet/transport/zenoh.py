@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     import zenoh
 
 _MAX_THREADS = 32
-_MANY_STRANGERS = 20  # connections, until they are worth a notice
-_TWIN_LEASES = 5  # for which a name has two sessions, until that is no restart
-_HANDSHAKE_LEASES = 4  # in which a handshake must end; zenoh itself waits half as long
+_MANY_STRANGERS = 20  # connections without a certificate until there is a notice
+_TWIN_LEASES = 5  # duration of two sessions of a name after which it is no restart
+_HANDSHAKE_LEASES = 4  # timeout of a handshake; that of zenoh is half as long
 
 
 class Zenoh:
@@ -110,7 +110,7 @@ class Zenoh:
             raise Unavailable(
                 f"device {device} cannot listen on {', '.join(settings.listen)}: {reason(error)}"
             ) from None
-        self._strangers = 0  # that a notice has counted
+        self._strangers = 0  # number of strangers in the last notice
         self._gates = tuple(_open_gates(settings))
         self._declared = tuple(self._declare())
 

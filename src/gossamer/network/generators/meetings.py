@@ -20,7 +20,7 @@ from gossamer.network.generators.pairs import links_from_numbers, pair_count, pa
 # A draw has 53 bits, so no exponential one is longer than −ln 2⁻⁵³ = 36.7 times its mean.
 _LONGEST = 37.0
 _BLOCKS_KEPT = 4
-_MAX_MEETINGS = 20_000_000  # of one block: 0.5 GB
+_MAX_MEETINGS = 20_000_000  # meetings in one block: 0.5 GB
 
 Block = tuple[FloatArray, FloatArray, IntArray]  # begins, ends, numbers of pairs
 Meetings = tuple[IntArray, IntArray, FloatArray, FloatArray]  # pairs, begins, ends
@@ -157,7 +157,7 @@ class PoissonMeetings(Network):
         size = int(mean + 5 * math.sqrt(mean) + 5)
         while True:
             u = draws.uniform(self.seed, "links/meetings/begin", number, np.arange(size))
-            passed = np.cumsum(-np.log1p(-u)) / mean  # in blocks
+            passed = np.cumsum(-np.log1p(-u)) / mean  # measured in blocks
             if passed[-1] >= 1:
                 inside = passed[: np.searchsorted(passed, 1.0)]
                 return (number + inside) * self._block_seconds

@@ -16,7 +16,7 @@ from xml.parsers import expat
 from gossamer.errors import DataError
 from gossamer.network.traces import progress, text
 
-_MAX_FILES = 100_000  # of a folder
+_MAX_FILES = 100_000  # files in a folder
 _MAX_TEXT = 200  # characters of a time or a name
 _BLOCK = 2**20  # bytes that are parsed at once
 

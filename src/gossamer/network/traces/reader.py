@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gossamer.errors import DataError
 
-MAX_BYTES = 2**30  # of a file
+MAX_BYTES = 2**30  # size of a file
 
 
 class TraceReader:

@@ -29,7 +29,7 @@ class Spans:
     # Periods of similar length are together, so that a window of at most twice their length before
     # a round has all of them that may reach the round.
     _longest: IntArray = field(init=False)  # length - 1 of the longest period of each class
-    _bounds: IntArray = field(init=False)  # where each class begins, and the end
+    _bounds: IntArray = field(init=False)  # index at which each class begins, and the end
 
     def __post_init__(self) -> None:
         length = self.last - self.first + 1

@@ -17,7 +17,7 @@ from typing import IO
 from gossamer.errors import DataError
 
 SHOWN = 60  # characters of a line in a message
-MAX_BYTES = 2**30  # of a log, after decompression
+MAX_BYTES = 2**30  # size of a log after decompression
 _CHUNK = 2**20  # bytes that are read at once
 _GZIP = b"\x1f\x8b"
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)

@@ -13,8 +13,10 @@ from gossamer.errors import InputError
 from gossamer.network.base import BoolArray, FloatArray, IntArray, Links
 
 Sums = Literal["both", "rows", "columns", "nothing"]
-LinkWeight = Callable[[int, int], float]  # from the numbers of neighbours of both ends of a link
-PeerWeight = Callable[[int, int, int], float]  # the same, after the number of the neighbour
+# Returns the weight of a link from the numbers of neighbours of its two ends.
+LinkWeight = Callable[[int, int], float]
+# The same, with the number of the neighbour as first argument.
+PeerWeight = Callable[[int, int, int], float]
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,9 +44,9 @@ class Code:
     _value: ClassVar[Any]
     _made: ClassVar[Any]
     section: ClassVar[str]
-    accepted: ClassVar[str]  # what the object has to be, in words
+    accepted: ClassVar[str]  # description of the accepted objects
     names_itself: ClassVar[bool] = True  # False where a study adds the section to errors
-    given: ClassVar[tuple[str, ...]] = ()  # what functions receive by these names
+    given: ClassVar[tuple[str, ...]] = ()  # names of the arguments that functions receive
     stands_for_a_part: ClassVar[bool] = True  # accepted where a part of a study is
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class Code:
     @property
     def made(self) -> Any:
         """The object that this part stands for."""
-        if "_made" not in vars(self):  # in a process that has received the part
+        if "_made" not in vars(self):  # a process that has received the part makes it again
             try:
                 with self._named():
                     self._load()
@@ -199,7 +199,7 @@ class Forwarding(Code):
 
     seed: int = 0
 
-    kind: ClassVar[type]  # what the object has to be
+    kind: ClassVar[type]  # required class of the object
     given = ("seed",)
 
     def _make(self) -> Any:

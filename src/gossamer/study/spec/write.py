@@ -31,7 +31,7 @@ from gossamer.tasks.own_devices import brings_devices
 from gossamer.tasks.splits import own_split
 
 _DIGEST_BYTES = 8
-_MAX_CHARACTERS = 1000  # of the description of an object that was made in Python
+_MAX_CHARACTERS = 1000  # length to which the repr of a Python object is cut
 
 
 def dumps(study: Study) -> str:

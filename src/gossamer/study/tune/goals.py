@@ -27,7 +27,7 @@ def parse_goal(
     Raises:
         InputError: If the study does not measure the goal, or the target is not accepted.
     """
-    metrics = {}  # by column: the metric, and which of its columns it is
+    metrics = {}  # by column: the metric, and the name of the column
     for column in measure.columns:
         for ending in ("", "_worst", *(["_merged"] if measure.merged else [])):
             metrics[column.name + ending] = (column, ending)

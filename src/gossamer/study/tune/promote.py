@@ -99,7 +99,7 @@ class _Places:
     def __init__(self, slots: Slots) -> None:
         self.taken: list[Candidate] = []
         self._slots = slots
-        self._numbers: Counter[str] = Counter()  # by method
+        self._numbers: Counter[str] = Counter()  # numbers by method
         # Runs: as if a third of the settings were new.
         self._runs = slots.count + (slots.price_of_new - 1) * new_settings(slots.count)
 

@@ -156,7 +156,7 @@ def _halve(
             baselines.append(ranked(rate_scores, goal, reachable(rate_scores, targets)))
             others.append(ranked(setting_scores, goal, reachable(setting_scores, targets)))
             following = plan.rungs[number]
-            most = following.baseline  # of any method
+            most = following.baseline  # candidates of any method
             slots = Slots(most, most, price_of_new=len(following.seeds))
             rates = promote(rate_scores, goal, targets, tried, slots)
             slots = Slots(following.others, most)

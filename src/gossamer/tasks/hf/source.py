@@ -17,7 +17,7 @@ from gossamer.tasks.hf import packages
 from gossamer.tasks.hf.data import from_hf
 from gossamer.tasks.table_files import check_size, read_table
 
-_MARKS = ("dataset_info.json", "dataset_dict.json")  # in folders that save_to_disk writes
+_MARKS = ("dataset_info.json", "dataset_dict.json")  # files that save_to_disk writes
 _TOKENIZER = "tokenizer.json"
 
 
