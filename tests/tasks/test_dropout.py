@@ -142,3 +142,30 @@ def test_dropping_everything_gives_zeros() -> None:
     gradient = learner.unstack(stack.gradient(learner))
     assert (gradient["1.weight"] == 0).all()
     assert gradient["1.bias"].isfinite().all()
+
+
+@pytest.mark.parametrize("layer", [True, False])
+def test_convolutions_with_dropout_draw_by_name(layer: bool) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(3, 4, 3)
+            self.drop = nn.Dropout(0.5)
+            self.head = nn.Linear(16, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.first(x).flatten(1)
+            if not layer:
+                x = F.dropout(x, 0.5, self.training)
+            elif len(x) > 2:  # not met when the module is tried on two samples
+                x = self.drop(x)
+            return self.head(x)
+
+    source = data(3, shape=(3, 4, 4))
+    learner = Module(Net()).learner(source)
+    stack = Batch.of(learner, source)
+    first = stack.gradient(learner)
+    torch.manual_seed(1)
+    assert torch.equal(stack.gradient(learner), first)
+    stack.keys = stack.keys + 1
+    assert (stack.gradient(learner) != first).any()

@@ -35,6 +35,7 @@ class ForwardPass(TorchFunctionMode):
         self.key = key
         self.stacked = stacked
         self.stacked_attention = stacked_attention
+        self.met_dropout = False
         self._drawn = 0  # dropouts of this pass so far
 
     def __torch_function__(
@@ -79,6 +80,7 @@ class ForwardPass(TorchFunctionMode):
         training: bool = True,
         inplace: bool = False,
     ) -> Tensor:
+        self.met_dropout = True
         if not training or p == 0:
             return input
         if self.key is None:

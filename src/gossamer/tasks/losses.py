@@ -126,21 +126,26 @@ class CrossEntropy(Loss):
         checks.number("label_smoothing", self.label_smoothing, least=0, below=1)
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        if targets.dim() < 2:
-            return super().__call__(outputs, targets)
-        total, count = self.stacked_terms(outputs[None], targets[None])  # torch's own loss
-        return (total / count.clamp_min(1))[0]
+        # Torch's own loss takes a quarter of the time of `terms` with its gradient.
+        outputs, targets = self._rows(outputs, targets)
+        total = self._losses(outputs, targets, "sum")
+        return total / (targets != self.ignore_index).sum().clamp_min(1)
 
     def terms(self, outputs: Tensor, targets: Tensor) -> Terms:
-        if targets.dim() > 1:
-            outputs = outputs.movedim(self.class_dim(outputs.shape, targets.shape), -1)
-            outputs = outputs.reshape(-1, outputs.shape[-1])
-            targets = targets.reshape(-1)
+        outputs, targets = self._rows(outputs, targets)
         # F.cross_entropy has no rule of its own under vmap, and is decomposed again in every call.
         counted = targets != self.ignore_index
         own = outputs.gather(1, targets.where(counted, 0)[:, None]).squeeze(1)
         losses = self._smoothed(outputs, own)
         return losses.where(counted, 0.0).sum(), counted.sum()
+
+    def _rows(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return outputs [positions, classes] and targets [positions] of one model."""
+        if targets.dim() > 1:
+            outputs = outputs.movedim(self.class_dim(outputs.shape, targets.shape), -1)
+            outputs = outputs.reshape(-1, outputs.shape[-1])
+            targets = targets.reshape(-1)
+        return outputs, targets
 
     def _smoothed(self, outputs: Tensor, own: Tensor) -> Tensor:
         """Return the losses of outputs [positions, classes], given those of the targets."""
@@ -161,14 +166,14 @@ class CrossEntropy(Loss):
             losses = self._losses(outputs.transpose(1, 2), targets)
         return losses.sum(1), (targets != self.ignore_index).flatten(1).sum(1)
 
-    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss of every target; the classes are axis 1 of the outputs."""
+    def _losses(self, outputs: Tensor, targets: Tensor, reduction: str = "none") -> Tensor:
+        """Return the loss of every target, or their sum; the classes are axis 1 of the outputs."""
         return F.cross_entropy(
             outputs,
             targets,
             ignore_index=self.ignore_index,
             label_smoothing=self.label_smoothing,
-            reduction="none",
+            reduction=reduction,
         )
 
     def class_dim(self, outputs: torch.Size, targets: torch.Size) -> int:

@@ -13,6 +13,16 @@ from torch import Tensor, nn
 from gossamer.errors import InputError
 
 _NO_RULE = "not yet implemented the batching rule for "
+_DROPOUT = (
+    nn.Dropout,
+    nn.Dropout1d,
+    nn.Dropout2d,
+    nn.Dropout3d,
+    nn.AlphaDropout,
+    nn.FeatureAlphaDropout,
+)
+# torch has no public way to ask whether a module has hooks.
+_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 _CONVOLUTIONS = (
     nn.Conv1d,
     nn.Conv2d,
@@ -30,6 +40,24 @@ def has_convolutions(module: nn.Module) -> bool:
         module: The module.
     """
     return any(isinstance(part, _CONVOLUTIONS) for part in module.modules())
+
+
+def has_dropout(module: nn.Module) -> bool:
+    """Return True if a module has layers of dropout, whether or not a pass uses them.
+
+    Args:
+        module: The module.
+    """
+    return any(isinstance(part, _DROPOUT) for part in module.modules())
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Return True if a module has hooks or a forward method of its own.
+
+    Args:
+        module: The module.
+    """
+    return "forward" in vars(module) or any(getattr(module, hooks) for hooks in _HOOKS)
 
 
 @contextmanager

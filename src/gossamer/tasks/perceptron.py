@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from gossamer.tasks.data import Data
 from gossamer.tasks.forward_pass import ForwardPass
+from gossamer.tasks.module_trial import has_hooks
 from gossamer.tasks.stacking import run_stacked
 
 _ELEMENTWISE = (
@@ -24,9 +25,6 @@ _ELEMENTWISE = (
     nn.Softplus,
 )
 _KNOWN = (nn.Flatten, nn.Linear, nn.Dropout, *_ELEMENTWISE)
-
-# torch has no public way to ask whether a module has hooks.
-_HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 
 class Perceptron:
@@ -57,7 +55,7 @@ class Perceptron:
         flat = len(data.shape) == 1 or (bool(layers) and isinstance(layers[0], nn.Flatten))
         trained = all(p.requires_grad for p in module.parameters())
         known = all(_is_known(layer) for layer in layers)
-        if flat and trained and known and not any(_is_changed(part) for part in parts):
+        if flat and trained and known and not any(has_hooks(part) for part in parts):
             return cls(module, layers) if layers else None
         return None
 
@@ -95,8 +93,3 @@ def _is_known(layer: nn.Module) -> bool:
     if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
         return False
     return type(layer) in _KNOWN
-
-
-def _is_changed(part: nn.Module) -> bool:
-    """True if a module has hooks or a forward method of its own."""
-    return "forward" in vars(part) or any(getattr(part, hooks) for hooks in _HOOKS)
