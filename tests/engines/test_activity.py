@@ -78,6 +78,13 @@ def test_alone_a_device_computes_until_its_battery_is_empty(method: gs.Algorithm
     np.testing.assert_allclose(found["away"], 8 - 4 * 0.75)
 
 
+@pytest.mark.parametrize("method", METHODS, ids=repr)
+def test_a_device_that_is_never_away_is_away_for_exactly_no_time(method: gs.Algorithm) -> None:
+    timing = gs.Timing(gs.LogUniform(0.03, 0.1), rate=1e5, latency=0.01)
+    found = activity(study(method, network=gs.RandomRing(10), timing=timing))
+    assert (found["away"] == 0).all()
+
+
 def test_seconds_of_an_exchange() -> None:
     """A step takes 1 s, a message 0.5 s: two thirds of the time are computing."""
     pairs = gs.Callback(2, lambda t: [(0, 1)])

@@ -23,6 +23,9 @@ from gossamer.study.pools import Processes
 from gossamer.study.sweep import sweep
 
 SLOW_AND_FAST = gs.Timing(compute=gs.LogUniform(0.05, 0.5), rate=1e6, latency=0.01)
+IN_PAIRS = sorted(
+    name for name, method in gs.METHODS.items() if method.without_rounds == "in pairs"
+)
 REFUSED = {
     "adom": "single links",
     "all-reduce": "single links",
@@ -97,7 +100,7 @@ class _Matchings(gs.Network):
         return gs.Links.of(10, order.reshape(5, 2))
 
 
-@pytest.mark.parametrize("name", ["d-psgd", "quasi-global", "tracking", "wpm"])
+@pytest.mark.parametrize("name", IN_PAIRS)
 def test_equal_steps_and_instant_links_give_the_rounds_of_the_simulator(name: str) -> None:
     instant = gs.Timing(compute=1.0, rate=1e300)
     plan = study(gs.METHODS[name].make(), _Matchings(), timing=instant).plan()
@@ -223,7 +226,7 @@ def test_bad_input(engine: Events, changes: dict[str, object], message: str) -> 
         engine.start(plan)
 
 
-@pytest.mark.parametrize("field", ["seconds_per_round", "patience"])
+@pytest.mark.parametrize("field", ["seconds_per_round", "patience", "patience_seconds"])
 def test_bad_settings(field: str) -> None:
     with pytest.raises(gs.InputError, match=field):
         Events(**{field: -1.0})

@@ -76,6 +76,8 @@ class Events(EngineSpec):
             network says (a trace, mobility), else one second.
         patience: How long a device that is ready waits for a neighbour, in steps of its own. 0: it
             meets only those that wait or become ready at that moment.
+        patience_seconds: The same in seconds, for fast and slow devices alike, as `patience` is in
+            the section `[fleet]`. 0: `patience` counts.
 
     Raises:
         InputError: If a value is not accepted.
@@ -89,16 +91,20 @@ class Events(EngineSpec):
 
     seconds_per_round: float = 0.0
     patience: float = 1.0
+    patience_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         checks.not_negative("seconds_per_round", self.seconds_per_round, "a number of seconds")
         checks.not_negative("patience", self.patience, "a number of steps")
+        checks.not_negative("patience_seconds", self.patience_seconds, "a number of seconds")
 
     def start(
         self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None
     ) -> Engine:
         seconds = self.seconds_per_round or plan.network.round_seconds or 1.0
-        return start_events(plan, seconds, self.patience, snapshot)
+        return start_events(
+            plan, seconds, self.patience, snapshot, patience_seconds=self.patience_seconds
+        )
 
 
 @register("engine", "ray")

@@ -28,6 +28,8 @@ from gossamer.engines.events.timeline import COMPUTING, EXCHANGING
 from gossamer.engines.events.timeline_state import PREFIX
 from gossamer.network.base import FloatArray, IntArray
 
+# Shares of the time below this are rounding errors of its sums.
+_ROUNDING = 1e-9
 # More devices have no columns of their own in the metrics.
 _MAX_DEVICES = 1000
 _PREFIX = PREFIX + "activity/"
@@ -187,7 +189,7 @@ class PairActivity(Activity):
         exchanging = self._totals["exchanged"] + self._exchanging * (now - self._since)
         still_charging = np.where(computes, np.maximum(0.0, remaining - step), 0.0)
         away = self._totals["absent"] + self._totals["charged"] - still_charging
-        waiting = np.maximum(0.0, now - computing - exchanging - away)
+        waiting = _rest(now, computing + exchanging + away)
         return {
             "computing": computing,
             "exchanging": exchanging,
@@ -217,8 +219,15 @@ class BackgroundActivity(Activity):
             "computing": computing,
             "exchanging": exchanging,
             "waiting": np.zeros_like(computing),
-            "away": np.maximum(0.0, now - computing),
+            "away": _rest(now, computing),
         }
+
+
+def _rest(now: float, seconds: FloatArray) -> FloatArray:
+    """Return what is left of the time, without rounding errors."""
+    rest = now - seconds
+    rest[rest < _ROUNDING * now] = 0.0
+    return rest
 
 
 def activity(source: ContactSource, timeline: _State, in_pairs: bool) -> Activity | None:

@@ -30,6 +30,7 @@ class PairEngine(EventEngine):
         patience: How long a device waits for a neighbour, in steps of its own.
         snapshot: The state to resume from. None: start at time 0.
         batched: Compute meetings that share no device together.
+        patience_seconds: How long a device waits, in seconds; 0: `patience` steps.
 
     Raises:
         InputError: If the method cannot run in pairs, or the plan has no timing.
@@ -42,12 +43,15 @@ class PairEngine(EventEngine):
         patience: float,
         snapshot: Snapshot | None = None,
         batched: bool = True,
+        patience_seconds: float = 0.0,
     ) -> None:
         _check_plan(plan)
         super().__init__(plan, seconds_per_round, snapshot, batched)
         self._unit = _UnitWeights.of(plan)
         message_bytes = self._message_bytes()
-        self._timeline = Timeline(plan, message_bytes, seconds_per_round, patience, batched)
+        self._timeline = Timeline(
+            plan, message_bytes, seconds_per_round, patience, batched, patience_seconds
+        )
         self._activity = activity(self._timeline.source, self._timeline, in_pairs=True)
         if snapshot is not None:
             self._timeline.restore(snapshot.tensors)

@@ -15,6 +15,7 @@ def start_events(
     patience: float = 1.0,
     snapshot: Snapshot | None = None,
     batched: bool = True,
+    patience_seconds: float = 0.0,
 ) -> EventEngine:
     """Return an engine without rounds: of the form that the plan's method has for it.
 
@@ -26,6 +27,7 @@ def start_events(
         snapshot: The state to resume from. None: start at time 0.
         batched: Compute events that share no device together. False: one after the other, which
             gives the same result and is slow.
+        patience_seconds: How long a device waits, in seconds; 0: `patience` steps.
 
     Raises:
         InputError: If the method cannot run without common rounds, or the plan has no timing.
@@ -40,4 +42,4 @@ def start_events(
     """
     if isinstance(plan.algorithm, Asynchronous):
         return AsynchronousEngine(plan, seconds_per_round, snapshot, batched)
-    return PairEngine(plan, seconds_per_round, patience, snapshot, batched)
+    return PairEngine(plan, seconds_per_round, patience, snapshot, batched, patience_seconds)

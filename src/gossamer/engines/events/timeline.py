@@ -25,7 +25,7 @@ from gossamer.engines.events.contacts import Contacts, ContactSource, ContactTab
 from gossamer.engines.events.event_list import ROUND, Event, EventList
 from gossamer.engines.events.timeline_state import arrays_of, restore, tensors_of, use_arrays
 from gossamer.engines.plan import Plan
-from gossamer.network.base import Links
+from gossamer.network.base import FloatArray, Links
 
 # The phases of a device. Of those that end at the same time the lower number comes first: a device
 # gives up waiting only if no neighbour has become ready at that moment.
@@ -53,6 +53,7 @@ class Timeline:
         patience: How long a device waits for a neighbour, in steps of its own.
         compiled: Play rounds in compiled code if there is any. False: in Python, which gives the
             same result.
+        patience_seconds: How long a device waits, in seconds; 0: `patience` steps.
 
     Attributes:
         source: The contacts and durations.
@@ -68,9 +69,11 @@ class Timeline:
         seconds_per_round: float,
         patience: float,
         compiled: bool = True,
+        patience_seconds: float = 0.0,
     ) -> None:
         self.source = ContactSource(plan, message_bytes, seconds_per_round)
         self._patience = patience
+        self._patience_seconds = patience_seconds
         devices = plan.task.devices
         self._phase = [COMPUTING] * devices
         self._due = self.source.step_seconds(0).tolist()  # when the phase ends
@@ -105,6 +108,16 @@ class Timeline:
         """
         return self.source.links(t)
 
+    def wait_seconds(self, step_seconds: FloatArray) -> FloatArray:
+        """Return how long devices wait for a neighbour.
+
+        Args:
+            step_seconds: How long their steps take.
+        """
+        if self._patience_seconds:
+            return np.full_like(step_seconds, self._patience_seconds)
+        return self._patience * step_seconds
+
     def _play(self, compiled: CompiledTimeline, t: int) -> EventList:
         """Do what `_Tick` does, in compiled code."""
         state = arrays_of(self, _STATE)
@@ -112,7 +125,7 @@ class Timeline:
         waits = np.flatnonzero(state["phase"] == _WAITING)
         waits = waits[np.lexsort((table.rank[waits], state["since"][waits]))]
         values = {
-            "wait_seconds": self._patience * table.step_seconds,
+            "wait_seconds": self.wait_seconds(table.step_seconds),
             "waiting": len(waits),
             "waits": waits,
         }
@@ -143,6 +156,8 @@ class _Tick:
         self.line = line
         self.t = t
         self.contacts = Contacts(line.source, t)
+        step_seconds = np.array(self.contacts.step_seconds)
+        self.wait_seconds = line.wait_seconds(step_seconds).tolist()
         # Due time, phase, rank and number of a device.
         self.queue: list[tuple[float, int, int, int]] = []
         self.ended: list[Event] = []
@@ -202,7 +217,7 @@ class _Tick:
             return
         line._phase[device] = _WAITING
         line._since[device] = now
-        line._due[device] = now + line._patience * self.contacts.step_seconds[device]
+        line._due[device] = now + self.wait_seconds[device]
         self._push(device)
 
     def _meet(self, now: float, device: int) -> bool:
