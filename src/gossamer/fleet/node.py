@@ -76,6 +76,7 @@ class Node:
         new_worker: Called before every round; returns another worker if the samples have changed.
         why_rest: Called before every round with the bytes sent and received so far; returns why the
             device takes no part in it, or "".
+        step_seconds: How long the device waits before every round, to rehearse a slower one.
 
     Raises:
         InputError: If the algorithm cannot run on devices.
@@ -100,6 +101,7 @@ class Node:
         notices: Notices | None = None,
         new_worker: Callable[[], Worker | None] = lambda: None,
         why_rest: Callable[[int], str] = lambda total_bytes: "",
+        step_seconds: float = 0.0,
     ) -> None:
         check_runs_on_devices(plan.algorithm)
         check_has_no_stream(plan.stream)
@@ -147,6 +149,7 @@ class Node:
         self._new_worker = new_worker
         self._why_rest = why_rest
         self._rests = False
+        self._step_seconds = step_seconds
 
     def run(self, stopped: StopSignal) -> bool:
         """Take part until the rounds are done or the node is stopped. Resumes from disk.
@@ -181,6 +184,8 @@ class Node:
             self._log(0, state, frozenset(), frozenset())
         for t in self.pace.rounds(stopped):
             if self._rest(t, stopped):
+                continue
+            if self._step_seconds and stopped.wait(self._step_seconds):
                 continue
             state = self._run_round(state, t)
             self._write_current_model(state)

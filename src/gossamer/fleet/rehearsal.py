@@ -15,6 +15,8 @@ from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 
+import numpy as np
+
 from gossamer.errors import GossamerError, InputError, Lost
 from gossamer.fleet.namespaces import VirtualNetwork, address, remove_abandoned
 from gossamer.fleet.processes import DeviceProcess
@@ -26,8 +28,9 @@ from gossamer.study.study import Study
 Event = tuple[float, Callable[[], None]]  # when, in rounds, and an action
 
 _READY_SECONDS = 120.0  # timeout for all devices to load their libraries
-# Where in a slot links change: its exchanges are over, and there is time to notice the change.
-_SWITCH_SHARE = 0.4
+# Where in a slot links change: its exchanges are over, and there is time to notice the change. At
+# the pace of contacts there are no slots, and links change at the end of their round.
+_SWITCH_SHARE = {"slots": 0.4, "contacts": 1.0}
 _PREFIX = "gossamer-"  # prefix of namespaces; process id and number of the rehearsal follow
 _NUMBERS = count()  # numbers of the rehearsals in this process
 
@@ -167,8 +170,9 @@ class Rehearsal:
             Lost: If a device ends too early or does not end.
         """
         switches: list[Event] = []
+        share = _SWITCH_SHARE[self.fleet.pace]
         for t in range(self._link_rounds):
-            switches.append((t + _SWITCH_SHARE, partial(self._switch, t, on_round)))
+            switches.append((t + share, partial(self._switch, t, on_round)))
         events = list(events)
         last_event = max((when for when, _ in events), default=0.0)
         for when, action in sorted([*switches, *events], key=itemgetter(0)):
@@ -241,6 +245,7 @@ class Rehearsal:
         hosts = [address(i) for i in range(self.devices)]
         now = datetime.now(UTC)  # replaced by `start`
         ever_linked = self._ever_linked()
+        step_seconds = self._step_seconds()
         for path in init(self.study, self.fleet, self.folder, now, hosts):
             device = read_device(path)
             connect = []
@@ -248,7 +253,19 @@ class Rehearsal:
                 if (j, device.device) in ever_linked:
                     connect.append(endpoint)
             clock = self._clocks.get(device.device, 0.0)
-            write_device(path, replace(device, connect=tuple(connect), clock=clock))
+            made = replace(device, connect=tuple(connect), clock=clock)
+            write_device(path, replace(made, step_seconds=step_seconds[device.device]))
+
+    def _step_seconds(self) -> list[float]:
+        """Return how long a step of each device takes beyond what it computes.
+
+        At the pace of contacts it is `timing.compute` of the study, in its first round.
+        """
+        timing = self.study.timing
+        if timing is None or self.fleet.pace != "contacts":
+            return [0.0] * self.devices
+        seconds: list[float] = timing.of("compute", 0, np.arange(self.devices)).tolist()
+        return seconds
 
     def _end(self, device: int, by: signal.Signals) -> DeviceProcess:
         process = self._running.pop(device)

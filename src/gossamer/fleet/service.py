@@ -150,6 +150,7 @@ def run_device(
             notices=notices,
             new_worker=new_samples,
             why_rest=rest.why,
+            step_seconds=device.step_seconds,
         )
         return running.run(stopped)
 

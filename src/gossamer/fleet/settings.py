@@ -118,6 +118,7 @@ class Device:
         connect: Endpoints to dial.
         interface: Network interface for multicast; "auto": all.
         clock: Seconds added to the device's clock.
+        step_seconds: How long the device waits before every round, to rehearse a slower one.
         metrics: Where metrics for Prometheus are served to this machine, as "127.0.0.1:9464" or
             "unix:/run/gossamer/n3.sock"; "": nowhere.
         replaces: Digests of the earlier studies of the fleet, from which the device carries its
@@ -142,6 +143,7 @@ class Device:
     connect: tuple[str, ...] = ()
     interface: str = "auto"
     clock: float = 0.0
+    step_seconds: float = 0.0
     metrics: str = ""
     replaces: tuple[str, ...] = ()
     fleet: Fleet = field(default_factory=Fleet)
@@ -152,6 +154,7 @@ class Device:
         checks.whole("device", self.device, 0, len(self.names) - 1)
         self.start_time()
         checks.number("clock", self.clock, noun="a number of seconds")
+        checks.number("step_seconds", self.step_seconds, least=0, most=86_400, noun="seconds")
 
     def start_time(self) -> float:
         """Return when round 0 begins, in seconds since 1970.
