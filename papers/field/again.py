@@ -18,77 +18,84 @@ from papers.field.task_part import TaskPart
 from papers.search import Family
 from papers.wpm.paper import write_csv
 
+# About how many runs the search of a method in a cell needs, with those that are reported.
+_RUNS_PER_PAIR = 22
+
 
 class Again:
-    """A part of `gossamer reproduce field` that completes the results of the tasks.
+    """A part of `gossamer reproduce field` that completes the results of a task.
 
     Args:
-        parts: The tasks.
-        folder: Where their results are.
+        part: The task.
+        folder: Where its results are.
     """
 
-    TITLE = "Searches of methods and settings that the results of the tasks do not have yet"
-    SECONDS_PER_RUN = 1.4
-
-    def __init__(self, parts: tuple[TaskPart, ...], folder: Path = HERE / "results") -> None:
-        self.__name__ = "again"
-        self._parts = parts
+    def __init__(self, part: TaskPart, folder: Path = HERE / "results") -> None:
+        self.__name__ = f"{part.__name__}_again"
+        self.TITLE = f"{part.__name__}: searches that its results do not have yet, or not complete"
+        self.SECONDS_PER_RUN = part.SECONDS_PER_RUN
+        self._part = part
         self._folder = folder
+
+    def expected_runs(self, scale: Scale) -> int:
+        """Return about how many runs the part needs."""
+        if scale.name == "tiny":
+            return 0
+        return _RUNS_PER_PAIR * len(list(self.pairs(scale)))
 
     def cells(self, scale: Scale) -> list[Study]:
         """Return the first runs that tuning needs."""
         return self.then(scale, Results(scale, {}))
 
     def then(self, scale: Scale, results: Results) -> list[Study]:
-        """Return the runs that are needed next: for the searches, then those reported."""
-        needed: list[Study] = []
+        """Return the runs that are needed next, those of one cell after those of another."""
         if scale.name == "tiny":
-            return needed  # the results in the folder are of another size
-        for part in self._parts:
-            for cell, method in self._stale(part, scale):
-                needed += part.needed(scale, results, cell, method)
-        return needed
+            return []  # the results in the folder are of another size
+        by_cell: dict[Cell, list[Family]] = {}
+        for cell, method in self.pairs(scale):
+            by_cell.setdefault(cell, []).append(method)
+        for cell, methods in by_cell.items():
+            needed: list[Study] = []
+            for method in methods:
+                needed += self._part.needed(scale, results, cell, method)
+            if any(study not in results.by_study for study in needed):
+                return needed
+        return []
 
     def pairs(self, scale: Scale) -> Iterator[tuple[Cell, Family]]:
-        """Yield the pairs of all tasks that are searched again."""
-        for part in self._parts:
-            yield from self._stale(part, scale)
-
-    def make(self, scale: Scale, results: Results, out: Path) -> list[Path]:
-        """Write the results of the tasks with the rows of the new searches."""
-        paths: list[Path] = []
-        if scale.name == "tiny":
-            return paths
-        for part in self._parts:
-            stale = set(self._stale(part, scale))
-            if not stale:
-                continue
-            kept = self._rows(part)
-            rows: list[dict[str, object]] = []
-            for cell, method in part.pairs(scale):
-                if (cell, method) in stale:
-                    rows += part.rows(scale, results, cell, method)
-                else:
-                    rows += kept[_key(cell, method)]
-            path = out / f"{part.__name__}.csv"
-            write_csv(path, rows)
-            paths.append(path)
-        return paths
-
-    def _stale(self, part: TaskPart, scale: Scale) -> Iterator[tuple[Cell, Family]]:
-        """Yield the pairs of a task whose rows a search of today may change."""
-        kept = self._rows(part)
+        """Yield the pairs of cell and method whose rows a search of today may change."""
+        kept = self._rows()
         if not kept:
             return
-        for cell, method in part.pairs(scale):
+        for cell, method in self._part.pairs(scale):
             rows = kept.get(_key(cell, method), [])
             # Where a setting was at the end of an axis, the axis may be longer now.
             if not rows or method.point(str(rows[0]["setting"])) is None or rows[0]["at_edge"]:
                 yield cell, method
 
-    def _rows(self, part: TaskPart) -> dict[tuple[str, ...], list[dict[str, object]]]:
-        """Return the rows of a task's results by cell and method; none without results."""
-        path = self._folder / f"{part.__name__}.csv"
+    def make(self, scale: Scale, results: Results, out: Path) -> list[Path]:
+        """Write the results of the task with the rows of the new searches."""
+        if scale.name == "tiny":
+            return []
+        stale = set(self.pairs(scale))
+        if not stale:
+            return []
+        kept = self._rows()
+        rows: list[dict[str, object]] = []
+        for cell, method in self._part.pairs(scale):
+            known = kept.pop(_key(cell, method), [])
+            if (cell, method) in stale:
+                known = self._part.rows(scale, results, cell, method)
+            rows += known
+        for others in kept.values():  # such as those of a trace that is not at hand
+            rows += others
+        path = out / f"{self._part.__name__}.csv"
+        write_csv(path, rows)
+        return [path]
+
+    def _rows(self) -> dict[tuple[str, ...], list[dict[str, object]]]:
+        """Return the rows of the task's results by cell and method; none without results."""
+        path = self._folder / f"{self._part.__name__}.csv"
         found: dict[tuple[str, ...], list[dict[str, object]]] = {}
         if path.exists():
             with path.open(newline="") as file:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gossamer as gs
+from gossamer._core.files import write_atomically
 from gossamer.engines import Simulator
 from gossamer.study import Study
 from papers import families
@@ -24,9 +25,22 @@ SPLIT_NAMES = {"iid": "IID", "dirichlet 0.1": "Dirichlet 0.1", "one label": "one
 TIMING = gs.Timing(compute=0.05, rate=1e6, latency=0.1)
 STATIC = "static ring"
 TRACE = "hospital"
+PHYSICIANS = "hospital physicians"
 _TRACE_FILE = "traces/Contacts_Hospital.csv"
+# The last two columns of the log are the roles of the two persons.
+_PHYSICIAN = "MED"
+_PHYSICIANS = 11
 # An hour: 86 of the 97 hours have contacts, and a device meets about two others in one.
 _TRACE_ROUND = 3600.0
+# The methods of the CNN on further networks: the references and those that lead on the random ring.
+_FEW = (
+    "d-psgd",
+    "quasi-global",
+    "tracking",
+    "gain-tracking",
+    "fading-gain",
+    "fading-gain-tracking",
+)
 # Area of the mobility model: every device meets about two others, whatever their number.
 _DEVICES_IN_RANGE = 3
 
@@ -71,8 +85,8 @@ class Cell:
     Attributes:
         task: What is learned.
         split: A key of SPLITS.
-        network: "random ring", "static ring", "density 0.1", "density 0.05", "mobility" or
-            "hospital".
+        network: "random ring", "static ring", "density 0.1", "density 0.05", "mobility",
+            "hospital" or "hospital physicians".
         devices: Number of devices.
     """
 
@@ -154,7 +168,21 @@ def network(name: str, devices: int, seed: int) -> gs.Network:
     path = trace_path()
     if path is None:
         raise gs.DataError(f"{_TRACE_FILE} is not in GOSSAMER_OUTSIDE: the trace cannot be read")
+    if name == PHYSICIANS:
+        path = _contacts_of_physicians(path)
     return gs.ContactTrace(path, seconds_per_round=_TRACE_ROUND, skip_empty=True, beyond="repeat")
+
+
+def _contacts_of_physicians(path: Path) -> Path:
+    """Write the contacts among the physicians of the ward to runs/, and return the file."""
+    kept = []
+    for line in path.read_text().splitlines():
+        if line.split()[3:] == [_PHYSICIAN, _PHYSICIAN]:
+            kept.append(line + "\n")
+    found = Path("runs") / "hospital_physicians.csv"
+    found.parent.mkdir(exist_ok=True)
+    write_atomically(found, "".join(kept).encode())
+    return found
 
 
 def cells(task: Task) -> list[Cell]:
@@ -163,11 +191,15 @@ def cells(task: Task) -> list[Cell]:
     All splits and networks with 20 devices; IID data and one label with 10 and 100 devices on the
     random ring; both on a ring that never changes, which some methods need; all splits on the
     hospital's contacts, if they are at hand. The CNN takes about thirty times as long per device
-    and round as softmax regression on MNIST, so it has all splits on one network with 10 devices
-    only.
+    and round as softmax regression on MNIST, so it has all splits on one network with 10 devices,
+    and one split on two further networks.
     """
     if task == CIFAR:
-        return [Cell(task, split, "random ring", 10) for split in SPLITS]
+        few = [Cell(task, split, "random ring", 10) for split in SPLITS]
+        few.append(Cell(task, "one label", "density 0.1", 10))
+        if trace_path() is not None:
+            few.append(Cell(task, "dirichlet 0.1", PHYSICIANS, _PHYSICIANS))
+        return few
     found = []
     for name in ("random ring", "density 0.1", "density 0.05", "mobility"):
         for split in SPLITS:
@@ -188,9 +220,12 @@ def methods(cell: Cell) -> Iterator[str]:
     """Yield the methods that run on a cell.
 
     All of them with 20 devices on the random ring, for IID data and one label; on the static ring
-    the candidates and those that need static links; the candidates elsewhere.
+    the candidates and those that need static links; the candidates elsewhere. The CNN has the
+    candidates on the random ring, and a few of them elsewhere.
     """
     names: tuple[str, ...] | list[str] = families.CANDIDATES
+    if cell.task == CIFAR and cell.network != "random ring":
+        names = _FEW
     if cell.network == STATIC:
         names = (*families.CANDIDATES, *families.STATIC)
     everything = cell.devices == 20 and cell.network == "random ring"

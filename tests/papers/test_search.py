@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from papers import families
 from papers.field import cells
 from papers.field.again import Again
 from papers.field.cells import Cell
-from papers.field.paper import Scale
+from papers.field.paper import Results, Scale
 from papers.field.task_part import TaskPart
 from papers.score import final, rounds_to, score
 from papers.search import Axis, Family, Point, Score, rates, search
@@ -152,6 +153,39 @@ def test_pairs_without_rows_or_at_an_end_or_with_other_axes_are_searched_again(
         row: dict[str, object] = dict(cell.columns)
         rows.append(row | {"method": method, "seed": 0, "setting": setting, "at_edge": edge})
     write_csv(tmp_path / "digits.csv", rows)
-    stale = [method.name for _, method in Again((part,), tmp_path).pairs(Scale())]
+    stale = [method.name for _, method in Again(part, tmp_path).pairs(Scale())]
     assert stale == ["momentum", "wpm", "fading-gain"]
-    assert not list(Again((part,), tmp_path / "nowhere").pairs(Scale()))
+    assert not list(Again(part, tmp_path / "nowhere").pairs(Scale()))
+
+
+def test_a_search_again_goes_cell_by_cell_and_keeps_all_other_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the rows of a cell that is not at hand, such as that of a trace."""
+    first, second = (Cell(cells.DIGITS, "iid", "random ring", n) for n in (10, 20))
+    part = TaskPart("digits", cells.DIGITS, runs=1, seconds_per_run=1.0)
+    families_of = [families.family(name) for name in ("d-psgd", "tracking")]
+    pairs = [(cell, method) for cell in (first, second) for method in families_of]
+    monkeypatch.setattr(part, "pairs", lambda scale: iter(pairs))
+    rows = []
+    for cell, method in ((second, "d-psgd"), (Cell(cells.DIGITS, "iid", "hospital", 75), "wpm")):
+        row: dict[str, object] = {**cell.columns, "method": method, "seed": 0}
+        rows.append(row | {"setting": "eta=0.32", "at_edge": ""})
+    write_csv(tmp_path / "digits.csv", rows)
+    again = Again(part, tmp_path)
+    assert {study.network.devices for study in again.cells(Scale())} == {10}
+
+    def searched(scale: Scale, results: Results, cell: Cell, method: Family) -> list[Any]:
+        return [{**cell.columns, "method": method.name, "setting": "eta=0.16", "at_edge": ""}]
+
+    monkeypatch.setattr(part, "rows", searched)
+    (path,) = again.make(Scale(), Results(Scale(), {}), tmp_path / "out")
+    with path.open(newline="") as file:
+        made = [(row["devices"], row["method"], row["setting"]) for row in csv.DictReader(file)]
+    assert made == [
+        ("10", "d-psgd", "eta=0.16"),
+        ("10", "tracking", "eta=0.16"),
+        ("20", "d-psgd", "eta=0.32"),
+        ("20", "tracking", "eta=0.16"),
+        ("75", "wpm", "eta=0.32"),
+    ]
