@@ -6,15 +6,13 @@ there is nothing to do.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 
 from gossamer.study import Study
-from papers.families import CENTRAL
 from papers.field.cells import Cell
 from papers.field.paper import HERE, Results, Scale
-from papers.field.task_part import TaskPart
+from papers.field.task_part import Pair, TaskPart, rows_by_pair
 from papers.search import Family
 from papers.wpm.paper import write_csv
 
@@ -26,7 +24,7 @@ class Again:
     """A part of `gossamer reproduce field` that completes the results of a task.
 
     Args:
-        part: The task.
+        part: The task; its cells of all networks count.
         folder: Where its results are.
     """
 
@@ -34,7 +32,7 @@ class Again:
         self.__name__ = f"{part.__name__}_again"
         self.TITLE = f"{part.__name__}: searches that its results do not have yet, or not complete"
         self.SECONDS_PER_RUN = part.SECONDS_PER_RUN
-        self._part = part
+        self._part = part.whole()
         self._folder = folder
 
     def expected_runs(self, scale: Scale) -> int:
@@ -93,17 +91,10 @@ class Again:
         write_csv(path, rows)
         return [path]
 
-    def _rows(self) -> dict[tuple[str, ...], list[dict[str, object]]]:
-        """Return the rows of the task's results by cell and method; none without results."""
-        path = self._folder / f"{self._part.__name__}.csv"
-        found: dict[tuple[str, ...], list[dict[str, object]]] = {}
-        if path.exists():
-            with path.open(newline="") as file:
-                for row in csv.DictReader(file):
-                    key = (row["split"], row["network"], row["devices"], row["method"])
-                    found.setdefault(key, []).append({**row, "central": row["method"] in CENTRAL})
-        return found
+    def _rows(self) -> dict[Pair, list[dict[str, object]]]:
+        """Return the rows that the results have."""
+        return rows_by_pair(self._folder / f"{self._part.__name__}.csv")
 
 
-def _key(cell: Cell, method: Family) -> tuple[str, ...]:
+def _key(cell: Cell, method: Family) -> Pair:
     return cell.split, cell.network, str(cell.devices), method.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +19,8 @@ from papers.search import Family, Point
 from papers.tuning import Tuned, tune
 from papers.wpm.paper import write_csv
 
+# Split, network, number of devices and method.
+Pair = tuple[str, str, str, str]
 _TINY_METHODS = ("d-psgd", "gain-control")
 _TINY_RUNS = 40
 
@@ -30,14 +33,19 @@ class TaskPart:
         task: What is learned.
         runs: About how many runs all searches need, with those that are reported.
         seconds_per_run: Seconds of one core.
+        network: The only network whose cells are run; None for all. The part keeps the rows of
+            other cells that its results have.
     """
 
-    def __init__(self, name: str, task: Task, runs: int, seconds_per_run: float) -> None:
+    def __init__(
+        self, name: str, task: Task, runs: int, seconds_per_run: float, network: str | None = None
+    ) -> None:
         self.__name__ = name
         self.TITLE = f"{task.name}: all methods, tuned, by split, network and number of devices"
         self.SECONDS_PER_RUN = seconds_per_run
         self._task = task
         self._runs = runs
+        self._network = network
 
     def expected_runs(self, scale: Scale) -> int:
         """Return about how many runs the part needs."""
@@ -65,10 +73,14 @@ class TaskPart:
 
     def make(self, scale: Scale, results: Results, out: Path) -> list[Path]:
         """Write one row per cell, method and seed."""
-        rows = []
+        path = out / f"{self.__name__}.csv"
+        rows: list[dict[str, object]] = []
         for cell, method in self.pairs(scale):
             rows += self.rows(scale, results, cell, method)
-        path = out / f"{self.__name__}.csv"
+        if self._network is not None:
+            for (_, network, *_), others in rows_by_pair(path).items():
+                if network != self._network:
+                    rows += others
         write_csv(path, rows)
         return [path]
 
@@ -95,8 +107,29 @@ class TaskPart:
                 yield cell, family(name)
             return
         for cell in cells(self._task):
+            if self._network not in (None, cell.network):
+                continue
             for name in methods(cell):
                 yield cell, family(name)
+
+    def whole(self) -> TaskPart:
+        """Return the part with the cells of all networks."""
+        return TaskPart(self.__name__, self._task, self._runs, self.SECONDS_PER_RUN)
+
+
+def rows_by_pair(path: Path) -> dict[Pair, list[dict[str, object]]]:
+    """Return the rows of a task's results by pair of cell and method.
+
+    Args:
+        path: The file; without it, there are no rows.
+    """
+    found: dict[Pair, list[dict[str, object]]] = {}
+    if path.exists():
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                pair = (row["split"], row["network"], row["devices"], row["method"])
+                found.setdefault(pair, []).append({**row, "central": row["method"] in CENTRAL})
+    return found
 
 
 def _tuned(scale: Scale, results: Results, cell: Cell, method: Family) -> Tuned:

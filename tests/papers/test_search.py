@@ -147,7 +147,7 @@ def test_pairs_without_rows_or_at_an_end_or_with_other_axes_are_searched_again(
         "wpm": ("eta=0.32 p=3", ""),
     }
     pairs = [(cell, families.family(name)) for name in (*known, "fading-gain")]
-    monkeypatch.setattr(part, "pairs", lambda scale: iter(pairs))
+    monkeypatch.setattr(TaskPart, "pairs", lambda self, scale: iter(pairs))
     rows = []
     for method, (setting, edge) in known.items():
         row: dict[str, object] = dict(cell.columns)
@@ -166,7 +166,7 @@ def test_a_search_again_goes_cell_by_cell_and_keeps_all_other_rows(
     part = TaskPart("digits", cells.DIGITS, runs=1, seconds_per_run=1.0)
     families_of = [families.family(name) for name in ("d-psgd", "tracking")]
     pairs = [(cell, method) for cell in (first, second) for method in families_of]
-    monkeypatch.setattr(part, "pairs", lambda scale: iter(pairs))
+    monkeypatch.setattr(TaskPart, "pairs", lambda self, scale: iter(pairs))
     rows = []
     for cell, method in ((second, "d-psgd"), (Cell(cells.DIGITS, "iid", "hospital", 75), "wpm")):
         row: dict[str, object] = {**cell.columns, "method": method, "seed": 0}
@@ -175,10 +175,7 @@ def test_a_search_again_goes_cell_by_cell_and_keeps_all_other_rows(
     again = Again(part, tmp_path)
     assert {study.network.devices for study in again.cells(Scale())} == {10}
 
-    def searched(scale: Scale, results: Results, cell: Cell, method: Family) -> list[Any]:
-        return [{**cell.columns, "method": method.name, "setting": "eta=0.16", "at_edge": ""}]
-
-    monkeypatch.setattr(part, "rows", searched)
+    monkeypatch.setattr(TaskPart, "rows", found_rows)
     (path,) = again.make(Scale(), Results(Scale(), {}), tmp_path / "out")
     with path.open(newline="") as file:
         made = [(row["devices"], row["method"], row["setting"]) for row in csv.DictReader(file)]
@@ -189,3 +186,31 @@ def test_a_search_again_goes_cell_by_cell_and_keeps_all_other_rows(
         ("20", "tracking", "eta=0.16"),
         ("75", "wpm", "eta=0.32"),
     ]
+
+
+def found_rows(
+    part: TaskPart, scale: Scale, results: Results, cell: Cell, method: Family
+) -> list[dict[str, object]]:
+    """Return the rows of a search that finds η = 0.16."""
+    return [cell.columns | {"method": method.name, "setting": "eta=0.16", "at_edge": ""}]
+
+
+def test_a_part_of_one_network_keeps_the_rows_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its searches are the pairs of that network; `whole` has all of them."""
+    part = TaskPart("cifar", cells.CIFAR, 1, 1.0, network="random ring")
+    pairs = list(part.pairs(Scale()))
+    assert {cell.network for cell, _ in pairs} == {"random ring"}
+    assert {cell.network for cell, _ in part.whole().pairs(Scale())} > {"random ring"}
+
+    monkeypatch.setattr(TaskPart, "rows", found_rows)
+    rows: list[dict[str, object]] = []
+    for network in ("random ring", "density 0.1"):
+        row = Cell(cells.CIFAR, "one label", network, 10).columns
+        rows.append(row | {"method": "tracking", "setting": "eta=0.04", "at_edge": ""})
+    write_csv(tmp_path / "cifar.csv", rows)
+    (path,) = part.make(Scale(), Results(Scale(), {}), tmp_path)
+    with path.open(newline="") as file:
+        made = [(row["network"], row["setting"]) for row in csv.DictReader(file)]
+    assert made == [("random ring", "eta=0.16")] * len(pairs) + [("density 0.1", "eta=0.04")]
