@@ -103,6 +103,8 @@ def costs(path: Path) -> Table:
             for column, value in row.items():
                 name, found, target = column.partition("megabytes_to_")
                 if found and not name:
+                    if row.get("diverged") == "True":
+                        value = ""  # a run that diverges reaches no target
                     table[cell, row["method"], target][row["seed"]] = float(value or math.inf)
     return dict(table)
 
@@ -136,13 +138,15 @@ def comparisons(table: Table) -> Iterator[dict[str, object]]:
     """Yield a row for every cell, target, method of ours and rival that have results.
 
     Args:
-        table: See `costs`.
+        table: See `costs`; of one task.
     """
+    last = max((target for _, _, target in table), key=float, default="")
     for (cell, method, target), ours in table.items():
         for rival in RIVALS.get(method, ()):
             theirs = table.get((cell, rival, target))
             if theirs:
-                yield _row(cell, method, rival, target, compared(ours, theirs))
+                row = _row(cell, method, rival, target, compared(ours, theirs))
+                yield row | {"last": "yes" if target == last else "no"}
 
 
 _COUNTS = ("task", "target", "method", "against", "split", "cells", "yes", "even", "no", "ratio")
@@ -172,19 +176,17 @@ def summary(rows: list[dict[str, object]]) -> list[dict[str, object]]:
         "5 / 2 / 1 (0.82)" has the numbers of cells with the verdicts yes, even and no, and the
         ratio of bytes.
     """
-    last: dict[object, object] = {}
-    for row in rows:
-        last[row["task"]] = max(row["target"], last.get(row["task"], ""), key=_number)
     groups: dict[tuple[object, ...], dict[object, list[dict[str, object]]]] = {}
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
     for row in rows:
-        if row["target"] == last[row["task"]]:
+        if row["last"] == "yes":
             data = "IID" if row["split"] == "iid" else "different"
             by_task = groups.setdefault((row["method"], row["against"], data), {})
             by_task.setdefault(row["task"], []).append(row)
     found = []
     for key, by_task in sorted(groups.items(), key=str):
         line: dict[str, object] = dict(zip(("method", "against", "data"), key, strict=True))
-        for task in last:
+        for task in tasks:
             line[_SHORT_NAMES[str(task)]] = _summary_of(by_task.get(task, []))
         found.append(line)
     return found
@@ -196,10 +198,6 @@ def _summary_of(group: list[dict[str, object]]) -> str:
     row = _count((), group)
     ratio = row["ratio"] or "–"
     return f"{row['yes']} / {row['even']} / {row['no']} ({ratio})"
-
-
-def _number(target: object) -> float:
-    return float(str(target) or -1)
 
 
 def _count(key: tuple[object, ...], group: list[dict[str, object]]) -> dict[str, object]:
@@ -226,8 +224,8 @@ def _row(
 
 def _figure(task: str, rows: list[dict[str, object]], out: Path) -> Path:
     """Draw the ratios of bytes at the last target: cells by rivals."""
-    last = max(float(str(row["target"])) for row in rows)
-    shown = [row for row in rows if float(str(row["target"])) == last]
+    shown = [row for row in rows if row["last"] == "yes"]
+    last = float(str(shown[0]["target"]))
     shown.sort(key=lambda row: str(row["split"]))
     cells: dict[str, None] = {}
     columns: dict[str, None] = {}

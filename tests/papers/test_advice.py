@@ -86,6 +86,17 @@ def test_the_picture_is_that_of_the_results() -> None:
     assert shown == overview.rows(load(folder)), "stale: gossamer reproduce field overview"
 
 
+def test_the_summary_of_the_picture_counts_cells(tmp_path: Path) -> None:
+    """The best of a cell are those that are not significantly slower than the fastest."""
+    measured = written(tmp_path, a=[50, 55, 60], b=[100, 105, 110], c=[60, 50, 55])
+    found = overview.summarise(measured, "iid", "rounds")
+    assert (found.method, found.among, found.cells) == ("a", 1, 1)
+    assert (found.next, found.next_among) == ("c", 1)
+    assert found.by_task == "digits 1 of 1"
+    missed = overview.summarise(written(tmp_path, a=["", ""]), "one label", "rounds")
+    assert (missed.method, missed.cells) == ("", 0)
+
+
 def test_only_the_methods_that_are_named_accept_one_way_links() -> None:
     named = [row.accepts for row in read() if row.accepts]
     network = gs.Graph(4, ((0, 1), (1, 2), (2, 3), (3, 0)), directed=True)

@@ -211,6 +211,17 @@ def test_the_verdict_counts_seeds_and_never_a_missed_target(tmp_path: Path) -> N
     assert shown["d-psgd"]["data"] == "IID"
 
 
+def test_a_run_that_diverged_reaches_no_target(tmp_path: Path) -> None:
+    """Also if the file says what it reached before."""
+    rows = [row | {"diverged": row["seed"] == 1} for row in field_rows({"d-psgd": ["1", "2"]})]
+    with (tmp_path / "digits.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    (found,) = [v for key, v in verdict.costs(tmp_path / "digits.csv").items() if key[2] == "0.95"]
+    assert found == {"0": 1.0, "1": math.inf}
+
+
 def test_without_results_of_the_field_the_verdict_is_empty(tmp_path: Path) -> None:
     made = verdict.make(TINY, None, tmp_path, tmp_path / "none")
     assert [path.name for path in made] == ["verdict.csv", "counts.csv", "summary.csv"]
