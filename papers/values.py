@@ -60,6 +60,31 @@ _RESULT = re.compile(
     r"|\d %? ?(?:fewer|more|less|faster|slower|better|worse)\b"
     r"|\d (?:%|points) of\b|\d times\b|factor of \d)[^\n]{0,20}"
 )
+# Numbers that are no results: settings, targets, names and formulas.
+_ONE = r"[−-]?\d+(?:,\d{3})*(?:\.\d+)?"
+_LIST = rf"{_ONE}(?:(?:, and|,| and| or| to| …|/)\s?{_ONE})*(?![\d.]* ?%)"
+_SETTING = re.compile(
+    r"\]\([^)]*\)|arXiv:\S+|\b(?:19|20)\d\d\b|CIFAR-10|^\s*\d+\. "
+    # Targets and intervals.
+    r"|\b(?:to|reach|reaches|before|for|of|target) \d[\d.]* %"
+    r"|\b95 %(?:\s+confidence)?(?:\s+interval|$)"
+    # Names of the paper's parts.
+    rf"|\b(?:[Tt]ables?|[Ff]igures?|Lemma|Theorem|Algorithm|Assumption|Claim|Eq\.) {_LIST}"
+    # A symbol and its values.
+    rf"|(?:[^\W\d]|[₀'‖)])\S* ?(?:[=≤≥<>]|→) ?{_LIST}"
+    # Part of a formula: beside an operator, or inside of brackets.
+    r"|[+−·×/^(√Σ±]\s?\d[\d.,]*|\d[\d.,]*\s?(?:[+−·×/^)])\s?[\w(√]*|(?<=\w)[−-]\d+"
+    # Settings: the word before or behind says what is set.
+    rf"|\b(?:p|density|Dirichlet|floor|gain|seeds?|rounds?|batch|batches of|size|layer of|rate of"
+    r"|most|every|within|from|beyond|near|device|steps?|starts? at|counts as|includes|excludes"
+    rf"|exceeds|falls? to)\s{_LIST}"
+    rf"|\b(?:on|of|with) {_LIST}(?=\s*(?:[.;,)|(]|$))"
+    rf"|\b{_LIST}\s(?:\w+\s)?(?:devices?|seeds?|tasks?|labels?|links|dimensions|local steps?"
+    r"|(?:test |training )?(?:samples|images))\b"
+    r"|\b\d*00 rounds|\d+½?(?:\.\d+)? (?:hours|seconds|s|J|bytes)\b",
+    re.MULTILINE,
+)
+_NUMBER = re.compile(r"[^\n]{0,40}(?<![\w.])\d[\d.,]*(?: %)?[^\n]{0,25}")
 _FUNCTIONS = ("min", "max", "mean", "range", "count")
 
 
@@ -126,6 +151,23 @@ def loose_numbers(text: str) -> list[str]:
         []
     """
     return _RESULT.findall(_NOT_LOOSE.sub("", text))
+
+
+def bare_numbers(text: str) -> list[str]:
+    """Return the numbers in the sentences of a page that are neither made, checked nor settings.
+
+    Stricter than `loose_numbers`: a number needs a reason, such as a word that says what is set
+    ("10 devices", "η = 0.01", "to 88 %", "at round 500"), or a place in a formula.
+
+    Args:
+        text: The page.
+
+    Example:
+        >>> bare_numbers("With 10 devices and η = 0.01, rounds to 88 %: p = 1 ends at 91 %.")
+        ['p = 1 ends at 91 %.']
+    """
+    rest = _SETTING.sub(" ", re.sub(r"\$`.*?`\$|\$\$.*?\$\$", "", _NOT_LOOSE.sub("", text)))
+    return [found.strip() for found in _NUMBER.findall(rest)]
 
 
 def short(number: str) -> str:

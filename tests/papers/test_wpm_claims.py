@@ -50,6 +50,23 @@ def test_the_paper_repeats_cells_of_table_4_and_grows_but_for_one_power() -> Non
     assert falling == {("noniid", "9", "100"), ("noniid", "9", "200"), ("noniid", "9", "300")}
 
 
+def test_the_papers_tables_differ_on_shared_cells() -> None:
+    """README.md: on the cells of both, the counts of Tables 2 and 3 differ by this factor."""
+    from papers.wpm.paper import expected
+
+    second = {
+        (row["p"], row["split"]): float(row["iterations"])
+        for row in expected("table2_convergence_by_p")
+    }
+    ratios = []
+    for row in expected("table3_convergence_by_devices"):
+        if row["reading"] == "as_read" and row["devices"] == "10":
+            ratio = float(row["iterations"]) / second[row["p"], row["split"]]
+            ratios.append(max(ratio, 1 / ratio))
+    text = (WPM / "README.md").read_text()
+    assert f"differ by up to {max(ratios):.2f} on the cells that they share" in text
+
+
 def test_the_cost_of_a_power_is_that_of_the_benchmark() -> None:
     """claims.md gives the range of the medians for each step rule."""
     content = json.loads(
