@@ -83,3 +83,23 @@ def test_the_cost_of_a_power_is_that_of_the_benchmark() -> None:
 @pytest.mark.parametrize("name", ["fair", "regimes"])
 def test_no_tuned_rate_is_at_an_edge(name: str) -> None:
     assert not [row for row in rows_of(name) if "eta" in row["at_edge"].split()]
+
+
+def test_a_rate_that_decays_is_better_than_a_power_at_a_constant_rate() -> None:
+    """papers/aims: with 32 and 128 devices; and p = 3 is better than p = 15 everywhere."""
+    with (ROOT / "papers" / "aims" / "results" / "rate.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    losses: dict[tuple[str, str], dict[str, float]] = {}
+    for row in rows:
+        losses.setdefault((row["devices"], row["rounds"]), {})[row["method"]] = float(row["loss"])
+    for (devices, rounds), loss in losses.items():
+        assert loss["p = 3"] < loss["p = 15"], (devices, rounds)
+        if devices != "8":
+            powers = [loss[f"p = {p}"] for p in (1, 3, 5, 15)]
+            assert loss["p = 1, η/√(1 + t)"] < min(powers), (devices, rounds)
+
+
+def test_the_cost_of_a_power_in_aims_is_that_of_the_claims() -> None:
+    found = re.search(r"(\d\.\d\d) with the matched step", (WPM / "claims.md").read_text())
+    assert found is not None
+    assert f"at most {found[1]} of the time" in (ROOT / "papers/aims/README.md").read_text()
