@@ -66,7 +66,7 @@ _LIST = rf"{_ONE}(?:(?:, and|,| and| or| to| …|/)\s?{_ONE})*(?![\d.]* ?%)"
 _SETTING = re.compile(
     r"\]\([^)]*\)|arXiv:\S+|\b(?:19|20)\d\d\b|CIFAR-10|^\s*\d+\. "
     # Targets and intervals.
-    r"|\b(?:to|reach|reaches|before|for|of|target) \d[\d.]* %"
+    r"|\b(?:[Tt]o|reach|reaches|before|for|of|target) \d[\d.]* %"
     r"|\b95 %(?:\s+confidence)?(?:\s+interval|$)"
     # Names of the paper's parts.
     rf"|\b(?:[Tt]ables?|[Ff]igures?|Lemma|Theorem|Algorithm|Assumption|Claim|Eq\.) {_LIST}"

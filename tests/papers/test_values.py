@@ -28,9 +28,6 @@ STRICT = (*sorted((ROOT / "papers").glob("*/README.md")), ROOT / "papers/wpm/cla
 # Numbers of these pages that are settings, or results with a test of their own.
 REASONS = {
     "does not  , and so p not to 1": "the limit of p",
-    "To 70 % accuracy": "a target",
-    "To 65 %, which": "a target",
-    "To 80 % on digits": "a target",
     "| devices | 75, the": "a setting",
     "a step takes 20 to": "a setting",
     "| target | 70 %": "a target",
