@@ -79,6 +79,8 @@ def curves(
 ) -> list[Path]:
     """Draw one curve per method with its 95 % confidence band; write some points as a table.
 
+    A method has no curve and no points where a seed diverged.
+
     Args:
         scale: The setting.
         results: The runs.
@@ -95,7 +97,12 @@ def curves(
     lines: dict[Key, Any] = {}
     rows: list[dict[str, object]] = []
     for key in keys_of(scale, split):
-        runs = [run.metrics for run in results.cells(key) if not run.diverged]
+        if any(run.diverged for run in results.cells(key)):
+            row: dict[str, object] = {"devices": key[1], "method": key[0].label}
+            row["round"] = "diverged"
+            rows.append(row | {column: "", "95": ""})
+            continue
+        runs = [run.metrics for run in results.cells(key)]
         points = [interval(values) for values in zip(*(run[column] for run in runs), strict=True)]
         rounds = runs[0]["round"]
         mean = unit * np.array([point.mean for point in points])
@@ -103,12 +110,16 @@ def curves(
         lines[key] = (rounds, mean, half)
         for t, m, h in zip(rounds, mean, half, strict=True):
             if t <= 2 * scale.every or t % (scale.rounds // 10) == 0:
-                row = {"devices": key[1], "method": key[0].label, "round": int(t)}
-                rows.append(row | {column: round(float(m), 3), "95": round(float(h), 3)})
+                point: dict[str, object] = {"devices": key[1], "method": key[0].label}
+                point["round"] = int(t)
+                rows.append(point | {column: round(float(m), 3), "95": round(float(h), 3)})
 
     def draw(axis: Any, keys: Sequence[Key]) -> None:
         for key in keys:
             colour, dash = _STYLES[key[0].label]
+            if key not in lines:
+                axis.plot([], [], color=colour, linestyle=dash, label=f"{key[0].label}, diverged")
+                continue
             rounds, mean, half = lines[key]
             axis.plot(rounds, mean, color=colour, linestyle=dash, label=key[0].label)
             axis.fill_between(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import gossamer as gs
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from papers.search import Family, rates
 from papers.tuning import tune
+from papers.wpm import figures
 from papers.wpm.comparison import Place, needed
 from papers.wpm.paper import TINY, Results, Scale, rounds_to_target, studies
 
@@ -47,6 +50,23 @@ def test_a_run_that_diverges_saves_nothing() -> None:
 
     assert saved(fast_diverges=False) is not None
     assert saved(fast_diverges=True) is None
+
+
+def test_a_figure_has_no_curve_of_the_seeds_that_did_not_diverge(tmp_path: Path) -> None:
+    scale = replace(TINY, rounds=20)
+    keys = figures.keys_of(scale, "iid")
+    runs = {study: run_of([0.1, 0.2, 0.3]) for study in studies(scale, keys)}
+    diverged = studies(scale, keys[:1])
+    runs[diverged[0]] = run_of([0.1, 0.9], diverged=True)
+    results = Results(scale, runs)
+    files = figures.curves(scale, results, tmp_path, "f", "iid", "accuracy", "accuracy", 1.0)
+    with files[1].open() as file:
+        rows = list(csv.DictReader(file))
+    first, *others = rows
+    assert (first["method"], first["round"], first["accuracy"]) == ("WPM p=15", "diverged", "")
+    here = [row for row in others if row["devices"] == first["devices"]]
+    assert "WPM p=15" not in {row["method"] for row in here}
+    assert {row["accuracy"] for row in here} == {"0.1", "0.2", "0.3"}
 
 
 def trial(algorithm: gs.Algorithm, seed: int) -> gs.Study:
