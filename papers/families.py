@@ -26,7 +26,7 @@ _DURATION = Axis("rounds", (1, 3, 5, 10, 20, 40, 80, 160, ALWAYS), 5, True, True
 _GAIN = (Axis("gain", (1, 1.005, 1.01, 1.02, 1.03, 1.05, 1.1, 1.2, 1.4, 1.8), 5, True), _DURATION)
 _POWER = (Axis("p", (1, 1.5, 2, 3, 5, 9, 15, 31, 101, 301, 1001), 4, True), _DURATION)
 _BETA = Axis("beta", (0.0, 0.3, 0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995), 4, True)
-_LOCAL_STEPS = Axis("local_steps", (1, 2, 3, 4, 6, 8, 12, 16, 24, 32), 3, True)
+_LOCAL_STEPS = Axis("local_steps", (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64), 3, True)
 _EXTRA_AXES: dict[str, tuple[Axis, ...]] = {
     "gain-control": _GAIN,
     "gain-quasi-global": (*_GAIN, _BETA),
