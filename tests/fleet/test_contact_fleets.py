@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections import Counter
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -29,19 +30,33 @@ from gossamer.results.run import Run
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.fleet]
 
 M, P = 4, 3
-FAULTY_SECONDS = 16  # during which links are cut, packets lost and devices killed
+FAULTY_SECONDS = 16  # during which links are cut, packets lost and devices killed, at least
+# On a busy machine devices exchange less, and it takes longer until a fault hits an exchange.
+MOST_FAULTY_SECONDS = 80
+NEVER_KILLED = (0, 3)  # their counts are those since the start
 SETTLING_SECONDS = 6
 
 
+def counts_of(folder: Path, devices: Iterable[int]) -> Counter[str]:
+    """Return the counts of devices since their last start, added up."""
+    total: Counter[str] = Counter()
+    for i in devices:
+        total.update(json.loads((folder / f"n{i}" / files.STATUS).read_bytes())["counts"])
+    total["disturbed"] = total["in doubt"] + total["failed"]
+    return total
+
+
 def disturb(rehearsal: Rehearsal) -> Counter[str]:
-    """Cut links, lose packets and kill devices for some seconds, then heal everything."""
+    """Cut links, lose packets and kill devices until exchanges were hit, then heal everything."""
     done: Counter[str] = Counter()
     network = rehearsal.network
     pairs = list(combinations(range(M), 2))
     for a, b in pairs:
         network.loss(a, b, 0.03)
     down: set[tuple[int, int]] = set()
-    for step in range(2 * FAULTY_SECONDS):
+    for step in range(2 * MOST_FAULTY_SECONDS):
+        if step >= 2 * FAULTY_SECONDS and counts_of(rehearsal.folder, NEVER_KILLED)["disturbed"]:
+            break
         rehearsal.sleep_until(step / 2 + 0.2 * float(draws.uniform(3, "moment", step)))
         pair = pairs[int(draws.below(len(pairs), 3, "pair", step))]
         network.link(*pair, up=pair in down)
@@ -93,7 +108,6 @@ def test_the_mean_is_invariant_under_cuts_loss_and_kills(tmp_path: Path) -> None
             rehearsal.stop(i)
     assert done["cuts"] >= 8
     assert done["kills"] >= 4
-    counts: Counter[str] = Counter()
     models = []
     for i in range(M):
         folder = tmp_path / "fleet" / f"n{i}"
@@ -101,11 +115,11 @@ def test_the_mean_is_invariant_under_cuts_loss_and_kills(tmp_path: Path) -> None
         assert checkpoint is not None
         assert not checkpoint.pending, "a transfer in doubt has not been settled"
         models.append(checkpoint.state["w"])
-        counts.update(json.loads((folder / files.STATUS).read_bytes())["counts"])
+    counts = counts_of(tmp_path / "fleet", range(M))
     z = signed_power(torch.cat(models), P)
     assert drift(signed_power(start, P), z) < 1e-12
     assert counts["committed"] > 200
-    assert counts["in doubt"] + counts["failed"] > 0, "no exchange was disturbed"
+    assert counts["disturbed"] > 0, "no exchange was disturbed"
     assert not leftovers()
 
 

@@ -152,15 +152,18 @@ class PairActivity(Activity):
         seconds[paired] = timing.carrying(
             t, events.a[paired], events.b[paired], self._source.message_bytes
         )
-        numbers = np.concatenate([np.arange(len(events)), np.flatnonzero(paired)])
-        order = np.argsort(numbers, kind="stable")
-        devices = np.concatenate([events.a, events.b[paired]])[order]
-        time = np.concatenate([events.time, events.time[paired]])[order]
-        sent = np.concatenate([paired, paired[paired]])[order]
-        exchange = np.concatenate([seconds, seconds[paired]])[order]
+        # An entry for each device of each event.
+        event = np.repeat(np.arange(len(events)), 1 + paired)
+        is_second = np.zeros(len(event), dtype=bool)
+        is_second[1:] = event[1:] == event[:-1]
+        devices = np.where(is_second, events.b[event], events.a[event])
+        time = events.time[event]
+        sent = paired[event]
+        exchange = seconds[event]
         # An exchange that was under way has now ended, or was cut.
-        firsts = np.unique(devices, return_index=True)[1]
-        firsts = firsts[self._exchanging[devices[firsts]]]
+        first = np.full(len(self._exchanging), -1)
+        first[devices[::-1]] = np.arange(len(event))[::-1]  # the earliest entry is written last
+        firsts = first[self._exchanging & (first >= 0)]
         exchange[firsts] = time[firsts] - self._since[devices[firsts]]
         np.add.at(self._totals["exchanged"], devices, exchange)
         self._end_steps(devices, t)
