@@ -26,7 +26,7 @@ from gossamer.engines.events.event_list import (
 )
 from gossamer.engines.events.timeline import COMPUTING, EXCHANGING
 from gossamer.engines.events.timeline_state import PREFIX
-from gossamer.network.base import FloatArray, IntArray
+from gossamer.network.base import BoolArray, FloatArray, IntArray
 
 # Shares of the time below this are rounding errors of its sums.
 _ROUNDING = 1e-9
@@ -171,7 +171,7 @@ class PairActivity(Activity):
             self._discharge(devices, sent)
         self._remember()
 
-    def _discharge(self, devices: IntArray, sent: IntArray) -> None:
+    def _discharge(self, devices: IntArray, sent: BoolArray) -> None:
         """Follow the batteries, as the timeline does."""
         batteries = self._source.batteries
         joules = self._totals["joules"]
