@@ -143,6 +143,9 @@ CONTACTS = st.lists(
     ),
     max_size=20,
 )
+IN_STREAMS = sorted(
+    {*SOME, *(name for name in METHODS if name.endswith(", kept")), "quasi-global", "push-sum"}
+)
 DURATIONS = st.sampled_from([0.0, 0.125, 0.25, 0.3, 1.0, 2.5])
 
 
@@ -155,7 +158,8 @@ DURATIONS = st.sampled_from([0.0, 0.125, 0.25, 0.3, 1.0, 2.5])
     wait=DURATIONS,
     battery=st.sampled_from([None, 2.0, 3.5]),
     stream=st.sampled_from([None, gs.Stream(rate=0.7, start=1)]),
-    name=st.sampled_from([*SOME, "quasi-global", "push-sum", "gossip-learning", "SwarmSGD, kept"]),
+    name=st.sampled_from(IN_STREAMS),
+    leaving=st.booleans(),
     seed=st.integers(0, 100),
 )
 @settings(max_examples=120)
@@ -169,6 +173,7 @@ def test_any_stream_of_events(
     battery: float | None,
     stream: gs.Stream | None,
     name: str,
+    leaving: bool,
     seed: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -180,7 +185,9 @@ def test_any_stream_of_events(
     for begin, length, pair in contacts:
         for t in range(begin, begin + length + 1):
             pairs.setdefault(t, []).append(pair)
-    network = gs.Callback(5, lambda t: [(a, b) for a, b in pairs.get(t, []) if a != b])
+    network: gs.Network = gs.Callback(5, lambda t: [(a, b) for a, b in pairs.get(t, []) if a != b])
+    if leaving:
+        network = network & gs.Churn(0.2, 0.5, seed=seed)
     file = tmp_path_factory.mktemp("compute") / "compute.csv"
     rows = [f"{device},{value}\n" for device, value in enumerate(compute)]
     file.write_text("device,compute\n" + "".join(rows))
