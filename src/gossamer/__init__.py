@@ -46,7 +46,7 @@ _EXPORTS = {
     """,
     "tasks.hf": "HuggingFace TokenModel Transformers from_hf",
     "tasks.synthetic": "LeastSquares Logistic",
-    "engines": "Events Measure Observer Plan Ray Simulator",
+    "engines": "Events Measure Observer Plan Ray Simulation Simulator",
     "results.run": "Run",
     "results.runs": "Runs read",
     "study": "Study load_spec run compare",

@@ -243,7 +243,9 @@ class Algorithm(ABC):
         Args:
             w0: The stacked start [devices, parameters].
         """
-        return {**self.init(w0), **self.local_step.init(w0)}
+        state = self.init(w0)
+        _check_state(self, "init", state, {})
+        return {**state, **self.local_step.init(w0)}
 
     def next_state(self, state: State, grad: Gradient, mix: Mix, t: int) -> State:
         """Run one round with the optimiser, and return the next state. Engines call it.
@@ -255,10 +257,15 @@ class Algorithm(ABC):
             t: The round.
         """
         local_step = self.local_step
+        forms = {name: _form(x) for name, x in state.items()}
         if local_step.plain:
-            return self.round(state, grad, mix, t)
+            after = self.round(state, grad, mix, t)
+            _check_state(self, "round", after, forms)
+            return after
         directions = local_step.gradient(grad, state)
-        return {**self.round(state, directions, mix, t), **directions.state()}
+        after = {**self.round(state, directions, mix, t), **directions.state()}
+        _check_state(self, "round", after, forms)
+        return after
 
     def halfway_models(self, state: State, grad: Gradient, mix: Mix, t: int) -> Tensor:
         """Return the models in the middle of round t, without changing the state. Engines call it.
@@ -310,6 +317,39 @@ class Algorithm(ABC):
     def mirror_at(self, t: int) -> MirrorMap:
         """Return the mirror map of round t, for the distance to the mean in its dual."""
         return IdentityMap()
+
+
+def _form(x: Tensor) -> tuple[torch.Size, torch.dtype]:
+    """Return what a tensor of a state keeps from round to round."""
+    return x.shape, x.dtype
+
+
+def _check_state(
+    algorithm: Algorithm,
+    function: str,
+    state: Any,
+    forms: dict[str, tuple[torch.Size, torch.dtype]],
+) -> None:
+    """Raise InputError if a method returns what is no state, or one of another form.
+
+    Args:
+        algorithm: The method.
+        function: The name of its function that returned the state.
+        state: What it returned.
+        forms: The shape and type of every tensor of the state before; empty at the start.
+    """
+    field = f"{type(algorithm).__name__}.{function}(…)"
+    if not isinstance(state, dict) or not all(isinstance(x, Tensor) for x in state.values()):
+        raise InputError(field, state, "a dictionary of tensors, each with one row per device")
+    for name, (shape, dtype) in forms.items():
+        if name not in state:
+            raise InputError(field, sorted(state), f"the whole state, with {name!r}")
+        if _form(state[name]) != (shape, dtype):
+            x = state[name]
+            found = f"{name!r}: {list(x.shape)} of {x.dtype}"
+            raise InputError(
+                field, found, f"{name!r} with shape {list(shape)} of {dtype}, as before"
+            )
 
 
 def descend(w: Tensor, d: Tensor, eta: float | Tensor) -> Tensor:

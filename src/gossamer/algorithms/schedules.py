@@ -234,6 +234,10 @@ class Warmup:
         return self.then(t)
 
 
+# What a schedule may return for a round.
+_ACCEPTED_VALUES = "a function that returns one number, or one number per device"
+
+
 def at(value: float | Schedule, t: int, devices: Tensor, like: Tensor) -> float | Tensor:
     """Return the value in round t.
 
@@ -248,8 +252,19 @@ def at(value: float | Schedule, t: int, devices: Tensor, like: Tensor) -> float 
     """
     if isinstance(value, int | float):
         return float(value)
-    now = torch.as_tensor(value(t), dtype=torch.float64)
-    return now.item() if now.dim() == 0 else now.to(like.device, like.dtype)[devices][:, None]
+    found = value(t)
+    try:
+        now = torch.as_tensor(found, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError("schedule", found, _ACCEPTED_VALUES) from None
+    if now.dim() == 0:
+        return now.item()
+    if now.dim() > 1:
+        raise InputError("schedule", list(now.shape), _ACCEPTED_VALUES)
+    try:
+        return now.to(like.device, like.dtype)[devices][:, None]
+    except IndexError:
+        raise InputError("schedule", list(now.shape), _ACCEPTED_VALUES) from None
 
 
 def check_eta(eta: float | Schedule) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from gossamer.errors import InputError
 from gossamer.network.base import IntArray
 from gossamer.tasks import Worker
 
@@ -31,6 +32,8 @@ class BatchGradient:
     arrived: IntArray | None = None
 
     def __call__(self, w: Tensor, step: int = 0, rows: Tensor | None = None) -> Tensor:
+        if not isinstance(w, Tensor):
+            raise InputError("grad(w): w", w, "a tensor of models, one row per device")
         self._count(rows)
         samples = self.samples if step == 0 and rows is None else None
         arrived = self._arrived(rows)

@@ -13,6 +13,7 @@ from gossamer.algorithms.base import Neighbours
 from gossamer.backend import Block, MixWeights
 from gossamer.engines.buffers import BufferPool
 from gossamer.engines.shard import LocalWeights, Shard
+from gossamer.errors import InputError
 from gossamer.mirror import MirrorMap
 from gossamer.network.base import FloatArray
 from gossamer.network.weights import Weights
@@ -129,6 +130,9 @@ class StackedMix:
 
     def count(self, x: Tensor) -> None:
         """Count the messages of one mix of x."""
+        if not isinstance(x, Tensor) or x.ndim == 0 or len(x) != len(self.devices):
+            accepted = f"a tensor with one row for each of {len(self.devices)} devices"
+            raise InputError("mix(x): x", list(x.shape) if isinstance(x, Tensor) else x, accepted)
         self.last_input = x
         messages = self.weights.messages
         if self.local is not None:

@@ -6,8 +6,10 @@ removes some of them: `Ring(10) & LinkFailure(0.1) & Churn(0.05, 0.5)` is a netw
 
 from __future__ import annotations
 
+import functools
+import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gossamer._core import checks
 from gossamer._core.sorting import distinct
 from gossamer.errors import InputError
 
@@ -81,8 +84,10 @@ class Links:
             1
         """
         given: Any = pairs
+        if not isinstance(pairs, Iterable):
+            raise InputError("pairs", pairs, "pairs (a, b) of whole numbers")
         if not isinstance(pairs, np.ndarray):
-            given = list(pairs)  # type: ignore[arg-type]
+            given = list(pairs)
         try:
             array = np.asarray(given) if len(given) else np.empty((0, 2), dtype=np.int64)
         except ValueError:  # pairs of different lengths
@@ -194,6 +199,30 @@ def _equal(one: FloatArray | None, other: FloatArray | None) -> bool:
     return np.array_equal(one, other)
 
 
+def _with_whole_round(links: Callable[[Any, int], Links]) -> Callable[[Any, int], Links]:
+    """Return a network's `links` that takes whole numbers of NumPy and torch, and refuses others."""
+
+    @functools.wraps(links)
+    def checked_links(self: Any, t: int) -> Links:
+        if type(t) is not int:
+            try:
+                t = operator.index(t)
+            except TypeError:
+                raise InputError("round", t, "a whole number") from None
+        if t.bit_length() > _ROUND_BITS:
+            raise InputError("round", t, f"a whole number of at most {_ROUND_BITS} bits")
+        return links(self, t)
+
+    return checked_links
+
+
+_ROUND_BITS = 62  # of the number of a round, which draws hash as 64 bits
+# What `network & …` takes.
+_ACCEPTED_FAULTS = (
+    "a fault, such as gs.Churn(leave=…, come_back=…) or gs.LinkFailure(probability=…)"
+)
+
+
 class Network(ABC):
     """A sequence of rounds of links.
 
@@ -221,6 +250,11 @@ class Network(ABC):
     round_seconds: float | None = None
     names: tuple[str, ...] | None = None
     groups: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        if "links" in vars(cls):
+            cls.links = _with_whole_round(cls.links)  # type: ignore[method-assign]
 
     @abstractmethod
     def links(self, t: int) -> Links:
@@ -331,13 +365,35 @@ class Network(ABC):
             t += 1
 
     def __and__(self, fault: Fault) -> Network:
+        if not isinstance(fault, Fault):
+            raise InputError("network & …", fault, _ACCEPTED_FAULTS)
         return Faulty(self, fault)
+
+    def __rand__(self, other: object) -> Network:
+        raise InputError("… & network", other, f"the network first, and then {_ACCEPTED_FAULTS}")
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: some statistics and pictures of the first rounds."""
         from gossamer.network.notebook import show
 
         return show(self)
+
+
+def check_own_network(network: Network) -> None:
+    """Raise InputError if a network that is defined outside of gossamer does not work.
+
+    Args:
+        network: A network. Those of gossamer are not looked at: drawing the links of many devices
+            takes time.
+    """
+    cls = type(network)
+    if cls.__module__.partition(".")[0] == __name__.partition(".")[0]:
+        return
+    devices = getattr(network, "devices", None)
+    checks.whole(f"{cls.__name__}.devices", devices, 1)
+    links = network.links(0)
+    if not isinstance(links, Links):
+        raise InputError(f"{cls.__name__}.links(0)", links, "gs.Links.of(devices, pairs)")
 
 
 class Fault(ABC):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -129,6 +130,8 @@ class Run:
             >>> Run.read("runs/demo/d-psgd-seed0").summary["accuracy"]    # doctest: +SKIP
             0.93
         """
+        if not isinstance(folder, str | os.PathLike):
+            raise InputError("folder", folder, "the path of a run folder")
         files = RunFolder(Path(folder))
         text, spec = files.spec(spec_name)
         metrics = files.metrics(columns, per_device) if files.has("metrics.parquet") else {}

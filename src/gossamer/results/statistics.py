@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gossamer._core import checks
 from gossamer._core.columns import Target
 
 _CONFIDENCE = 0.975  # quantile of Student's t for a two-sided 95 % interval
@@ -97,6 +98,9 @@ def _plain_number(value: Any) -> int | float | None:
     return None
 
 
+_MAX_DIGITS = 100  # decimal places of a number in a text
+
+
 @dataclass(frozen=True)
 class Interval:
     """A mean with its 95 % confidence interval by Student's t.
@@ -122,6 +126,8 @@ class Interval:
             >>> Interval(0.9, 0.02, 5).format(1, 100)
             '90.0 ± 2.0'
         """
+        checks.whole("digits", digits, 0, _MAX_DIGITS)
+        checks.number("scale", scale)
         text = f"{self.mean * scale:.{digits}f}"
         if self.half is None:
             return text

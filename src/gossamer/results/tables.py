@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
+from gossamer._core import checks
 from gossamer._core.columns import SAMPLING_ERROR, Column, Target
+from gossamer.errors import InputError
 from gossamer.results.statistics import Interval, Reached, interval, paired
 from gossamer.results.text import ALWAYS, TableColumn, joined_headings, rows_of, text_table
 
@@ -28,6 +31,8 @@ _LEFT_OUT = {
     "merged target": 10,
     "other metric's devices": 11,
 }
+# Numbers of a summary that describe the run.
+_NOT_MEASURED = ("finished", "seed", "rounds", "round")
 _IN_A_PAPER = _LEFT_OUT["other metric"]  # the largest rank that a table in LaTeX shows
 
 
@@ -75,7 +80,12 @@ class Method:
 
         Args:
             name: A number in the summary of a run, such as "accuracy" or "rmse_merged".
+
+        Raises:
+            InputError: If the summary of a run has no such number.
         """
+        for run in self.runs:
+            _check_number(run.summary, name)
         found = interval([run.summary[name] for run in self.runs])
         if found.count > 1:
             return found
@@ -177,11 +187,22 @@ class Method:
         for run in self.runs:
             taken[run.seed] = None
             if not run.diverged:
-                taken[run.seed] = run.summary[key][text]
+                known = run.summary.get(key, {})
+                checks.one_of("target", text, tuple(known))
+                taken[run.seed] = known[text]
         return taken
 
     def _repr_html_(self) -> str:
         return Comparison([self])._repr_html_()
+
+
+def _check_number(summary: Mapping[str, Any], name: str) -> None:
+    """Raise `InputError` if a summary has no number of a name."""
+    numbers = [key for key, value in summary.items() if isinstance(value, Real)]
+    if name not in numbers:
+        measured = [key for key in numbers if key not in _NOT_MEASURED]
+        checks.one_of("name", name, measured)
+        raise InputError("name", name, "the name of a measured value")
 
 
 class Comparison(list[Method]):

@@ -22,6 +22,8 @@ from gossamer.study.study import Study, load
 from gossamer.study.sweep import run_all
 from gossamer.study.warn import warn_of_few_links
 
+MAX_SEEDS = 100_000  # of a comparison: their runs are held in memory together
+
 
 @checked
 def compare(
@@ -59,7 +61,7 @@ def compare(
         >>> [m.label for m in compare([Study(DPSGD(), rounds=5), Study(SwarmSGD(), rounds=5)])]
         ['D-PSGD', 'SwarmSGD']
     """
-    checks.whole("seeds", seeds, 1)
+    checks.whole("seeds", seeds, 1, MAX_SEEDS)
     if pool is not None and observers:
         names = [type(observer).__name__ for observer in observers]
         raise InputError("observers", names, "none if a pool runs the studies")

@@ -11,6 +11,7 @@ from gossamer.algorithms import WPM, Algorithm
 from gossamer.engines import Events, Measure, Plan
 from gossamer.errors import InputError
 from gossamer.network import Energy, Network, Random, Timing
+from gossamer.network.base import check_own_network
 from gossamer.tasks import Data, Digits, Iid, Model, Softmax, Stream, Task
 from gossamer.tasks.data import Source
 from gossamer.tasks.own_devices import brings_devices, split_by_owner
@@ -140,6 +141,7 @@ class Study:
             >>> Study().plan().task.devices
             10
         """
+        check_own_network(self.network)
         data = data or load(self.data)
         try:
             split = self._split(data)

@@ -327,6 +327,10 @@ def _array(
     field: str, value: ArrayLike | Tensor, accepted: str = "an array of numbers"
 ) -> NDArray[Any]:
     if isinstance(value, Tensor):
+        if value.layout is not torch.strided or value.is_meta:
+            raise InputError(
+                field, f"a tensor of layout {value.layout}", "a dense tensor on a device"
+            )
         value = value.detach().cpu()
         value = (value.float() if value.is_floating_point() else value).numpy()
     try:

@@ -66,6 +66,8 @@ def check(algorithm: Algorithm, rounds: int = 12) -> list[str]:
         >>> check(DPSGD(eta=0.05))
         ['churn', 'changing', 'static']
     """
+    if not isinstance(algorithm, Algorithm):
+        raise InputError("algorithm", algorithm, "an object of a method, such as gs.DPSGD()")
     accepted = []
     for name, network in NETWORKS.items():
         try:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from gossamer._core.arguments import checked, conversion
@@ -192,7 +193,11 @@ def from_networkx(graphs: networkx.Graph[Any] | Sequence[networkx.Graph[Any]]) -
 
 @conversion(Network)
 def _network_of(field: str, value: Any) -> Any:
-    """Make a network from a networkx graph."""
+    """Make a network from a networkx graph; name the wrapper of a function and of pairs."""
+    if callable(value) and not isinstance(value, type):
+        raise InputError(field, value, "gs.Callback(devices=…, function=…)")
+    if isinstance(value, list | tuple | np.ndarray):
+        raise InputError(field, value, "gs.Graph(devices=…, pairs=…), or a networkx graph")
     if "networkx" in sys.modules:
         import networkx
 
