@@ -15,6 +15,8 @@ from support.planted import curve, plant, run_here
 import gossamer as gs
 from gossamer.algorithms import GainControl
 from gossamer.network.files import save
+from gossamer.results.find import select_runs
+from gossamer.results.search import read_search
 from gossamer.study import spec
 
 SPEC = """
@@ -84,7 +86,7 @@ def test_a_regression_is_tuned_by_its_error(here: Path, monkeypatch: pytest.Monk
     for words, metric, target in cases:
         done = gossamer("tune", "fit.toml", *fixed, *words)
         assert (done.code, done.err) == (0, "")
-        table = done.out.split("mean ±")[0]
+        table = done.out.partition("fresh seeds\n")[2].partition("mean ±")[0]
         assert "%" not in table
         assert "rmse" in table
         result = json.loads(Path("o/result.json").read_text())
@@ -227,3 +229,37 @@ def test_the_command_from_end_to_end(here: Path) -> None:
     summary = json.loads(Path("won/summary.json").read_text())
     assert summary["accuracy"] == pytest.approx(result["confirmed"][0]["accuracy"][0], abs=1e-6)
     assert tomllib.loads(Path("won/spec.toml").read_text())["data"]["kind"] == "digits"
+
+
+def test_the_verdict_comes_first_and_the_report_last(planted: list[gs.Study]) -> None:
+    done = gossamer(
+        "tune", "fleet.toml", "--budget", 60, "--methods", "gain-control", "--set", "rounds=90"
+    )
+    lines = [line for line in done.out.splitlines() if line.strip()]
+    assert "reached" in lines[0] or "wins" in lines[0]
+    assert lines[-2].split()[:3] == ["gossamer", "run", "runs/tune-fleet/winner.toml"]
+    assert lines[-1].split()[:3] == ["gossamer", "report", "runs/tune-fleet"]
+
+
+def test_a_search_is_read_again_with_all_that_it_tried(here: Path) -> None:
+    """Its folder stands for the confirming runs, for all commands that take runs."""
+    words = ["--budget", 60, "--methods", "gain-control", "--workers", 1, "-q"]
+    done = gossamer("tune", "fleet.toml", *words, "--out", "o")
+    assert done.code == 0, done.err
+    search = read_search(Path("o"))
+    assert search is not None
+    assert search.verdict in done.out.replace("\n", " ")
+    assert len(search.runs) == 5 * len(json.loads(Path("o/result.json").read_text())["confirmed"])
+    assert {tried.method for tried in search.tried} == {"D-PSGD", "Gain control"}
+    assert len({tried.label for tried in search.tried}) == len(search.tried)
+    assert search.tried[0].rounds == 30
+    assert select_runs([Path("o")]) == list(search.runs)
+    assert all(gs.Run.read(folder).seed < 5 for folder in search.runs)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"name": 3, "confirmed": 4}', "\x00"])
+def test_a_damaged_search_is_no_search(here: Path, text: str) -> None:
+    Path("o").mkdir()
+    Path("o/result.json").write_text(text)
+    assert read_search(Path("o")) is None
+    assert_refused(gossamer("report", "o"), "o holds no run")

@@ -94,7 +94,7 @@ def show_run(run: Run, as_json: bool = False, quiet: bool = False) -> None:
         highlight=False,
     )
     if console.is_terminal and not quiet and run.folder is not None:
-        _show_next(console, _after(run.folder))
+        show_next(console, _after(run.folder))
 
 
 def show_notes(tracking: Sequence[Tracker], quiet: bool) -> None:
@@ -144,9 +144,9 @@ def show_comparison(
     console.print(terminal_table(methods, title, console.width))
     console.print(f"runs: {folder}   curves: {picture}", highlight=False)
     if demo:
-        _show_next(console, (*_after(folder)[:1], *_AFTER_DEMO))
+        show_next(console, (*_after(folder)[:1], *_AFTER_DEMO))
     elif console.is_terminal and not quiet:
-        _show_next(console, _after(folder))
+        show_next(console, _after(folder))
 
 
 def _after(folder: Path) -> tuple[tuple[str, str], ...]:
@@ -158,8 +158,13 @@ def _after(folder: Path) -> tuple[tuple[str, str], ...]:
     )
 
 
-def _show_next(console: Console, steps: Sequence[tuple[str, str]]) -> None:
-    """Print commands, each with what it is for, where that fits the line."""
+def show_next(console: Console, steps: Sequence[tuple[str, str]]) -> None:
+    """Print commands, each with what it is for, where that fits the line.
+
+    Args:
+        console: Where to print.
+        steps: Commands, each with its purpose.
+    """
     widest = max(len(command) for command, _ in steps)
     console.print("\nNext:")
     for command, purpose in steps:

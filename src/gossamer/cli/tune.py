@@ -16,12 +16,21 @@ from rich.table import Table
 from gossamer._core.columns import Column, Target
 from gossamer._core.files import write_atomically
 from gossamer.cli.progress import StageBar
-from gossamer.cli.show import open_console
+from gossamer.cli.show import open_console, show_next
 from gossamer.cli.tables import titled_table
-from gossamer.cli.tune_words import marked_settings, seeds_of, start_lines, target_of, why
+from gossamer.cli.tune_words import (
+    marked_settings,
+    method_of_search,
+    seeds_of,
+    start_lines,
+    target_of,
+    verdict,
+    why,
+)
 from gossamer.engines import EngineSpec
 from gossamer.study import Interrupted, Interval, Study, spec
 from gossamer.study.pools import pool_on
+from gossamer.study.sweep import run_path
 from gossamer.study.tune import Cost, Lead, Score, SearchStart, Tuned, choose
 from gossamer.study.tune import tune as search
 
@@ -108,13 +117,23 @@ def tune(
         typer.echo(text)
         return
     console = open_console()
-    console.print(ranking(tuned, console.width))
     width = min(console.width, _MAX_COLUMNS)
-    console.print(textwrap.fill(result["why"], width), highlight=False, soft_wrap=True)
+    for paragraph in (verdict(tuned), ranking(tuned, console.width), method_of_search(tuned)):
+        if isinstance(paragraph, str):
+            paragraph = textwrap.fill(paragraph, width)
+        console.print(paragraph, highlight=False, soft_wrap=True)
+        console.print()
     option = ""
     if any(spec.code_tables(spec.to_table(tuned.spec))):
         option = " --allow-code"
-    typer.echo(f"\nwinner: {winner}   (gossamer run {winner}{option})")
+    typer.echo(f"winner: {winner}")
+    show_next(
+        console,
+        (
+            (shlex.join(["gossamer", "run", str(winner)]) + option, "run the winner"),
+            (shlex.join(["gossamer", "report", str(folder)]), "a page with all that was tried"),
+        ),
+    )
 
 
 def _announce(start: SearchStart, quiet: bool) -> None:
@@ -269,7 +288,25 @@ def document(tuned: Tuned) -> dict[str, Any]:
         "rungs": rungs,
         "left_out": tuned.fit.left_out,
         "spec": spec.to_table(tuned.spec),
+        "verdict": verdict(tuned),
         "why": why(tuned),
+        "unit": tuned.goal.unit,
+        "tried": [_tried(*entry, tuned) for entry in tuned.longest],
+    }
+
+
+def _tried(score: Score, rounds: int, tuned: Tuned) -> dict[str, Any]:
+    """Return what a setting achieved in its longest runs of the search."""
+    last = score.mean_last(tuned.goal.column)
+    taken = score.mean_to_target(tuned.goal.unit, tuned.target)
+    return {
+        "label": score.candidate.label,
+        "method": score.candidate.method.label,
+        "settings": dict(score.candidate.settings),
+        "rounds": rounds,
+        "seeds": len(score.curves),
+        "last": None if last is None else last.mean,
+        "to_target": None if taken is None else taken.mean,
     }
 
 
@@ -288,6 +325,7 @@ def _score_document(score: Score, tuned: Tuned) -> dict[str, Any]:
         to_target[goal] = score.to_target(cast(Cost, goal), tuned.target)
     document = {
         **_candidate_document(score, tuned),
+        "runs": [run_path(Path(), s).name for s in tuned.confirming_studies(score.candidate)],
         "diverged": score.diverged,
         "to_target": to_target,
     }

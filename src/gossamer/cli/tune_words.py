@@ -17,6 +17,15 @@ def why(tuned: Tuned) -> str:
     Args:
         tuned: The result of a search.
     """
+    return f"{verdict(tuned)} {method_of_search(tuned)}"
+
+
+def verdict(tuned: Tuned) -> str:
+    """Say which method won, and how sure its lead is.
+
+    Args:
+        tuned: The result of a search.
+    """
     winner = tuned.winner
     other = tuned.best_other
     sentences = [_result(tuned)]
@@ -35,7 +44,17 @@ def why(tuned: Tuned) -> str:
     sentences.append(_comparison("the best other one,", tuned.lead_over(other), tuned))
     if tuned.baseline is not winner and tuned.baseline is not other:
         sentences.append(_comparison("tuned", tuned.lead_over(tuned.baseline), tuned))
-    sentences += [*_at_edges(tuned), _search(tuned), _confirmation(tuned)]
+    sentences += _at_edges(tuned)
+    return " ".join(sentences)
+
+
+def method_of_search(tuned: Tuned) -> str:
+    """Say what was tried and confirmed, on which seeds and samples.
+
+    Args:
+        tuned: The result of a search.
+    """
+    sentences = [_search(tuned), _confirmation(tuned)]
     if tuned.study.with_seed(tuned.study.seed + 1).network == tuned.study.network:
         sentences.append(
             "The links are the same in every run: "

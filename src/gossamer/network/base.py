@@ -200,7 +200,7 @@ def _equal(one: FloatArray | None, other: FloatArray | None) -> bool:
 
 
 def _with_whole_round(links: Callable[[Any, int], Links]) -> Callable[[Any, int], Links]:
-    """Return a network's `links` that takes whole numbers of NumPy and torch, and refuses others."""
+    """Return a network's `links` for whole numbers of NumPy and torch too; it refuses others."""
 
     @functools.wraps(links)
     def checked_links(self: Any, t: int) -> Links:

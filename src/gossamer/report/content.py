@@ -96,6 +96,7 @@ def contents(
         "settings": run_settings(runs_of(methods)),
         "dashes": [palette.dash_array(dash) for dash in range(len(palette.DASHES))],
         "results": page_tables.results(methods),
+        "others": page_tables.other_results(methods),
         "targets": page_tables.targets(methods),
         "metrics": [_metric_facts(metric, methods) for metric in page_tables.metrics_of(methods)],
         "curves": curves(methods),

@@ -16,8 +16,10 @@ from typing import Any
 from gossamer._core.files import write_atomically
 from gossamer.report import grouping
 from gossamer.report.content import report_content
+from gossamer.report.page_search import search_content
 from gossamer.results import palette
 from gossamer.results.find import select_runs
+from gossamer.results.search import read_search
 
 _WEB = files("gossamer.report") / "web"
 # The page's modules; each imports only from those before it.
@@ -37,6 +39,7 @@ _MODULES = (
     "chart",
     "selection",
     "parallel",
+    "search",
     "curves",
     "network",
     "contacts",
@@ -52,7 +55,7 @@ def page(runs: Sequence[Path], out: Path, allow_code: bool = False) -> None:
     """Write the report of some runs.
 
     Args:
-        runs: Run folders, or folders with runs in them.
+        runs: Run folders, folders with runs in them, or the folder of a search.
         out: The HTML file to write.
         allow_code: Import and run the Python code that the specs of the runs name.
 
@@ -64,6 +67,13 @@ def page(runs: Sequence[Path], out: Path, allow_code: bool = False) -> None:
     """
     found = [grouping.read(folder, allow_code) for folder in select_runs(runs)]
     content, blocks = report_content(found)
+    search = read_search(runs[0]) if len(runs) == 1 else None
+    if search is not None:
+        content |= {
+            "title": f"{search.name}: search",
+            "answer": search.verdict,
+            "search": search_content(search, found[0].columns),
+        }
     write_atomically(out, assemble("report", content["title"], content, blocks).encode())
 
 

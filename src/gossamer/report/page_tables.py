@@ -156,12 +156,30 @@ def heading(label: str, unit: str = "", about: str = "", number: bool = True) ->
 
 
 def results(methods: Sequence[Method]) -> Table:
-    """Return a row per method: means over its seeds with 95 % intervals.
+    """Return the first metric of each method: means over its seeds with 95 % intervals.
 
     Args:
         methods: The methods of the page.
     """
-    shown = _measured_quantities(methods)
+    main = metrics_of(methods)[0]
+    return _results(methods, [q for q in _measured_quantities(methods) if q.metric is main])
+
+
+def other_results(methods: Sequence[Method]) -> Table | None:
+    """Return what else was measured, as in `results`: other metrics, traffic and time.
+
+    Args:
+        methods: The methods of the page.
+
+    Returns:
+        A row per method; None if there is nothing else.
+    """
+    main = metrics_of(methods)[0]
+    shown = [q for q in _measured_quantities(methods) if q.metric is not main]
+    return _results(methods, shown) if shown else None
+
+
+def _results(methods: Sequence[Method], shown: Sequence[Quantity]) -> Table:
     main = metrics_of(methods)[0]
     columns = [
         heading("method", number=False),
@@ -270,6 +288,8 @@ def _mark_best(rows: Sequence[list[Cell]], rising: Sequence[bool | None], least:
         values = [row[k]["value"] for row in rows]
         known = [value for value in values if isinstance(value, float)]
         if larger is None or len(known) < least:
+            continue
+        if len(known) == len(rows) and len(set(known)) == 1:  # all are equally good
             continue
         best = max(known) if larger else min(known)
         for row in rows:

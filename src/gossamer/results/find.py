@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gossamer.errors import DataError, InputError
 from gossamer.results.order import in_order
+from gossamer.results.search import read_search
 
 MAX_DEPTH = 6  # levels of folders that `find_runs` searches
 MAX_RUNS = 1000  # run folders that `select_runs` accepts: more are too many for one page
@@ -35,7 +36,8 @@ def select_runs(paths: Sequence[Path]) -> list[Path]:
     """Return the run folders that the user named.
 
     Args:
-        paths: Run folders, or folders with runs directly in them, as `gossamer compare` writes.
+        paths: Run folders, folders with runs directly in them, as `gossamer compare` writes, or
+            the folder of a search by `gossamer tune`, which stands for its confirming runs.
 
     Returns:
         Each run folder once, in the order given; those in one folder in the order of the spec of
@@ -62,9 +64,12 @@ def _runs_in(path: Path) -> list[Path]:
     inside = in_order([file.parent for file in path.glob("*/spec.toml")])
     if inside:
         return inside
+    search = read_search(path)
+    if search is not None and search.runs:
+        return list(search.runs)
     if path.is_dir():
         raise DataError(
             f"{path} holds no run: "
-            "give a folder that `gossamer run` or `gossamer compare` has written"
+            "give a folder that `gossamer run`, `compare` or `tune` has written"
         )
     raise DataError(f"{path} is no folder: give one that `gossamer run` has written")

@@ -150,10 +150,12 @@ def run_path(folder: Path, study: Study) -> Path:
         study: The study.
 
     Returns:
-        A path that names the method and contains a digest of the whole study.
+        A path that names the method and contains a digest of the whole study, which a sweep runs
+        with one thread.
     """
     method = type(study.algorithm).__name__.lower()
-    return folder / f"{method}-{study.network.devices}-{spec.digest(study)}"
+    digest = spec.digest(replace(study, threads=1))
+    return folder / f"{method}-{study.network.devices}-{digest}"
 
 
 def _cost(study: Study) -> float:

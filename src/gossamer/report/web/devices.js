@@ -34,9 +34,8 @@ export function smallMultiples(onSelect) {
     const lowest = formatNumber(low * quantity.scale);
     const highest = formatNumber(high * quantity.scale) + quantity.unit;
     about.textContent =
-      `${quantity.label}: every picture goes from ${lowest} to ${highest} upwards and from round ` +
-      `${formatNumber(rounds[0])} to ${formatNumber(rounds.at(-1))} across; ` +
-      "the grey line is the mean of all devices, the number the device's last value.";
+      `${quantity.label}, from ${lowest} to ${highest}, over rounds ${formatNumber(rounds[0])} to ` +
+      `${formatNumber(rounds.at(-1))}. Grey: mean of all devices. Number: last value.`;
     if (drawn.length < sorted.length) {
       const which = order === "number" ? "first" : "worst";
       const count = `${drawn.length} of ${sorted.length}`;

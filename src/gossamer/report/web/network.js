@@ -289,7 +289,9 @@ export function networkPicture(onSelect) {
     const count = pairs.length.toLocaleString("en-GB");
     const noun = pairs.length === 1 ? "link" : "links";
     const parts = [`${count} ${noun}, ${alone} of ${degree.length} devices alone.`];
-    if (measured.length)
+    if (measured.length && measured[0][0] === measured.at(-1)[0])
+      parts.push(`All devices: ${valueText(measured[0][0], quantity)}.`);
+    else if (measured.length)
       parts.push(`Lowest: ${text(measured[0])}; highest: ${text(measured.at(-1))}.`);
     if (selected != null && network.shown.includes(selected)) {
       const others = selectedPairs.map(

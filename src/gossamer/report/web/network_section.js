@@ -87,8 +87,8 @@ export function networkSection(table, follow = false) {
     box.checked = state[name];
     return el("label", { class: "field" }, box, el("span", {}, text));
   };
-  const moves = el("div", { class: "controls" }, tick("ways", "trails"));
-  const reach = tick("reach of links", "radius");
+  const moves = el("div", { class: "controls" }, tick("trails", "trails"));
+  const reach = tick("link radius", "radius");
   moves.append(reach);
   const picture = networkPicture(selectDevice);
   const multiples = smallMultiples(selectDevice);
@@ -355,15 +355,15 @@ export function networkSection(table, follow = false) {
     const { every, joined } = network;
     const parts = [
       joined < every
-        ? `Every ${every.toLocaleString("en-GB")} rounds are one picture, with the links of the ` +
+        ? `Each frame shows ${every.toLocaleString("en-GB")} rounds, with the links of the ` +
           `last ${joined.toLocaleString("en-GB")} of them.`
         : every > 1
-          ? `Every ${every.toLocaleString("en-GB")} rounds are one picture, with all links.`
-          : "Every round is a picture.",
+          ? `Each frame shows ${every.toLocaleString("en-GB")} rounds, with all their links.`
+          : "Each frame shows one round.",
     ];
-    if (rounds.length < frames.length) parts.push("Colours are those of the newest measurement.");
-    if (network.moving) parts.push("Devices are drawn where they are.");
-    else parts.push("Where a device is drawn means nothing.");
+    if (rounds.length < frames.length) parts.push("Colours show the latest measurement.");
+    if (network.moving) parts.push("Devices are drawn at their positions.");
+    else parts.push("Positions have no meaning.");
     if (network.here) parts.push("Dashed: away.");
     if (network.shown.length < network.devices)
       parts.push(

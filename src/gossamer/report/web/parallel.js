@@ -50,18 +50,22 @@ export function parallelEntries(content, most) {
 }
 
 /**
- * Create the parallel coordinates. `onSelect(runs)` is called with the names of the runs within the
+ * Create the parallel coordinates of a page, or of a search: `title` and `noun` name what the lines
+ * are. `onSelect(runs)` is called with the names of the runs within the
  * ranges that the reader draws on axes, or null for all.
  */
-export function parallelCoordinates(onSelect) {
+export function parallelCoordinates(
+  onSelect,
+  title = "Settings and result of each method",
+  noun = "methods",
+) {
   const picture = el("div", { class: "picture", role: "img", "aria-label": "" });
   const readout = el("p", { class: "facts" });
-  const title = "Settings and result of each method";
   const ranges = new Map(); // by axis: the selected part of it
   const all = el(
     "button",
     { type: "button", click: () => (ranges.clear(), draw(), onSelect(null)) },
-    "All methods",
+    `All ${noun}`,
   );
   const save = (text, click) =>
     el("button", { type: "button", "aria-label": `save as ${text}: ${title}`, click }, text);
@@ -147,7 +151,7 @@ export function parallelCoordinates(onSelect) {
     );
     picture.setAttribute(
       "aria-label",
-      `${title}: ${entries.length} methods by ${names.join(", ")} and ${name}`,
+      `${title}: ${entries.length} ${noun} by ${names.join(", ")} and ${name}`,
     );
     all.hidden = !ranges.size;
     return lines;

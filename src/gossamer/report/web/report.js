@@ -6,6 +6,7 @@ import { columns } from "./unpack.js";
 import { keepAddress } from "./address.js";
 import { curvesSection } from "./curves.js";
 import { networkSection } from "./network_section.js";
+import { searchSection } from "./search.js";
 import { runsSection } from "./runs.js";
 import { contents, resultsSection, section, settingsSection } from "./sections.js";
 
@@ -31,6 +32,7 @@ const network = networkSection(table);
 const timeline = timelineSection(section, table);
 const sections = [
   results.node,
+  ...(content.search ? [searchSection(content.search)] : []),
   curves.node,
   network.node,
   ...(content.runs.some((run) => run.activity) ? [timeline.node] : []),
@@ -56,7 +58,7 @@ document.body.append(
     "footer",
     {},
     `Made by gossamer ${content.version}. ` +
-      "Everything is in this file; it asks nothing of the network.",
+      "Everything is in this file; it loads nothing from the network.",
   ),
 );
 results.update(content);

@@ -36,7 +36,7 @@ export function runsSection(content, table) {
       { label: "method" },
       { label: "seed", number: true },
       { label: "state" },
-      { label: "took", unit: "on the computer", number: true },
+      { label: "took", unit: "of computing", number: true },
       { label: "data", about: "every measurement, exact" },
     ],
     rows: content.runs.map((run, k) => [

@@ -70,6 +70,8 @@ function answerPart() {
 export function resultsSection() {
   const results = sortable("Result of each method");
   const targets = sortable("What each target took");
+  const others = sortable("What else was measured");
+  const othersPart = el("div", {}, el("h3", {}, "Other measurements"), others.node);
   const targetsPart = el(
     "div",
     {},
@@ -99,6 +101,7 @@ export function resultsSection() {
     ),
     results.node,
     targetsPart,
+    othersPart,
   );
   function update(content) {
     answer.update(content);
@@ -106,6 +109,8 @@ export function resultsSection() {
     results.update(content.results);
     targetsPart.hidden = !content.targets;
     if (content.targets) targets.update(content.targets);
+    othersPart.hidden = !content.others;
+    if (content.others) others.update(content.others);
   }
   return { node, update };
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gossamer._core.columns import Target
@@ -75,6 +76,28 @@ class Tuned:
             found += [score.candidate for score in rung]
         return found
 
+    @property
+    def longest(self) -> list[tuple[Score, int]]:
+        """The score of every setting at its longest runs on the tuning seeds, with their rounds.
+
+        Those of the last rung come first, each rung ranked.
+        """
+        found: dict[str, tuple[Score, int]] = {}
+        for k in reversed(range(len(self.plan.rungs))):
+            for score in self.others[k]:
+                found.setdefault(score.candidate.label, (score, self.plan.rungs[k].rounds))
+            for score in self.baselines[k]:
+                found.setdefault(score.candidate.label, (score, self.study.rounds))
+        return list(found.values())
+
+    def confirming_studies(self, candidate: Candidate) -> list[Study]:
+        """Return the studies that confirmed a candidate, one per fresh seed.
+
+        Args:
+            candidate: One of the confirmed candidates.
+        """
+        return seeded(self.study, candidate, self.study.rounds, self.plan.final.seeds)
+
     def edges(self, candidate: Candidate) -> tuple[str, ...]:
         """Return the settings of a candidate that are at the edge of the range searched.
 
@@ -103,3 +126,19 @@ class Tuned:
             other: One of the confirmed scores.
         """
         return lead(self.winner, other, self.goal, self.target)
+
+
+def seeded(study: Study, candidate: Candidate, rounds: int, seeds: Sequence[int]) -> list[Study]:
+    """Return a candidate's study for every seed.
+
+    Args:
+        study: The study that is tuned.
+        candidate: The method with its settings.
+        rounds: Number of rounds.
+        seeds: The seeds.
+    """
+    studies = []
+    for seed in seeds:
+        own = study.with_seed(seed)
+        studies.append(replace(own, algorithm=candidate.algorithm, rounds=rounds, name="cell"))
+    return studies

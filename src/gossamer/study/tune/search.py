@@ -17,7 +17,7 @@ from gossamer.study.tune.budget import FRESH_SEEDS, Rung, SearchPlan, candidates
 from gossamer.study.tune.fit import Fit, fit_methods
 from gossamer.study.tune.goals import parse_goal, targets_of
 from gossamer.study.tune.promote import Slots, best_of_each_method_first, promote
-from gossamer.study.tune.result import Tuned
+from gossamer.study.tune.result import Tuned, seeded
 from gossamer.study.tune.scores import Goal, Score, curve_of, ranked, reachable
 from gossamer.study.warn import warn_of_few_links
 from gossamer.tasks import Lists, Split, Validation
@@ -199,9 +199,9 @@ class _Stages:
         """Return the scores of the baseline's rates, and those of the other methods' settings."""
         studies = []
         for each in rates:
-            studies += _seeded(study, each, self._rounds, rung.seeds)
+            studies += seeded(study, each, self._rounds, rung.seeds)
         for each in settings:
-            studies += _seeded(study, each, rung.rounds, rung.seeds)
+            studies += seeded(study, each, rung.rounds, rung.seeds)
 
         def progress(done: Done) -> None:
             self._progress((self._done + done.share * rung.work) / self._plan.work, stage)
@@ -214,15 +214,6 @@ class _Stages:
             runs_of_candidate = runs[index * count : (index + 1) * count]
             scores.append(Score(each, tuple(map(curve_of, runs_of_candidate))))
         return scores[: len(rates)], scores[len(rates) :]
-
-
-def _seeded(study: Study, each: Candidate, rounds: int, seeds: Sequence[int]) -> list[Study]:
-    """Return a candidate's study for every seed."""
-    studies = []
-    for seed in seeds:
-        seeded = study.with_seed(seed)
-        studies.append(replace(seeded, algorithm=each.algorithm, rounds=rounds, name="cell"))
-    return studies
 
 
 def held_out(study: Study) -> Study:
