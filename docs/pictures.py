@@ -8,9 +8,10 @@
                                  traces of $GOSSAMER_OUTSIDE
     demo                         the figure of `gossamer compare`
     report                       the head of its report, in Chromium
+    pages                        the pages of docs/gallery.md, in Chromium: about two minutes
     readme                       the figure of the README: a run of examples/robots.toml, about 15 s
 
-With the versions of constraints.txt all but the last four are reproduced byte for byte.
+With the versions of constraints.txt all but the last five are reproduced byte for byte.
 """
 
 from __future__ import annotations
@@ -561,6 +562,47 @@ def report() -> None:
     print("docs/pictures/report.png")
 
 
+def pages() -> None:
+    """Take pictures of a report, its network and devices, and of the report of a search."""
+    from playwright.sync_api import sync_playwright
+
+    spec = DOCS.parent / "examples" / "robots.toml"
+    search = ["--budget", "40", "--methods", "d-psgd,quasi-global,tracking,wpm"]
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright, chdir(folder):
+        commands: list[list[Any]] = [
+            ["compare", spec, "--quiet", "--seeds", "3", "--out", "robots"],
+            ["report", "robots", "-o", "robots.html"],
+            ["tune", spec, "--quiet", *search, "--out", "search"],
+            ["report", "search", "-o", "search.html"],
+        ]
+        for command in commands:
+            subprocess.run(
+                [sys.executable, "-m", "gossamer", *map(str, command)],
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        for name, page, part, width, scheme, state in _PAGES:
+            tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+            tab.goto(f"{Path(page).absolute().as_uri()}{state}")
+            tab.locator("html[data-ready]").wait_for(state="attached")
+            tab.locator(part).first.screenshot(path=DOCS / "pictures" / f"page-{name}.png")
+            print(f"docs/pictures/page-{name}.png")
+            tab.close()
+        browser.close()
+
+
+# The name of a picture, the page, its part, the width of the window, the colours, and the state.
+_PAGES: tuple[tuple[str, str, str, int, Any, str], ...] = (
+    ("answer", "robots.html", "#result", 1280, "light", ""),
+    ("curves", "robots.html", "#curves .charts", 1280, "light", ""),
+    ("network", "robots.html", "#network", 1280, "dark", "#round=60&device=3"),
+    ("search", "search.html", "#search .parallel", 1280, "light", ""),
+    ("phone", "robots.html", "#result", 390, "dark", ""),
+)
+
 PICTURES: dict[str, Callable[[], None]] = {
     make.__name__: make
     for make in (
@@ -574,6 +616,7 @@ PICTURES: dict[str, Callable[[], None]] = {
         traces,
         demo,
         report,
+        pages,
         readme,
     )
 }

@@ -10,10 +10,12 @@ import pytest
 import torch
 
 import gossamer as gs
+from gossamer.algorithms import Algorithm
 from gossamer.errors import InputError
+from gossamer.network import Network
 
 
-class _Own(gs.Algorithm):
+class _Own(Algorithm):
     """A method whose round is given."""
 
     def __init__(self, round_of: Callable[..., Any]) -> None:
@@ -27,7 +29,7 @@ class _Own(gs.Algorithm):
         return w
 
 
-class _NoLinks(gs.Network):
+class _NoLinks(Network):
     """A network whose links are a number."""
 
     devices = 4
@@ -36,7 +38,7 @@ class _NoLinks(gs.Network):
         return 3
 
 
-class _NoDevices(gs.Network):
+class _NoDevices(Network):
     """A network without the number of its devices."""
 
     def links(self, t: int) -> gs.Links:
@@ -121,7 +123,7 @@ def test_results_are_asked_for_what_they_do_not_have() -> None:
     with pytest.raises(InputError, match="digits = -1 is not accepted"):
         method.value("accuracy").format(-1)
     with pytest.raises(InputError, match="folder = 3 is not accepted"):
-        gs.Run.read(3)  # type: ignore[arg-type]
+        gs.Run.read(3)
     with pytest.raises(InputError, match="from 1 to 100000"):
         gs.compare([gs.Study(rounds=1)], seeds=10**9)
 
@@ -137,7 +139,7 @@ def test_the_conformance_suite_takes_methods_only() -> None:
 def test_the_number_of_a_round(network: gs.Network) -> None:
     expected = network.links(1).pairs.tolist()
     assert network.links(np.int64(1)).pairs.tolist() == expected
-    assert network.links(torch.tensor(1)).pairs.tolist() == expected  # type: ignore[arg-type]
+    assert network.links(torch.tensor(1)).pairs.tolist() == expected
     wrong: list[Any] = [1.5, "a", None, 10**30, torch.tensor(1.5), np.arange(2)]
     for t in wrong:
         with pytest.raises(InputError, match="round = "):

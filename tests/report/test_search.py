@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.browser import Opened
@@ -39,7 +40,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         study = gs.Study(gs.DPSGD(eta), gs.Ring(6), rounds=20, name="cell")
         gs.run(study, folder / "cells" / f"dpsgd-{eta}")
         confirmed.append({"runs": [f"dpsgd-{eta}"]})
-    content = {"name": "made", "verdict": VERDICT, "metric": "accuracy", "unit": "rounds"}
+    content: dict[str, Any] = {
+        "name": "made",
+        "verdict": VERDICT,
+        "metric": "accuracy",
+        "unit": "rounds",
+    }
     content |= {"target": "accuracy >= 0.8", "tried": tried, "confirmed": confirmed}
     (folder / "result.json").write_text(json.dumps(content))
     return folder

@@ -72,7 +72,7 @@ def test_steps_and_staleness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     gs.run(study, tmp_path / "run", engine=gs.Events())
     content, _ = report_content([read(tmp_path / "run")])
-    headings = {column["label"] for column in content["results"]["columns"]}
+    headings = {column["label"] for column in content["others"]["columns"]}
     assert {"steps", "staleness"} <= headings
     assert content["curves"][0]["x"]["steps"][-1] == 330
     done = gossamer("figure", str(tmp_path / "run"), "--x", "steps", "--out", "steps.svg")

@@ -254,7 +254,7 @@ class Network(ABC):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         if "links" in vars(cls):
-            cls.links = _with_whole_round(cls.links)  # type: ignore[method-assign]
+            setattr(cls, "links", _with_whole_round(cls.links))  # noqa: B010
 
     @abstractmethod
     def links(self, t: int) -> Links:

@@ -63,7 +63,9 @@ def search_content(search: Search, known: Sequence[Column]) -> dict[str, Any]:
 
 def _parallel(search: Search, metric: Column) -> dict[str, Any]:
     """Return the settings as `parallel.js` reads them."""
-    settings = [{"name": "method", "values": [tried.method for tried in search.tried]}]
+    settings: list[dict[str, Any]] = [
+        {"name": "method", "values": [tried.method for tried in search.tried]}
+    ]
     settings.append({"name": "rounds", "values": [tried.rounds for tried in search.tried]})
     for name in _names(search):
         values = [_plain(tried.settings.get(name)) for tried in search.tried]

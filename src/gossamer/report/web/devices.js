@@ -34,7 +34,7 @@ export function smallMultiples(onSelect) {
     const lowest = formatNumber(low * quantity.scale);
     const highest = formatNumber(high * quantity.scale) + quantity.unit;
     about.textContent =
-      `${quantity.label}, from ${lowest} to ${highest}, over rounds ${formatNumber(rounds[0])} to ` +
+      `${quantity.label}, from ${lowest} to ${highest}, rounds ${formatNumber(rounds[0])} to ` +
       `${formatNumber(rounds.at(-1))}. Grey: mean of all devices. Number: last value.`;
     if (drawn.length < sorted.length) {
       const which = order === "number" ? "first" : "worst";
