@@ -588,6 +588,7 @@ def pages() -> None:
             tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
             tab.goto(f"{Path(page).absolute().as_uri()}{state}")
             tab.locator("html[data-ready]").wait_for(state="attached")
+            tab.evaluate("document.querySelector('nav').style.position = 'static'")
             tab.locator(part).first.screenshot(path=DOCS / "pictures" / f"page-{name}.png")
             print(f"docs/pictures/page-{name}.png")
             tab.close()
@@ -598,7 +599,7 @@ def pages() -> None:
 _PAGES: tuple[tuple[str, str, str, int, Any, str], ...] = (
     ("answer", "robots.html", "#result", 1280, "light", ""),
     ("curves", "robots.html", "#curves .charts", 1280, "light", ""),
-    ("network", "robots.html", "#network", 1280, "dark", "#round=60&device=3"),
+    ("network", "robots.html", "#network", 1280, "dark", "#network?round=60&device=3"),
     ("search", "search.html", "#search .parallel", 1280, "light", ""),
     ("phone", "robots.html", "#result", 390, "dark", ""),
 )

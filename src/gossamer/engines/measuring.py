@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gossamer._core import weight_bins
 from gossamer.engines.plan import Plan, Record
 from gossamer.engines.shard import Shard
 from gossamer.engines.shard_mean import mean_of_shards
@@ -76,6 +77,7 @@ class Measuring:
             merged=merged,
             merged_power=merged_power,
             devices=self._sample,
+            weights=self._histogram(w),
         )
 
     # -- scores -----------------------------------------------------------------------------------
@@ -97,6 +99,12 @@ class Measuring:
         rows = torch.from_numpy(np.searchsorted(self.devices, self._sample)).to(w.device)
         buffers = {name: b[rows] for name, b in self.worker.buffers.items()}
         return self.worker.scores(w[rows], metrics, buffers)
+
+    def _histogram(self, w: Tensor) -> IntArray:
+        rows = weight_bins.sampled(self.devices, self.plan.task.devices, w.shape[1])
+        if len(rows) == len(w):
+            return weight_bins.histogram(w)
+        return weight_bins.histogram(w[torch.from_numpy(rows).to(w.device)])
 
     # -- the merged model -------------------------------------------------------------------------
 

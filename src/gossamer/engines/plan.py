@@ -296,6 +296,8 @@ class Record:
             away, by these words; empty if the engine has common rounds.
         spreads: Mean, smallest and largest value of loss, metrics and distances, by name, whose
             arrays are then empty: see `values`.
+        weights: How many weights of all devices, or of a sample, are in each bin of
+            `_core.weight_bins`; None if they were not counted.
     """
 
     round: int
@@ -314,6 +316,7 @@ class Record:
     devices: IntArray | None = None
     activity: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     spreads: dict[str, Spread] = field(default_factory=dict)
+    weights: IntArray | None = None
 
     def device(self, position: int) -> int:
         """Return the number of the device at a position of `loss`.

@@ -18,6 +18,7 @@ from gossamer.report.description import describe
 from gossamer.report.page_curves import curves
 from gossamer.report.page_devices import device_facts
 from gossamer.report.page_settings import run_settings, settings_table
+from gossamer.report.page_weights import weights
 from gossamer.results import palette
 from gossamer.results.run import Run
 from gossamer.results.tables import Method, runs_of
@@ -53,7 +54,7 @@ def report_content(runs: Sequence[Run]) -> tuple[dict[str, Any], list[str]]:
     for run, network, facts in zip(kept, networks_of_runs, of_devices.runs, strict=True):
         columns, block = measurements(run, with_devices)
         blocks.append(block)
-        details.append({"columns": columns} | network | facts)
+        details.append({"columns": columns, "weights": weights(run)} | network | facts)
     content = contents(methods, notes, details, drawn)
     return content | {"labels": of_devices.labels}, blocks
 

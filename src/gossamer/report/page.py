@@ -47,6 +47,7 @@ _MODULES = (
     "devices",
     "timeline",
     "network_section",
+    "weights",
     "runs",
 )
 

@@ -18,7 +18,7 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ from gossamer._core.files import (
     write_atomically,
 )
 from gossamer._core.spread import mean
+from gossamer._core.weight_bins import BINS
 from gossamer.errors import DataError
 from gossamer.results.statistics import sampling_error
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from gossamer._core.columns import Column
     from gossamer.engines import Record, Snapshot
 
+_WEIGHTS = "gossamer.weights"  # key of the metadata of metrics.parquet
 # Columns of metrics.parquet that tell the rows of several files apart; folders of earlier versions
 # do not have them.
 _IDENTITY = ("method", "seed")
@@ -157,13 +159,20 @@ class RunFolder:
         except (OSError, ValueError, RecursionError) as error:
             raise DataError(f"{path} is not a spec: {error}") from None
 
-    def write_metrics(self, columns: dict[str, Any], method: str, seed: int) -> None:
+    def write_metrics(
+        self,
+        columns: dict[str, Any],
+        method: str,
+        seed: int,
+        weights: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
         """Write the measurements.
 
         Args:
             columns: The measurements by column, as `columns` returns them.
             method: The method's label.
             seed: The seed of the study.
+            weights: Histograms of the weights by round, which are kept as metadata of the file.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -177,8 +186,12 @@ class RunFolder:
         }
         for name, values in columns.items():
             table[name] = arrow.numbers(values)
+        made = pa.table(table)
+        if weights:
+            kept = {t: list(map(int, counts)) for t, counts in weights.items()}
+            made = made.replace_schema_metadata({_WEIGHTS: json.dumps(kept)})
         sink = pa.BufferOutputStream()
-        pq.write_table(pa.table(table), sink, write_page_checksum=True)
+        pq.write_table(made, sink, write_page_checksum=True)
         write_atomically(self.path / "metrics.parquet", sink.getvalue().to_pybytes())
 
     def metrics(
@@ -220,6 +233,25 @@ class RunFolder:
         except ValueError:  # rows of different lengths
             raise DataError(_not_of_a_run(path)) from None
         check_metrics(found, path)
+        return found
+
+    def weights(self) -> dict[int, list[int]]:
+        """Return the histograms of the weights by round; empty if there are none.
+
+        The bins are those of `_core.weight_bins`. Of long runs the histograms of every second,
+        fourth, … measurement are kept.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        found = {}
+        wrong = (pa.ArrowException, OSError, ValueError, TypeError, AttributeError, RecursionError)
+        with contextlib.suppress(*wrong):
+            metadata = pq.read_schema(self.path / "metrics.parquet").metadata or {}
+            for t, counts in json.loads(metadata.get(_WEIGHTS.encode(), b"{}")).items():
+                whole = [int(count) for count in counts]
+                if len(whole) == BINS and min(whole) >= 0:
+                    found[int(t)] = whole
         return found
 
     def write_summary(self, summary: dict[str, Any]) -> None:

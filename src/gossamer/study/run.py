@@ -42,6 +42,8 @@ _CHECKPOINT_SPACING = 20
 _BYTES_PER_VALUE = 32
 # Seconds between two reports of progress.
 _REPORT_SECONDS = 0.2
+# Histograms of the weights that a run keeps: a page shows no more.
+_MAX_HISTOGRAMS = 256
 
 
 @checked
@@ -118,7 +120,7 @@ def run(
         cleanup.enter_context(closing(started))
         if folder and resumed and started.round > 0:
             rows = _rows_until(folder.metrics(), started.round)
-            measurements = _Measurements(rows, plan.measure.columns)
+            measurements = _Measurements(rows, plan.measure.columns, folder.weights())
         if folder and not resumed:  # only now: a study that cannot start leaves no folder
             folder.create(spec.dumps(study))
             cleanup.enter_context(folder.locked())
@@ -339,7 +341,10 @@ class _Session:
         if self._folder:
             study = self._study
             self._folder.write_metrics(
-                self._measurements.table(), study.algorithm.label, study.seed
+                self._measurements.table(),
+                study.algorithm.label,
+                study.seed,
+                self._measurements.histograms(),
             )
 
     def _end(self, **facts: Any) -> dict[str, Any]:
@@ -374,9 +379,15 @@ class _Session:
 class _Measurements:
     """The measurements so far: those read from the folder of a resumed run, then new ones."""
 
-    def __init__(self, table: dict[str, list[Any]], metrics: Sequence[Column]) -> None:
+    def __init__(
+        self,
+        table: dict[str, list[Any]],
+        metrics: Sequence[Column],
+        weights: dict[int, list[int]] | None = None,
+    ) -> None:
         self._columns = table
         self._metrics = metrics
+        self._weights = weights or {}  # histograms by round
 
     def last_round(self) -> int:
         """Return the round of the newest measurement, or -1."""
@@ -400,6 +411,8 @@ class _Measurements:
         for name, (value,) in found.items():
             self._columns.setdefault(name, []).append(value)
             row[name] = value
+        if record.weights is not None:
+            self._weights[record.round] = record.weights.tolist()
         return row
 
     def rows(self) -> list[Row]:
@@ -410,6 +423,19 @@ class _Measurements:
 
     def table(self) -> dict[str, list[Any]]:
         return self._columns
+
+    def histograms(self) -> dict[int, list[int]]:
+        """Return the histograms of the weights: of every second, fourth, … of many measurements.
+
+        Which ones are left out depends on their number only, so that a resumed run has the same.
+        """
+        rounds = self._columns.get("round", [])
+        every = 1
+        while len(rounds) > every * _MAX_HISTOGRAMS:
+            every *= 2
+        kept = {t: self._weights[t] for t in rounds[::every] if t in self._weights}
+        self._weights = kept
+        return kept
 
 
 def _sizes(table: dict[str, list[Any]]) -> dict[str, int]:

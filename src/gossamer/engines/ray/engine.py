@@ -129,6 +129,8 @@ class RayEngine:
         records: list[Record] = self._with_replacement(self._record)
         scorer = records[self.owner[0]]  # the shard that scores the merged model
         merged: dict[str, Any] = {"devices": self.plan.measured_devices}
+        counts = [record.weights for record in records if record.weights is not None]
+        merged["weights"] = np.sum(counts, axis=0)
         if scorer.spreads:
             spreads = {}
             for name in scorer.spreads:

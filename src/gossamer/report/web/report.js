@@ -7,6 +7,7 @@ import { keepAddress } from "./address.js";
 import { curvesSection } from "./curves.js";
 import { networkSection } from "./network_section.js";
 import { searchSection } from "./search.js";
+import { weightsSection } from "./weights.js";
 import { runsSection } from "./runs.js";
 import { contents, resultsSection, section, settingsSection } from "./sections.js";
 
@@ -36,6 +37,7 @@ const sections = [
   curves.node,
   network.node,
   ...(content.runs.some((run) => run.activity) ? [timeline.node] : []),
+  ...(content.runs.some((run) => run.weights) ? [weightsSection(content)] : []),
   runsSection(content, table),
   settingsSection(content),
 ];
