@@ -385,3 +385,15 @@ def test_runs_imports_no_torch() -> None:
     )
     done = processes.run([sys.executable, "-c", script])
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_command_that_loads_torch_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The word is erased before the first output; quiet commands and pipes do not show it."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text(SPEC)
+    assert "loading …\r\x1b[K" in in_a_terminal("run", "mine.toml", "--out", "a")
+    assert "loading" not in in_a_terminal("run", "mine.toml", "--out", "b", "--quiet")
+    assert "loading" not in in_a_terminal("runs")
+    assert "loading" not in in_a_terminal("run", "mine.toml", "--out", "c", TERM="dumb")
