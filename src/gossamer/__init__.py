@@ -1,4 +1,4 @@
-"""gossamer: train one model across devices that meet when they can, without a server.
+"""gossamer: train one model across devices over links that change, without a server.
 
     >>> import gossamer as gs
     >>> network = gs.Random(devices=10, density=0.2)

@@ -19,8 +19,8 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Train one model across devices that meet when they can: "
-    "no server, links that come and go.",
+    help="Train one model across devices that communicate only with their current "
+    "neighbours: no server, links that change over time.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -118,7 +118,7 @@ for command in (
 _group = _add_group("network", "Look at a network, or save its links to a file.")
 _group.command("show", cls=Command)(_keep_sentence(network.network_show))
 
-_group = _add_group("data", "Bring data sets here, checked by their hashes.")
+_group = _add_group("data", "Download data sets and check their hashes.")
 _group.command("get", cls=Command)(network.data_get)
 
 _group = _add_group("fleet", "Real devices: prepare them, rehearse, watch, collect.")

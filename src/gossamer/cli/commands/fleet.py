@@ -52,7 +52,7 @@ def node(
     ] = "text",
     quiet: Quiet = False,
 ) -> None:
-    """Be one device: find neighbours, and train on its own data.
+    """Run one device: find neighbours, train on its own data.
 
     It ends when the rounds are done or it is told to stop. Killed or stopped, the same command goes
     on where it was.

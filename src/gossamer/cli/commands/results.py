@@ -53,7 +53,7 @@ def figure(
         str, typer.Option(metavar="WIDTH", help="column, page, or as in 84mm or 3.3in.")
     ] = "column",
 ) -> None:
-    """Draw runs for a paper: a vector picture at its column's width.
+    """Draw a figure for a paper: vector graphics at column width.
 
     Its colours suit the colour-blind, and it can be read in grey.
     """
@@ -71,7 +71,7 @@ def report(
     ] = Path("report.html"),
     allow_code: AllowCode = False,
 ) -> None:
-    """Write one page about runs, which opens without the network.
+    """Write a report of runs: one HTML page that needs no network.
 
     It has the answer, the table, curves, the network over time, every device and the exact data.
     """

@@ -178,7 +178,7 @@ def tune(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Choose a method and its settings, and say why.
+    """Search for the best method and its settings.
 
     The result is a ranking and the winning spec.
 

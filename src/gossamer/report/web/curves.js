@@ -248,7 +248,7 @@ export function curvesSection(table) {
         : "One seed each: there are no bands.",
       hasTargets ? "Dotted: the targets." : "",
       early ? "A cross: here a run ended before its time." : "",
-      "Draw over a chart to zoom in, double-click to see all.",
+      "Drag over a chart to zoom in, double-click to reset.",
     ].join(" ");
     const key = JSON.stringify([axes, panels, measured, hasBands]);
     if (key !== shownParts) {

@@ -80,7 +80,7 @@ export function parallelCoordinates(
     "figure",
     { class: "chart parallel", hidden: true },
     el("div", { class: "head" }, el("figcaption", {}, title), tools),
-    el("p", { class: "about" }, "Draw along an axis to select a range of it."),
+    el("p", { class: "about" }, "Drag along an axis to select a range."),
     picture,
     readout,
   );

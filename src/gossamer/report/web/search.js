@@ -4,7 +4,7 @@ import { parallelCoordinates } from "./parallel.js";
 import { section } from "./sections.js";
 import { sortable } from "./table.js";
 
-/** Create the section. A range that is drawn on an axis selects rows of the table. */
+/** Create the section. A range that is selected on an axis selects rows of the table. */
 export function searchSection(search) {
   const table = sortable("Settings that were tried");
   const rowsOf = (names) =>
