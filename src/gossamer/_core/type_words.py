@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def describe_argument(hint: Any, value: Any, name: str) -> str:
     parts = typing.get_args(hint)
     if isinstance(hint, dataclasses.InitVar):
         return describe_argument(hint.type, value, name)
-    if hint is int and not isinstance(value, str) and hasattr(value, "__index__"):
+    if hint is int and isinstance(value, Integral) and not isinstance(value, bool):
         return f"a whole number of at most {SEED_BITS if name == 'seed' else 64} bits"
     if hint is type(None):
         return "None"
