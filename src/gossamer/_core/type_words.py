@@ -75,7 +75,7 @@ def describe_argument(hint: Any, value: Any, name: str) -> str:
     parts = typing.get_args(hint)
     if isinstance(hint, dataclasses.InitVar):
         return describe_argument(hint.type, value, name)
-    if hint is int and isinstance(value, Integral) and not isinstance(value, bool):
+    if hint is int and not isinstance(value, bool) and isinstance(value, Integral):
         return f"a whole number of at most {SEED_BITS if name == 'seed' else 64} bits"
     if hint is type(None):
         return "None"
