@@ -33,6 +33,7 @@ PROJECTED = 100_000_000  # devices
 MACHINE_GIGABYTES = 64.0
 CORES = 2  # per machine
 NEIGHBOURS = 8
+ENDS = 2  # machines that compute a link, at most: those of the devices at its ends
 FLOAT = 4  # bytes
 NETWORK_SPEED = 1.25e9  # bytes per second: 10 Gbit/s
 
@@ -139,8 +140,8 @@ def projection(result: Row) -> list[str]:
     own = row["bytes beyond imports and samples"] / row["devices"] - links_bytes
     links_seconds = row["of that, links and weights"] / row["devices"]
     step = row["processor microseconds per device-step"] * 1e-6 - links_seconds
-    machines = machines_needed(own, 0.0)
-    with_links = machines_needed(own, links_bytes)
+    linked = own + ENDS * links_bytes
+    machines = math.ceil(PROJECTED * linked / (MACHINE_GIGABYTES * 1e9))
     gigabytes = f"{MACHINE_GIGABYTES:.0f} GB"
     return [
         f"Constants measured with {row['devices']:,} devices on {result['processor']}, per device "
@@ -152,27 +153,12 @@ def projection(result: Row) -> list[str]:
         "|---|---|---|",
         f"| memory of the devices | {PROJECTED:,} × {own:,.0f} B "
         f"| {PROJECTED * own / 1e9:,.0f} GB |",
-        f"| machines of {gigabytes} that hold them | memory / {gigabytes} | {machines} |",
-        f"| links and weights of all devices | {PROJECTED:,} × {links_bytes:,.0f} B "
-        f"| {PROJECTED * links_bytes / 1e9:,.0f} GB |",
-        f"| machines, if each of them holds all links | memory / ({gigabytes} − links) "
-        f"| {with_links or 'the links do not fit'} |",
+        f"| links and weights, on the machines of both ends | {PROJECTED:,} × {ENDS} × "
+        f"{links_bytes:,.0f} B | {PROJECTED * ENDS * links_bytes / 1e9:,.0f} GB |",
+        f"| machines of {gigabytes} that hold both | memory / {gigabytes} | {machines} |",
         *_traffic(machines, model),
         *_times(row, machines, step, links_seconds),
     ]
-
-
-def machines_needed(own: float, links_bytes: float) -> int:
-    """Return how many machines hold all devices; 0 if the links alone fill one.
-
-    Args:
-        own: Bytes per device that a machine holds for its own devices.
-        links_bytes: Bytes per device of the network that every machine holds.
-    """
-    room = MACHINE_GIGABYTES * 1e9 - PROJECTED * links_bytes
-    if room <= 0:
-        return 0
-    return math.ceil(PROJECTED * own / room)
 
 
 def _sent(machines: int, model: int) -> float:
@@ -200,14 +186,14 @@ def _traffic(machines: int, model: int) -> list[str]:
 def _times(row: Row, machines: int, step: float, links_seconds: float) -> list[str]:
     """Return the rows of what is computed in a round."""
     compute = PROJECTED * step / machines / CORES
-    links = PROJECTED * links_seconds
+    links = PROJECTED * ENDS * links_seconds / machines
     sending = _sent(machines, FLOAT * row["parameters"]) / machines / NETWORK_SPEED
     terms = {"steps and mixing": compute, "sending": sending, "links": links}
     return [
         f"| steps and mixing, s per round | {PROJECTED:,} × {1e6 * step:.2f} µs / {machines} / "
         f"{CORES} | {compute:,.0f} |",
-        f"| links of all devices, s per round, on every machine | {PROJECTED:,} × "
-        f"{1e6 * links_seconds:.2f} µs | {links:,.0f} |",
+        f"| links and weights, s per round, one thread | {PROJECTED:,} × {ENDS} × "
+        f"{1e6 * links_seconds:.2f} µs / {machines} | {links:,.0f} |",
         f"| largest of the three | | {max(terms, key=lambda name: terms[name])} |",
     ]
 

@@ -3,6 +3,8 @@
     python benchmarks/peers/run.py all                 run every tool and write the results
     python benchmarks/peers/run.py gossipy fluke       some of them; only print the table
     python benchmarks/peers/run.py all --seconds 30    longer; for other options see --help
+    python benchmarks/peers/run.py decentralizepy --installed decentralizepy=PYTHON --update
+                                                       add one tool to this processor's results
 
 The results are written to benchmarks/results/peers-PROCESSOR-INSTRUCTIONS.json and .md.
 
@@ -23,6 +25,9 @@ after each tool, and the ratio is the median of gossamer's two speeds over the t
 is the sum of the peak resident sizes of all processes of a run; every run also holds the data, 180
 MiB of MNIST or 590 MiB of CIFAR-10 per process. A tool that cannot be installed, does not run the
 task or does not finish is reported with the reason. A ratio below its limit is in bold.
+
+A tool that is not on the package index is run with the Python of an environment in which it has
+been installed from a checkout, if --installed names it.
 
 **Requirements.** MNIST and CIFAR-10 in the cache (`gossamer data get mnist`); 8 GB of disk; for
 decent-bench Python 3.13 or newer, on the PATH, from pyenv or from `uv python install 3.13`; for pfl
@@ -130,7 +135,9 @@ PEERS = {
             "pyarrow<20",
         ),
     ),
-    "decentralizepy": Peer("decentralizepy", "", 5.0, unavailable=NOT_ON_THE_INDEX),
+    "decentralizepy": Peer(
+        "decentralizepy", "decentralizepy.py", 5.0, unavailable=NOT_ON_THE_INDEX
+    ),
     "decentralized-learning-simulator": Peer(
         "decentralized-learning-simulator", "", 5.0, unavailable=NOT_ON_THE_INDEX
     ),
@@ -366,6 +373,9 @@ def measure(names: Sequence[str], given: argparse.Namespace) -> list[Row]:
     for name in names:
         peer = PEERS[name]
         if peer.package in pythons:
+            continue
+        if peer.package in given.installed:
+            pythons[peer.package] = given.installed[peer.package]
             continue
         try:
             pythons[peer.package] = install(peer, given.envs)
@@ -610,8 +620,13 @@ def write_data(names: Sequence[str], given: argparse.Namespace, folder: Path) ->
     return files
 
 
-def write(rows: Sequence[Row]) -> None:
-    """Write the results as JSON, as a section of the speed page, and as a picture."""
+def write(rows: list[Row], update: bool) -> None:
+    """Write the results as JSON, as a section of the speed page, and as a picture.
+
+    Args:
+        rows: The results.
+        update: Keep the rows of other tools in the results of this processor.
+    """
     sys.path.append(str(HERE.parent))
     from result_names import file_name, title
 
@@ -620,12 +635,29 @@ def write(rows: Sequence[Row]) -> None:
     made_by = versions()
     processor = made_by["processor"]
     path = RESULTS / f"{file_name('peers', processor)}.json"
+    if update:
+        earlier = json.loads(path.read_text())
+        made_by = earlier["versions"]
+        rows = merged(earlier["rows"], rows)
     found = {"versions": made_by, "cores": os.cpu_count(), "peers_torch": TORCH, "rows": rows}
     path.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     heading = f"#### {title(processor)}\n\ngossamer {made_by['gossamer']}, torch {TORCH}.\n\n"
     path.with_suffix(".md").write_text(heading + table(rows) + "\n")
     chart(rows, title(processor), PICTURE)
     log(f"written: {path}")
+
+
+def merged(rows: Sequence[Row], newer: Sequence[Row]) -> list[Row]:
+    """Return rows in which those of the same tool and number of devices are replaced by newer ones.
+
+    Args:
+        rows: The rows of a results file.
+        newer: The rows of tools that were run again.
+    """
+    by_key = {(row["peer"], row["devices"]): row for row in rows}
+    for row in newer:
+        by_key[row["peer"], row["devices"]] = row
+    return list(by_key.values())
 
 
 def main() -> None:
@@ -658,7 +690,20 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=float, default=120.0, help="seconds after which a run is aborted"
     )
+    parser.add_argument(
+        "--installed",
+        action="append",
+        default=[],
+        metavar="NAME=PYTHON",
+        help="the Python of an environment in which a tool is installed already",
+    )
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="replace the rows of these tools in the results of this processor",
+    )
     given = parser.parse_args()
+    given.installed = dict(pair.split("=", 1) for pair in given.installed)
     names = list(PEERS) if "all" in given.peers else given.peers
     given.envs = given.envs.expanduser().resolve()
     given.envs.mkdir(parents=True, exist_ok=True)
@@ -666,8 +711,8 @@ def main() -> None:
         given.files = write_data(names, given, Path(folder))
         rows = measure(names, given)
     print(table(rows))
-    if "all" in given.peers:
-        write(rows)
+    if "all" in given.peers or given.update:
+        write(rows, given.update)
 
 
 if __name__ == "__main__":

@@ -52,14 +52,15 @@ def test_limits_that_are_missed_are_in_bold() -> None:
 
 def test_the_projection_is_the_arithmetic_of_its_constants() -> None:
     text = "\n".join(PAGE.projection({"processor": "X", "rows": [row(1_000_000)]}))
-    # 10⁸ · 8,600 B = 860 GB on 14 machines; with 40 GB of links on each, 24 GB are left: 36.
+    # 10⁸ · 8,600 B = 860 GB; with 80 GB of links on the machines of both ends, 15 machines.
     assert "| 860 GB |" in text
-    assert "| memory / 64 GB | 14 |" in text
-    assert "| memory / (64 GB − links) | 36 |" in text
-    # A model goes to 13·(1 − (13/14)⁸) = 5.81 machines: 1.51 TB, 86 s at 14 · 1.25 GB/s.
-    assert "× 5.81 machines | 1.51 TB |" in text
-    assert "| 1.51 TB / 14 / 1.25 GB/s | 86 |" in text
-    assert "| 100,000,000 × 3.75 µs / 14 / 2 | 13 |" in text
+    assert "| 100,000,000 × 2 × 400 B | 80 GB |" in text
+    assert "| memory / 64 GB | 15 |" in text
+    # A model goes to 14·(1 − (14/15)⁸) = 5.94 machines: 1.54 TB, 82 s at 15 · 1.25 GB/s.
+    assert "× 5.94 machines | 1.54 TB |" in text
+    assert "| 1.54 TB / 15 / 1.25 GB/s | 82 |" in text
+    assert "| 100,000,000 × 3.75 µs / 15 / 2 | 12 |" in text
+    assert "| 100,000,000 × 2 × 0.25 µs / 15 | 3 |" in text
     assert "| largest of the three | | sending |" in text
 
 
