@@ -75,14 +75,14 @@ class Again:
         """Write the results of the task with the rows of the new searches."""
         if scale.name == "tiny":
             return []
-        stale = set(self.pairs(scale))
+        stale = {_key(cell, method) for cell, method in self.pairs(scale)}
         if not stale:
             return []
         kept = self._rows()
         rows: list[dict[str, object]] = []
         for cell, method in self._part.pairs(scale):
             known = kept.pop(_key(cell, method), [])
-            if (cell, method) in stale:
+            if _key(cell, method) in stale:
                 known = self._part.rows(scale, results, cell, method)
             rows += known
         for others in kept.values():  # such as those of a trace that is not at hand
