@@ -2,6 +2,7 @@
 
     python benchmarks/ray_engine.py            needs MNIST and gossamer[ray]; some minutes when idle
     python benchmarks/ray_engine.py --model    only the traffic, and the model from the last times
+    python benchmarks/ray_engine.py --driver 100000     start and memory of the driver, two shards
 
 One process, one shard and two shards alternate, and so do the two ways to run a sweep. 200 devices
 and two threads run after them, alone. Of scaling the best block counts, of sweeps the median.
@@ -14,6 +15,7 @@ import own_process  # noqa: F401  # isort: skip
 import argparse
 import json
 import platform
+import re
 import statistics
 import tempfile
 import time
@@ -154,6 +156,53 @@ def moved() -> dict[str, float]:
     }
 
 
+def memory(name: str) -> int:
+    """Return a size of this process in MB.
+
+    Args:
+        name: "VmRSS", or "VmHWM" for the largest so far.
+    """
+    status = Path("/proc/self/status").read_text()
+    found = re.search(rf"{name}:\s+(\d+)", status)
+    return int(found[1]) * 1024 // 10**6
+
+
+def driver(devices: int) -> dict[str, float]:
+    """Return the seconds that a run on two shards takes to start, and the driver's memory in MB.
+
+    Args:
+        devices: Number of devices, with 32 samples of the digits each and random links.
+    """
+    from gossamer import backend
+    from gossamer.engines.ray.cluster import connect
+    from gossamer.results.folder import RunFolder
+
+    network = gs.Random(devices, 8 / (devices - 1))
+    measure = gs.Measure(every=0, test=200)
+    plan = gs.Study(
+        gs.DPSGD(0.05), network, gs.Digits(), gs.Drawn(32), batch=16, rounds=10, measure=measure
+    ).plan()
+    connection = connect(Ray(shards=2))
+    result: dict[str, float] = {"devices": devices, "MB before the start": memory("VmRSS")}
+    began = time.perf_counter()
+    engine = Ray(shards=2).start(plan)
+    result["seconds to start"] = round(time.perf_counter() - began, 1)
+    engine.advance(2)
+    engine.record()
+    result["MB after a measurement, at most"] = memory("VmHWM")
+    engine._take_checkpoint()
+    with tempfile.TemporaryDirectory() as folder:
+        run = RunFolder(Path(folder))
+        run.write_parts_of_snapshot(engine.parts("state"), backend.choices())
+        result["MB after a checkpoint, at most"] = memory("VmHWM")
+        run.write_parts_of_models(engine.parts("models"))
+    result["MB after the models, at most"] = memory("VmHWM")
+    result["MB of models"] = devices * plan.task.learner.parameters * 4 // 10**6
+    engine.close()
+    connection.close()
+    return result
+
+
 def cost(
     devices: int,
     machines: int,
@@ -165,8 +214,8 @@ def cost(
 ) -> float:
     """Return the modelled seconds of a round on several machines.
 
-    Every shard computes all links and weights. A row that has neighbours on other machines is sent
-    to each of these machines, at RATE.
+    A shard computes the links and weights of its own devices. A row that has neighbours on
+    other machines is sent to each of these machines, at RATE.
 
     Args:
         devices: Number of devices.
@@ -178,12 +227,23 @@ def cost(
         degree: Neighbours per device.
     """
     devices_here = devices / machines
-    seconds = step * devices_here / cores + link * devices * degree / 2
+    seconds = step * devices_here / cores + link * devices_here * degree / 2
     if machines == 1:
         return seconds
+    return seconds + bytes_sent(devices, machines, elsewhere, degree) / RATE + LATENCY
+
+
+def bytes_sent(devices: int, machines: int, elsewhere: float, degree: int = 8) -> float:
+    """Return the bytes that a machine sends per round, and receives.
+
+    Args:
+        devices: Number of devices.
+        machines: Number of machines.
+        elsewhere: Share of a machine's rows that have neighbours on other machines.
+        degree: Neighbours per device.
+    """
     receivers = min(machines * (1 - (1 - 1 / machines) ** degree), degree)
-    rows = devices_here * elsewhere * receivers
-    return seconds + rows * PARAMETERS * 4 / RATE + LATENCY
+    return devices / machines * elsewhere * receivers * PARAMETERS * 4
 
 
 def model(step: float, link: float) -> list[str]:
@@ -208,11 +268,40 @@ def model(step: float, link: float) -> list[str]:
     return lines
 
 
+def large(step: float, link: float) -> list[str]:
+    """Return a table of a round on 100 machines: time, traffic and memory, from measured terms.
+
+    Args:
+        step: Seconds of one device's step and mix on one core.
+        link: Seconds to compute one link and its weight.
+    """
+    lines = [
+        "| devices | links | time per round | rows sent and received per machine "
+        "| models per machine | an array with a number per device |",
+        "|---|---|---|---|---|---|",
+    ]
+    for devices in (10**7, 10**8):
+        for links, share in (("random", 1.0), ("5 % elsewhere", 0.05)):
+            seconds = cost(devices, 100, step, link, share)
+            sent = bytes_sent(devices, 100, share) / 1e9
+            models = devices / 100 * PARAMETERS * 4 / 1e9
+            lines.append(
+                f"| {devices:,} | {links} | {seconds:.3g} s | {sent:.3g} GB | {models:.2g} GB "
+                f"| {devices * 8 / 1e9:.2g} GB |"
+            )
+    return lines
+
+
 def main() -> None:
     """Measure, and print the ratios and the model."""
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--model", action="store_true", help="do not measure times")
-    if not options.parse_args().model:
+    options.add_argument("--driver", type=int, help="only start and memory, of so many devices")
+    given = options.parse_args()
+    if given.driver:
+        print(json.dumps(driver(given.driver), indent=2))
+        return
+    if not given.model:
         result = {"scaling": scaling(), "sweeps": sweeps(), "machine": platform.machine()}
         times = result["scaling"]
         runs = result["sweeps"]
@@ -232,6 +321,7 @@ def main() -> None:
     print(json.dumps(result["ratios"] | result["moved"], indent=2))
     step = result["scaling"]["one process"] / 400
     print("\n".join(model(step, result["moved"]["seconds per link"])))
+    print("\n".join(large(step, result["moved"]["seconds per link"])))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -144,6 +145,7 @@ def test_all_reduce_gives_all_shards_the_same_bits(tmp_path: Path) -> None:
 
 def test_a_shard_that_is_gone_is_reported(tmp_path: Path) -> None:
     def run(number: int, exchange: GlooExchange) -> str:
+        exchange.all_reduce(torch.zeros(1), "sum")  # shards connect when they first exchange
         if number == 1:
             return "ended"
         try:
@@ -185,3 +187,73 @@ def test_both_ends_of_a_buffer_see_the_same_slots() -> None:
         assert (receiver.rows(message, 2, like) == message).all()
         if message:
             assert (receiver.rows(message - 1, 2, like) == message - 1).all()
+
+
+@pytest.mark.parametrize("machines", [["here", "here"], ["here", "there"]], ids=["shared", "gloo"])
+def test_rows_of_models_with_half_the_bytes(machines: list[str], tmp_path: Path) -> None:
+    """Rows are rounded to bfloat16; degrees and other numbers are exact."""
+    count = 40
+
+    def run(number: int, exchange: GlooExchange) -> list[Tensor]:
+        half = GlooExchange(exchange._group, machines, NAME, dtype=torch.bfloat16)
+        other = 1 - number
+        received = []
+        rows = np.arange(count)
+        for x in (torch.arange(count) + 1001, rows_of(number, 1, count) / 7):
+            received.append(half.exchange_rows(x, {other: rows}, {other: count})()[other].clone())
+        return received
+
+    for number, (degrees, found) in enumerate(in_two_shards(tmp_path, machines, run)):
+        assert torch.equal(degrees, torch.arange(count) + 1001)
+        sent = rows_of(1 - number, 1, count) / 7
+        assert found.dtype == torch.float32
+        assert torch.equal(found, sent.to(torch.bfloat16).float())
+
+
+def own_connections() -> int:
+    """Return how many ends of established TCP connections this process has."""
+    own = set()
+    for name in os.listdir("/proc/self/fd"):
+        path = f"/proc/self/fd/{name}"
+        if os.path.islink(path):
+            own.add(os.readlink(path))
+    count = 0
+    for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        count += words[3] == "01" and f"socket:[{words[9]}]" in own
+    return count
+
+
+@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="counts sockets of Linux")
+def test_shards_connect_to_those_that_they_exchange_with(tmp_path: Path) -> None:
+    """Six shards in a ring have six connections, not the fifteen of all pairs."""
+    shards = 6
+    step = threading.Barrier(shards, timeout=60.0)
+    before = own_connections()
+    counts = []
+
+    def shard(number: int) -> float:
+        store = dist.FileStore(str(tmp_path / "store"), shards)
+        group = GlooGroup(store, number, shards, "127.0.0.1", timeout=60.0)
+        machines = [str(k) for k in range(shards)]
+        exchange = GlooExchange(group, machines, NAME)
+        step.wait()
+        if number == 0:
+            counts.append(own_connections() - before)
+        step.wait()
+        neighbours = [(number + 1) % shards, (number - 1) % shards]
+        x = rows_of(number, 0, 4)
+        send = {k: np.array([1, 2]) for k in neighbours}
+        received = exchange.exchange_rows(x, send, dict.fromkeys(neighbours, 2))()
+        for k in neighbours:
+            assert torch.equal(received[k], rows_of(k, 0, 4)[1:3])
+        total = exchange.all_reduce(torch.tensor([float(number)]), "sum")
+        step.wait()
+        if number == 0:
+            counts.append(own_connections() - before)
+        step.wait()
+        return float(total)
+
+    with ThreadPoolExecutor(shards) as pool:
+        assert list(pool.map(shard, range(shards))) == [15.0] * shards
+    assert counts == [0, 2 * shards]  # both ends are of this process

@@ -87,7 +87,7 @@ class SystemDisk:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def create(self, path: Path, mode: int) -> BinaryIO:
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
+        return open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode))
 
     def append(self, path: Path, mode: int) -> BinaryIO:
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, mode), "ab")

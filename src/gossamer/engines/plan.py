@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from gossamer._core import checks
 from gossamer._core.arguments import checked
 from gossamer._core.columns import DEFAULT_TARGETS, LOSS, Column, Target, columns_of
 from gossamer._core.spread import Spread, Values
+from gossamer._core.tensor_files import Layout, Shape
 from gossamer.algorithms import Algorithm
 from gossamer.errors import InputError
 from gossamer.network.base import IntArray, Network
@@ -395,6 +397,30 @@ class Snapshot:
     backend: dict[str, str] = field(default_factory=dict)
 
 
+class Parts(Protocol):
+    """The state or the models of a run in the processes that hold them.
+
+    Each process writes the rows of its own devices into a file of all rows.
+    """
+
+    snapshot: Snapshot
+    """Round and traffic; no tensors."""
+
+    shapes: dict[str, Shape]
+    """The tensors of all devices, by name."""
+
+    def write(self, path: Path, layout: Layout) -> int:
+        """Write all tensors into a file.
+
+        Args:
+            path: The file, which has the header of the layout already.
+            layout: Where the tensors begin.
+
+        Returns:
+            The sum of the digests of all rows: see `gossamer._core.tensor_files.digest_of_rows`.
+        """
+
+
 class Engine(Protocol):
     """Runs a plan. `EngineSpec.start` makes one.
 
@@ -439,6 +465,13 @@ class Engine(Protocol):
         Args:
             copy: Copy the state. False saves the memory of the copy: the tensors may be those of
                 the engine, and the next round may overwrite them.
+        """
+
+    def parts(self, what: Literal["state", "models"]) -> Parts | None:
+        """Return the state or the models without gathering them; None: this process has them.
+
+        Args:
+            what: Which of the two: the tensors of `snapshot`, or those of `state_dict`.
         """
 
     def close(self) -> None:

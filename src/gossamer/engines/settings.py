@@ -124,6 +124,9 @@ class Ray(EngineSpec):
         resources: Other resources per shard and per run, by their names in Ray.
         runtime_env: What Ray prepares for the shards on every machine: packages, environment
             variables, a working directory.
+        exchange_dtype: Type in which shards send rows of models to each other. "": as they are;
+            "bfloat16": with half the bytes (of float32), rounded to eight bits. The results then
+            depend on the number of shards.
 
     Raises:
         InputError: If a value is not accepted.
@@ -141,6 +144,7 @@ class Ray(EngineSpec):
     gpus: float = 0.0
     resources: dict[str, float] = field(default_factory=dict, hash=False)
     runtime_env: dict[str, Any] = field(default_factory=dict, hash=False)
+    exchange_dtype: str = ""
 
     def __post_init__(self) -> None:
         checks.whole("shards", self.shards, 0, 10_000, "a number of shards (0: one per machine)")
@@ -150,6 +154,7 @@ class Ray(EngineSpec):
         checks.not_negative("gpus", self.gpus, "a number of GPUs")
         for name, amount in self.resources.items():
             checks.positive(f"resources.{name}", amount, "an amount")
+        checks.one_of("exchange_dtype", self.exchange_dtype, ("", "bfloat16"))
 
     def start(
         self, plan: Plan, snapshot: Snapshot | None = None, observer: Observer | None = None

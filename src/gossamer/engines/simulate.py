@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from gossamer.engines.batch_gradient import BatchGradient
 from gossamer.engines.buffers import BufferPool
 from gossamer.engines.measuring import Measuring
 from gossamer.engines.mixing import StackedMix, Traffic
-from gossamer.engines.plan import Plan, Record, Snapshot
+from gossamer.engines.plan import Parts, Plan, Record, Snapshot
 from gossamer.engines.shard import LocalWeights, Shard
 from gossamer.errors import DataError, Diverged, InputError
 from gossamer.network.base import BoolArray, FloatArray, IntArray, Links
@@ -28,7 +28,7 @@ from gossamer.network.weights import Weights
 
 _BUFFER = "buffer/"  # prefix of the model's buffers in a snapshot
 CLOCK = "engine/clock"  # name of the devices' clocks in a snapshot
-_STEPS = "engine/steps"  # name of the number of steps of all devices in a snapshot
+STEPS = "engine/steps"  # name of the number of steps of all devices in a snapshot
 _OTHER_ENGINE = "engine/events/"  # prefix of what only the events engine can resume from
 
 
@@ -350,7 +350,7 @@ class Simulator:
         if self._clock is not None:
             tensors[CLOCK] = torch.from_numpy(self._clock.now.copy())
         if self.plan.energy is not None:
-            tensors[_STEPS] = torch.tensor([self._steps])
+            tensors[STEPS] = torch.tensor([self._steps])
         messages, size = self._total(self._traffic.messages, self._traffic.bytes)
         return Snapshot(self.round, messages, size, tensors)
 
@@ -363,7 +363,7 @@ class Simulator:
             if name == CLOCK:
                 if self._clock is not None:
                     self._clock.now[:] = x.numpy()
-            elif name == _STEPS:
+            elif name == STEPS:
                 self._steps = int(x[0])
             elif name.startswith(_OTHER_ENGINE):
                 raise DataError(
@@ -381,6 +381,10 @@ class Simulator:
                 f"the checkpoint holds {name} of shape {list(x.shape)}, "
                 f"not one row for each of {len(self._devices)} devices"
             )
+
+    def parts(self, what: Literal["state", "models"]) -> Parts | None:
+        """Return None: `snapshot` and `state_dict` copy nothing."""
+        return None
 
     def close(self) -> None:
         """Do nothing: a simulator holds nothing outside this process."""

@@ -19,9 +19,9 @@ import os
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
@@ -43,11 +43,15 @@ if sys.platform != "win32":
 if TYPE_CHECKING:
     from gossamer._core.columns import Column
     from gossamer.engines import Record, Snapshot
+    from gossamer.engines.plan import Parts
 
 _WEIGHTS = "gossamer.weights"  # key of the metadata of metrics.parquet
 # Columns of metrics.parquet that tell the rows of several files apart; folders of earlier versions
 # do not have them.
 _IDENTITY = ("method", "seed")
+
+# In the metadata of a checkpoint whose rows several processes wrote: the digest of all of it.
+_ROWS_DIGEST = "rows"
 
 
 @dataclass(frozen=True)
@@ -286,19 +290,44 @@ class RunFolder:
         Args:
             snapshot: The state of a run.
         """
-        from gossamer.results.tensor_files import write_tensors
+        from gossamer._core.tensor_files import write_tensors
 
-        metadata = {
-            "round": str(snapshot.round),
-            "messages": str(snapshot.messages),
-            "bytes": str(snapshot.bytes),
-            "backend": json.dumps(snapshot.backend),
-            "checksum": _checksum(snapshot),
-        }
+        metadata = _metadata(snapshot) | {"checksum": _checksum(snapshot)}
         write_atomically(
             self.path / "checkpoint.safetensors",
             lambda file: write_tensors(file, snapshot.tensors, metadata),
         )
+
+    def write_parts_of_snapshot(self, parts: Parts, backend: dict[str, str]) -> None:
+        """Write a checkpoint, of which each process writes its own rows.
+
+        Args:
+            parts: The state of a run.
+            backend: The implementations that the run computes with.
+        """
+        snapshot = replace(parts.snapshot, backend=backend)
+        self._write_parts("checkpoint.safetensors", parts, snapshot)
+
+    def _write_parts(self, name: str, parts: Parts, snapshot: Snapshot | None = None) -> None:
+        """Write a file of tensors; with a snapshot, its metadata and the digest of all rows."""
+        from gossamer._core.tensor_files import Layout
+
+        metadata = None
+        if snapshot is not None:
+            metadata = _metadata(snapshot) | {_ROWS_DIGEST: _digest_text(snapshot, 0)}
+
+        def write(file: BinaryIO) -> None:
+            layout = Layout.of(parts.shapes, metadata)
+            file.truncate(layout.size)
+            file.write(layout.header)
+            file.flush()
+            total = parts.write(Path(file.name).resolve(), layout)
+            if snapshot is not None:
+                known = _metadata(snapshot) | {_ROWS_DIGEST: _digest_text(snapshot, total)}
+                file.seek(0)
+                file.write(Layout.of(parts.shapes, known).header)
+
+        write_atomically(self.path / name, write)
 
     def snapshot(self) -> Snapshot | None:
         """Return the newest checkpoint, or None if there is none."""
@@ -308,8 +337,8 @@ class RunFolder:
         from safetensors import SafetensorError
 
         try:
-            snapshot, checksum = _read_checkpoint(path)
-            if checksum != _checksum(snapshot):
+            snapshot, metadata = _read_checkpoint(path)
+            if not _is_whole(snapshot, metadata):
                 raise ValueError("its checksum does not fit")
             return snapshot
         except KeyError as error:
@@ -328,9 +357,17 @@ class RunFolder:
         Args:
             parts: The models by the names of their parts, each [devices, …].
         """
-        from gossamer.results.tensor_files import write_tensors
+        from gossamer._core.tensor_files import write_tensors
 
         write_atomically(self.path / "models.safetensors", lambda file: write_tensors(file, parts))
+
+    def write_parts_of_models(self, parts: Parts) -> None:
+        """Write the final models, of which each process writes its own rows.
+
+        Args:
+            parts: The models.
+        """
+        self._write_parts("models.safetensors", parts)
 
     def models(self) -> dict[str, Any]:
         """Return the final models by the names of their parts, each [devices, …]."""
@@ -348,8 +385,8 @@ class RunFolder:
             raise DataError(f"{path} is not whole: {error}") from None
 
 
-def _read_checkpoint(path: Path) -> tuple[Snapshot, str]:
-    """Return a checkpoint and the checksum that was written with it."""
+def _read_checkpoint(path: Path) -> tuple[Snapshot, dict[str, str]]:
+    """Return a checkpoint and the texts that were written with it."""
     from safetensors import safe_open
 
     from gossamer.engines import Snapshot
@@ -361,7 +398,29 @@ def _read_checkpoint(path: Path) -> tuple[Snapshot, str]:
     messages = int(metadata["messages"])
     sent = int(metadata["bytes"])
     chosen = json.loads(metadata.get("backend", "{}"))  # checkpoints of 0.1.0 have none
-    return Snapshot(t, messages, sent, tensors, dict(chosen)), metadata["checksum"]
+    return Snapshot(t, messages, sent, tensors, dict(chosen)), metadata
+
+
+def _metadata(snapshot: Snapshot) -> dict[str, str]:
+    """Return what a checkpoint says of itself."""
+    return {
+        "round": str(snapshot.round),
+        "messages": str(snapshot.messages),
+        "bytes": str(snapshot.bytes),
+        "backend": json.dumps(snapshot.backend),
+    }
+
+
+def _is_whole(snapshot: Snapshot, metadata: dict[str, str]) -> bool:
+    """True if a checkpoint has the checksum that was written with it."""
+    from gossamer._core.tensor_files import digest_of_rows
+
+    if _ROWS_DIGEST not in metadata:
+        return metadata["checksum"] == _checksum(snapshot)
+    total = 0
+    for name, x in snapshot.tensors.items():
+        total += digest_of_rows(name, np.arange(len(x)), x)
+    return metadata[_ROWS_DIGEST] == _digest_text(snapshot, total)
 
 
 def _damaged_checkpoint(path: Path, reason: str) -> DataError:
@@ -370,14 +429,28 @@ def _damaged_checkpoint(path: Path, reason: str) -> DataError:
     )
 
 
-def _checksum(snapshot: Snapshot) -> str:
-    """Return a digest of all of a checkpoint: a run would go on from a single wrong bit."""
-    from gossamer.results.tensor_files import byte_blocks
+def _digest_text(snapshot: Snapshot, rows: int) -> str:
+    """Return the digest of a checkpoint whose rows have a sum of digests."""
+    return f"{(_digest_of_counts(snapshot) + rows) % 2**128:032x}"
 
+
+def _digest_of_counts(snapshot: Snapshot) -> int:
+    digest = hashlib.blake2b(_counts(snapshot), digest_size=16).digest()
+    return int.from_bytes(digest, "little")
+
+
+def _counts(snapshot: Snapshot) -> bytes:
     counts = f"{snapshot.round} {snapshot.messages} {snapshot.bytes}"
     if snapshot.backend:
         counts += json.dumps(snapshot.backend)
-    digest = hashlib.blake2b(counts.encode(), digest_size=16)
+    return counts.encode()
+
+
+def _checksum(snapshot: Snapshot) -> str:
+    """Return a digest of all of a checkpoint: a run would go on from a single wrong bit."""
+    from gossamer._core.tensor_files import byte_blocks
+
+    digest = hashlib.blake2b(_counts(snapshot), digest_size=16)
     for name, x in sorted(snapshot.tensors.items()):
         digest.update(f"{name} {x.dtype} {list(x.shape)}".encode())
         for part in byte_blocks(x):

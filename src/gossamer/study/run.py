@@ -268,14 +268,24 @@ class _Session:
 
     def finish(self, keep_models: bool) -> Run:
         """Write the results of a run that has come to its end, and return it."""
-        models = self._engine.state_dict()
+        models = self._write_models(keep_models)
         self._write_metrics()
-        if self._folder and keep_models:
-            self._folder.write_models(models)
         summary = self._end()
         if self._folder:
             self._folder.drop_snapshot()
         return self._result(summary, models)
+
+    def _write_models(self, keep_models: bool) -> dict[str, Tensor] | None:
+        """Write the models to the folder if they are kept; return them if they are in memory."""
+        if self._folder and keep_models:
+            parts = self._engine.parts("models")
+            if parts is not None:
+                self._folder.write_parts_of_models(parts)
+                return None
+        models = self._engine.state_dict()
+        if self._folder and keep_models:
+            self._folder.write_models(models)
+        return models
 
     def _result(self, summary: dict[str, Any], models: dict[str, Tensor] | None = None) -> Run:
         path = None
@@ -332,8 +342,12 @@ class _Session:
         begin = time.perf_counter()
         self._write_metrics()
         if self._folder:
-            snapshot = replace(self._engine.snapshot(copy=False), backend=backend.choices())
-            self._folder.write_snapshot(snapshot)
+            parts = self._engine.parts("state")
+            if parts is None:
+                snapshot = replace(self._engine.snapshot(copy=False), backend=backend.choices())
+                self._folder.write_snapshot(snapshot)
+            else:
+                self._folder.write_parts_of_snapshot(parts, backend.choices())
         self._checkpointed = time.perf_counter()
         self._checkpoint_seconds = self._checkpointed - begin
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,13 @@ from torch import Tensor
 from gossamer import backend
 from gossamer._core.columns import MAX_DEVICE_COLUMNS
 from gossamer._core.process import configure_own_process
+from gossamer._core.tensor_files import Layout, Shape
 from gossamer._core.versions import version
 from gossamer.engines.plan import Plan, Record, Snapshot
 from gossamer.engines.ray.adapter import GlooGroup, dist
 from gossamer.engines.ray.exchange import Disconnected, GlooExchange, Waiting
 from gossamer.engines.ray.shared_memory import machine_id
+from gossamer.engines.ray.state import OwnRows, What, to_arrays, to_tensors
 from gossamer.engines.shard import Shard
 from gossamer.engines.simulate import Simulator
 from gossamer.errors import Diverged, GossamerError
@@ -102,6 +105,7 @@ class ShardActor:
         number: Number of this shard.
         chosen: The implementations that all shards compute with.
         threads: Number of torch threads.
+        exchange_dtype: Type in which rows of models are sent; "": as they are.
     """
 
     def __init__(
@@ -112,6 +116,7 @@ class ShardActor:
         number: int,
         chosen: dict[str, str],
         threads: int,
+        exchange_dtype: str,
     ) -> None:
         configure_own_process()
         backend.use(chosen)
@@ -120,10 +125,13 @@ class ShardActor:
         self._owner = owner
         self._number = number
         self._threads = threads
+        self._dtype = getattr(torch, exchange_dtype) if exchange_dtype else None
         self._waiting = Waiting()
         self._served_store: Any = None
+        self._held: list[Any] = []
         self._group: GlooGroup
         self._simulator: Simulator
+        self._written: OwnRows
 
     def host(self) -> Host:
         """Return where this shard runs."""
@@ -149,13 +157,23 @@ class ShardActor:
         )
         return int(self._served_store.port)
 
-    def join(self, rendezvous: Rendezvous, snapshot: Snapshot | None) -> GossamerError | None:
-        """Connect to the other shards and set the state: the initial one, or the snapshot's."""
+    def join(
+        self, rendezvous: Rendezvous, snapshot: Snapshot | None, state: dict[str, Any] | None
+    ) -> GossamerError | None:
+        """Connect to the other shards and set the state.
+
+        Args:
+            rendezvous: Where the shards find each other.
+            snapshot: Round and traffic; None: start at round 0.
+            state: The tensors of this shard, as `to_arrays` has them.
+        """
         hosts = rendezvous.hosts
+        if snapshot is not None and state is not None:
+            snapshot = replace(snapshot, tensors=to_tensors(state))
         # Kept until the actor ends: if this shard fails below, the others may still be connecting.
         self._group = self._connect(rendezvous)
         machines = [host.machine for host in hosts]
-        exchange = GlooExchange(self._group, machines, rendezvous.name, self._waiting)
+        exchange = GlooExchange(self._group, machines, rendezvous.name, self._waiting, self._dtype)
         try:
             own_links = len(self._owner) >= OWN_LINKS_DEVICES
             shard = Shard(self._owner, self._number, exchange, own_links)
@@ -229,3 +247,41 @@ class ShardActor:
 
     def snapshot(self) -> Snapshot:
         return self._simulator.snapshot(copy=False)  # Ray copies it
+
+    # -- the state, which the driver does not fetch -----------------------------------------------
+
+    @ray.method(num_returns=2)
+    def keep(self) -> tuple[Snapshot, dict[str, Any]]:
+        """Copy the state into Ray's object store. The driver fetches the first of the two only."""
+        snapshot = self._simulator.snapshot(copy=False)
+        return replace(snapshot, tensors={}), to_arrays(snapshot.tensors)
+
+    def hold(self, *states: Any) -> None:
+        """Hold the states of shards on other machines until the next call.
+
+        Ray has copied them to this machine.
+        """
+        self._held = list(states)
+
+    def begin_writing(self, what: What) -> tuple[Snapshot, dict[str, Shape]]:
+        """Prepare the tensors of this shard. Return round and traffic, and their shapes."""
+        snapshot = self._simulator.snapshot(copy=False)
+        tensors = snapshot.tensors if what == "state" else self._simulator.state_dict()
+        devices = np.flatnonzero(self._owner == self._number)
+        self._written = OwnRows(tensors, devices, self._number)
+        return replace(snapshot, tensors={}), self._written.shapes()
+
+    def write_rows(self, path: Path, layout: Layout, shared: set[str]) -> int | Exception | None:
+        """Write the rows of this shard into a file; None if its machine does not have the file."""
+        try:
+            return self._written.write(path, layout, shared)
+        except GossamerError as error:
+            return error
+
+    def rows_of(self, name: str, first: int, last: int) -> Any:
+        """Return rows of a tensor that is written."""
+        return self._written.rows(name, first, last)
+
+    def end_writing(self) -> None:
+        """Release the tensors."""
+        self._written = OwnRows({}, np.empty(0, dtype=np.int64), self._number)

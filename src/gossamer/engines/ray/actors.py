@@ -13,6 +13,7 @@ import numpy as np
 import ray
 from ray.exceptions import (
     GetTimeoutError,
+    ObjectLostError,
     RayActorError,
     RayError,
     RayTaskError,
@@ -29,6 +30,7 @@ from gossamer.engines.ray.cluster import Report
 from gossamer.engines.ray.exchange import Disconnected
 from gossamer.engines.ray.heartbeat import Heartbeats, Silent
 from gossamer.engines.ray.placement import Request, reserve
+from gossamer.engines.ray.state import KeptState
 from gossamer.errors import Diverged, GossamerError, Lost
 from gossamer.network.base import IntArray
 
@@ -41,11 +43,16 @@ _SAY_SECONDS = 30.0  # duration of a start after which it is reported
 # Time for Ray to notice that an actor is gone, once another has lost contact.
 _NOTICE_SECONDS = 5.0
 _POLL_SECONDS = 1.0
+_STATE_LOST = "the machines that had a part of the last checkpoint left the cluster"
 _ACTOR: dict[str, Any] = {"concurrency_groups": {HEARTBEAT: 1}}  # missing in Ray's type annotations
 
 
 class ShardLost(Exception):
     """A shard is gone, or does not answer."""
+
+
+class StateLost(ShardLost):
+    """The last machine that had a part of a checkpoint is gone."""
 
 
 @dataclass(frozen=True)
@@ -94,13 +101,19 @@ class ShardActors:
     report: Report
     _handles: list[Any] = field(default_factory=list)
     _placement: Any = None
+    _hosts: list[Host] = field(default_factory=list)
     _name: str = "gossamer-none"
 
-    def start(self, snapshots: list[Snapshot | None], share: int = 1) -> None:
+    @property
+    def count(self) -> int:
+        """Number of shards."""
+        return len(self.inputs.plans)
+
+    def start(self, kept: KeptState | None, share: int = 1) -> None:
         """Start the actors and connect them.
 
         Args:
-            snapshots: The state per shard, or None for the initial one.
+            kept: The state; None: the initial one.
             share: How many shards share what one of them asks for.
 
         Raises:
@@ -117,14 +130,55 @@ class ShardActors:
             )
             inputs = self.inputs
             handle = options.remote(
-                plan, inputs.test, inputs.owner, number, inputs.backend, self.request.cpus
+                plan,
+                inputs.test,
+                inputs.owner,
+                number,
+                inputs.backend,
+                self.request.cpus,
+                self.settings.exchange_dtype,
             )
             self._handles.append(handle)
-        hosts: list[Host] = self.call("host", starting=True)
-        _check_versions(hosts)
+        self._hosts = self.call("host", starting=True)
+        _check_versions(self._hosts)
         self._name = f"gossamer-{secrets.token_hex(8)}"
-        rendezvous = self._rendezvous(hosts)
-        raise_first(self.call("join", [(rendezvous, snapshot) for snapshot in snapshots]))
+        rendezvous = self._rendezvous(self._hosts)
+        arguments: list[tuple[Any, ...]] = [(rendezvous, None, None)] * self.count
+        if kept is not None:
+            # Ray passes the tensors, which the references stand for, from shard to shard.
+            arguments = [(rendezvous, kept.snapshot, part) for part in kept.parts]
+        raise_first(self.call("join", arguments))
+
+    def keep(self) -> KeptState:
+        """Copy the state of all shards into the object store, and each part to a second machine.
+
+        Raises:
+            ShardLost: If a shard is lost meanwhile.
+            Lost: If the cluster is gone.
+        """
+        numbers = {}
+        parts = []
+        for number, handle in enumerate(self._handles):
+            snapshot, part = handle.keep.remote()
+            numbers[snapshot] = number
+            parts.append(part)
+        snapshots: list[Snapshot] = self._results(numbers)
+        held: list[list[Any]] = [[] for _ in self._handles]
+        for number, part in enumerate(parts):
+            elsewhere = self._on_next_machine(number)
+            if elsewhere is not None:
+                held[elsewhere].append(part)
+        if any(held):
+            self.call("hold", [tuple(several) for several in held])
+        return KeptState(snapshots[0], parts)
+
+    def _on_next_machine(self, number: int) -> int | None:
+        """Return the next shard after one that runs on another machine; None: there is none."""
+        for step in range(1, self.count):
+            other = (number + step) % self.count
+            if self._hosts[other].address != self._hosts[number].address:
+                return other
+        return None
 
     def _rendezvous(self, hosts: list[Host]) -> Rendezvous:
         if not self.settings.address:  # all on this machine
@@ -176,6 +230,37 @@ class ShardActors:
         numbers: dict[Any, int] = {}
         for number, handle in enumerate(self._handles):
             numbers[getattr(handle, method).remote(*arguments[number])] = number
+        return self._results(numbers, starting)
+
+    def call_checked(self, method: str, arguments: list[tuple[Any, ...]]) -> list[Any]:
+        """Call a method of every actor; raise the first error that one returns.
+
+        Args:
+            method: Name of the method.
+            arguments: Arguments per shard.
+        """
+        results = self.call(method, arguments)
+        raise_first(results)
+        return results
+
+    def call_one(self, number: int, method: str, *arguments: Any) -> Any:
+        """Call a method of one actor, and return its result; see `call`.
+
+        Args:
+            number: Number of the shard.
+            method: Name of the method.
+            *arguments: Its arguments.
+        """
+        call = getattr(self._handles[number], method).remote(*arguments)
+        return self._results({call: number})[0]
+
+    def _results(self, numbers: dict[Any, int], starting: bool = False) -> list[Any]:
+        """Wait for calls, and return their results in the order of the shards.
+
+        Args:
+            numbers: The shard of each call.
+            starting: Whether this is the first call, which waits for the processes to start.
+        """
         results: dict[int, Any] = {}
         disconnected: int | None = None
         pending = list(numbers)
@@ -205,13 +290,15 @@ class ShardActors:
                 raise ShardLost(str(silent)) from None
         if disconnected is not None:
             raise ShardLost(f"shard {disconnected} was disconnected from another shard")
-        return [results[number] for number in range(len(numbers))]
+        return [results[number] for number in sorted(results)]
 
     def _result(self, call: Any, number: int) -> Any:
         """Return the result of a finished call, or raise what ended it."""
         try:
             return ray.get(call)
         except RayTaskError as error:
+            if isinstance(error.cause, ObjectLostError):
+                raise StateLost(_STATE_LOST) from None
             if isinstance(error.cause, Exception):
                 if not isinstance(error.cause, Disconnected | GossamerError):
                     error.cause.add_note(f"in {self._named(number)}: {error}")
@@ -224,6 +311,8 @@ class ShardActors:
             if error.actor_init_failed:
                 raise GossamerError(self._failed_start(number, error)) from None
             raise ShardLost(self._lost(number, error)) from None
+        except ObjectLostError:
+            raise StateLost(_STATE_LOST) from None
         except RayError as error:
             reason = str(error).splitlines()[0]
             raise Lost(f"the Ray cluster is gone: {reason}; --resume continues the run") from None

@@ -327,7 +327,9 @@ class GlooGroup:
     def __init__(self, store: Any, rank: int, size: int, host: str, timeout: float) -> None:
         options = dist.ProcessGroupGloo._Options()
         options._timeout = timedelta(seconds=timeout)
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname=host)]
+        # Two processes connect when they first exchange something, not all with all.
+        device = dist.ProcessGroupGloo.create_device(hostname=host, lazy_init=True)
+        options._devices = [device]
         self._group = dist.ProcessGroupGloo(store, rank, size, options)
         self.rank = rank
         self.size = size

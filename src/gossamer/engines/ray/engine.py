@@ -16,20 +16,21 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
+import ray
 import torch
 from torch import Tensor
 
 from gossamer._core.spread import Spread
 from gossamer.engines.observer import Observer
-from gossamer.engines.plan import Plan, Record, Snapshot
-from gossamer.engines.ray.actors import ShardActors, ShardInputs, ShardLost, raise_first
+from gossamer.engines.plan import Parts, Plan, Record, Snapshot
+from gossamer.engines.ray.actors import ShardActors, ShardInputs, ShardLost, StateLost, raise_first
 from gossamer.engines.ray.cluster import connect, sending_code
 from gossamer.engines.ray.partition import partition
 from gossamer.engines.ray.placement import Request
-from gossamer.engines.simulate import CLOCK
+from gossamer.engines.ray.state import KeptState, ShardParts, shared_tensors, to_arrays
 from gossamer.errors import InputError, Lost
 from gossamer.network.base import FloatArray, IntArray
 
@@ -76,7 +77,8 @@ class RayEngine:
         if snapshot is not None:
             self.round = snapshot.round
         self._observer = observer or Observer()
-        self._checkpoint = snapshot
+        self._resumed = snapshot is not None
+        self._checkpoint: KeptState | None = None
         self._checkpoint_time = time.monotonic()
         self._checkpoint_seconds = 0.0  # duration of the last checkpoint
         self._rounds_per_call = 1
@@ -85,7 +87,7 @@ class RayEngine:
         self._share = 1  # number of shards per place
         self._room_checked = 0.0
         self._messages: queue.SimpleQueue[str] = queue.SimpleQueue()  # filled by any thread
-        self._shared = _shared_tensors(plan)
+        self._shared = shared_tensors(plan)
         with ExitStack() as cleanup:
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="gossamer-"))
             cleanup.enter_context(connect(settings, plan.task.devices, self._messages.put))
@@ -93,6 +95,9 @@ class RayEngine:
             self.owner = partition(plan.network, self._request.shards, plan.rounds)
             with sending_code(settings):
                 inputs = ShardInputs.put(plan, self.owner)
+            if snapshot is not None:
+                self._checkpoint = self._kept(snapshot)
+                del snapshot
             self._actors = ShardActors(
                 inputs, settings, self._request, Path(folder), self._observer.message
             )
@@ -171,23 +176,40 @@ class RayEngine:
         return self._merged_by_name(self._with_replacement(self._call, "state_dict"), shared=set())
 
     def snapshot(self, copy: bool = True) -> Snapshot:
-        """Return the state, which any engine can resume. Lost shards are restored from it.
+        """Return the state, which any engine can resume.
 
         Args:
             copy: Not used: the state is gathered from the shards anyway.
         """
-        return self._with_replacement(self._take_checkpoint)
-
-    def _take_checkpoint(self) -> Snapshot:
-        began = time.monotonic()
-        snapshots: list[Snapshot] = self._call("snapshot")
+        snapshots: list[Snapshot] = self._with_replacement(self._call, "snapshot")
         tensors = self._merged_by_name([part.tensors for part in snapshots], self._shared)
-        if self._checkpoint is None or snapshots[0].round > self._checkpoint.round:
+        return replace(snapshots[0], tensors=tensors)
+
+    def parts(self, what: Literal["state", "models"]) -> Parts | None:
+        """Return the state or the models, which the shards write to a file.
+
+        Args:
+            what: Which of the two.
+        """
+        shared = self._shared if what == "state" else set()
+        return ShardParts(self._actors, self.owner, what, shared, self._with_replacement)
+
+    def _take_checkpoint(self) -> None:
+        """Keep the state in the object store. Lost shards are restored from it."""
+        began = time.monotonic()
+        kept = self._actors.keep()
+        if kept.snapshot.round > self._checkpoint_round:
             self._losses = 0
-        self._checkpoint = replace(snapshots[0], tensors=tensors)
+        self._checkpoint = kept
         self._checkpoint_time = time.monotonic()
         self._checkpoint_seconds = self._checkpoint_time - began
-        return self._checkpoint
+
+    @property
+    def _checkpoint_round(self) -> int:
+        """The round of the checkpoint; 0 if there is none."""
+        if self._checkpoint is None:
+            return 0
+        return self._checkpoint.snapshot.round
 
     def close(self) -> None:
         """Stop the shards, and the cluster if it was started for this run."""
@@ -210,9 +232,7 @@ class RayEngine:
         repetition do not start it from the beginning.
         """
         while True:
-            since = 0
-            if self._checkpoint is not None:
-                since = self._checkpoint.round
+            since = self._checkpoint_round
             self._observer.message(
                 f"after round {self.round}: {reason}; all shards restarted from round {since}"
             )
@@ -227,6 +247,11 @@ class RayEngine:
                 self._restart(reason)
                 self._repeat(since)
                 return
+            except StateLost as lost:
+                reason = str(lost)
+                if self._resumed:
+                    raise Lost(f"{reason}; --resume continues the run") from None
+                self._checkpoint = None
             except ShardLost as lost:
                 reason = str(lost)
 
@@ -278,10 +303,7 @@ class RayEngine:
 
     def _start(self) -> None:
         """Start the shards from the checkpoint."""
-        snapshots = []
-        for number in range(self._shards):
-            snapshots.append(self._part_of_checkpoint(number))
-        self._actors.start(snapshots, self._share)
+        self._actors.start(self._checkpoint, self._share)
 
     def _advance_to(self, goal: int) -> None:
         """Run all shards up to a round, and set how many rounds the next call runs."""
@@ -306,15 +328,16 @@ class RayEngine:
     def _devices(self, number: int) -> IntArray:
         return np.flatnonzero(self.owner == number)
 
-    def _part_of_checkpoint(self, number: int) -> Snapshot | None:
-        """Return the checkpoint with the rows of one shard's devices."""
-        if self._checkpoint is None:
-            return None
-        rows = torch.from_numpy(self._devices(number))
-        tensors = {}
-        for name, x in self._checkpoint.tensors.items():
-            tensors[name] = x if name in self._shared else x[rows]
-        return replace(self._checkpoint, tensors=tensors)
+    def _kept(self, snapshot: Snapshot) -> KeptState:
+        """Copy a snapshot of all devices into the object store, in parts."""
+        parts = []
+        for number in range(self._shards):
+            rows = torch.from_numpy(self._devices(number))
+            tensors = {}
+            for name, x in snapshot.tensors.items():
+                tensors[name] = x if name in self._shared else x[rows]
+            parts.append(ray.put(to_arrays(tensors)))
+        return KeptState(replace(snapshot, tensors={}), parts)
 
     def _merged(self, values: list[Any]) -> Any:
         """Return one array or tensor of all devices from those of the shards."""
@@ -337,11 +360,3 @@ class RayEngine:
                 x = self._merged([part[name] for part in parts])
             merged[name] = x
         return merged
-
-
-def _shared_tensors(plan: Plan) -> set[str]:
-    """Return the names of the state's tensors that have one row for all devices."""
-    dtype = getattr(torch, plan.dtype)
-    start = plan.task.learner.init(plan.seed).to(dtype).expand(2, -1)
-    state = plan.algorithm.first_state(start)
-    return {CLOCK, *(name for name, x in state.items() if len(x) == 1)}

@@ -62,12 +62,19 @@ class GlooExchange:
         machines: Machine identifier per shard (see `machine_id`).
         name: Name of the group, which its shared buffers carry.
         waiting: Shows when this shard waits for others.
+        dtype: Type in which rows of models are sent; None: as they are.
     """
 
     def __init__(
-        self, group: GlooGroup, machines: list[str], name: str, waiting: Waiting | None = None
+        self,
+        group: GlooGroup,
+        machines: list[str],
+        name: str,
+        waiting: Waiting | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         self._group = group
+        self._dtype = dtype
         self._waiting = waiting or Waiting()
         self._name = name
         self._same_machine = _others_on_machine(machines, group.rank)
@@ -78,20 +85,24 @@ class GlooExchange:
     def exchange_rows(
         self, x: Tensor, send: dict[int, IntArray], receive: dict[int, int]
     ) -> Callable[[], dict[int, Tensor]]:
+        sent = x[:0]  # type and row shape of what is sent
+        if self._dtype is not None and x.is_floating_point() and x.ndim > 1:
+            sent = sent.to(self._dtype)
         notices = {}
         expected_notices = {}
         for k in receive:
             notices[k] = torch.empty(1, dtype=torch.int64)
-            expected_notices[k] = self._group.receive(notices[k], k, _NOTICE)
+            expected_notices[k] = self._begin(self._group.receive, notices[k], k, _NOTICE)
         pending_sends: list[Any] = []
         for k, rows in send.items():
-            pending_sends += self._send_rows(x, k, torch.from_numpy(rows))
+            pending_sends += self._send_rows(x, k, torch.from_numpy(rows), sent)
 
         def wait_for_rows() -> dict[int, Tensor]:
             received = {}
             for k, count in receive.items():
                 self._wait(expected_notices[k])
-                received[k] = self._receive_rows(x, k, count, int(notices[k]))
+                rows = self._receive_rows(sent, k, count, int(notices[k]))
+                received[k] = rows.to(x.dtype)
                 # Double buffering: k's notice for this message implies that k has finished reading
                 # the message before the previous one, whose slot the next message overwrites.
                 self._messages[k] = self._messages.get(k, 0) + 1
@@ -104,8 +115,16 @@ class GlooExchange:
     def all_reduce(self, x: Tensor, operation: Reduction) -> Tensor:
         reduced = torch.empty_like(x, device="cpu", memory_format=torch.contiguous_format)
         reduced.copy_(x)
-        self._wait(self._group.all_reduce(reduced, operation))
+        self._wait(self._begin(self._group.all_reduce, reduced, operation))
         return reduced.to(x.device)
+
+    def _begin(self, operation: Callable[..., Any], *arguments: Any) -> Any:
+        """Begin an operation of the group; the first one with a shard connects to it."""
+        try:
+            with self._waiting.for_others():
+                return operation(*arguments)
+        except RuntimeError as error:
+            raise Disconnected(str(error).splitlines()[0]) from None
 
     def _wait(self, work: Any) -> None:
         try:
@@ -114,39 +133,47 @@ class GlooExchange:
         except RuntimeError as error:  # the connection was reset, or the group's timeout expired
             raise Disconnected(str(error).splitlines()[0]) from None
 
-    def _send_rows(self, x: Tensor, k: int, rows: Tensor) -> list[Any]:
-        """Start to send rows of x to shard k. Return the operations to wait for."""
-        size = len(rows) * math.prod(x.shape[1:]) * x.element_size()
+    def _send_rows(self, x: Tensor, k: int, rows: Tensor, like: Tensor) -> list[Any]:
+        """Start to send rows of x to shard k. Return the operations to wait for.
+
+        Args:
+            x: The rows of this shard.
+            k: The other shard.
+            rows: Which of them.
+            like: A tensor with the type and row shape of what is sent.
+        """
+        size = len(rows) * math.prod(x.shape[1:]) * like.element_size()
         if size == 0:
-            return [self._group.send(torch.tensor([_BY_GLOO]), k, _NOTICE)]
+            return [self._begin(self._group.send, torch.tensor([_BY_GLOO]), k, _NOTICE)]
         buffer = self._buffer_for(k, size)
         if buffer is None:
             notice = torch.tensor([_BY_GLOO])
-            copied = x.index_select(0, rows.to(x.device)).cpu()
+            copied = x.index_select(0, rows.to(x.device)).to("cpu", like.dtype)
             return [
-                self._group.send(notice, k, _NOTICE),
-                self._group.send(copied, k, _ROWS),
+                self._begin(self._group.send, notice, k, _NOTICE),
+                self._begin(self._group.send, copied, k, _ROWS),
             ]
-        slot = buffer.rows(self._messages.get(k, 0), len(rows), x)
-        if x.device.type == "cpu":
+        slot = buffer.rows(self._messages.get(k, 0), len(rows), like)
+        if x.device.type == "cpu" and like.dtype == x.dtype:
             torch.index_select(x, 0, rows, out=slot)
         else:
             slot.copy_(x.index_select(0, rows.to(x.device)))
-        return [self._group.send(torch.tensor([buffer.generation]), k, _NOTICE)]
+        notice = torch.tensor([buffer.generation])
+        return [self._begin(self._group.send, notice, k, _NOTICE)]
 
-    def _receive_rows(self, x: Tensor, k: int, count: int, generation: int) -> Tensor:
+    def _receive_rows(self, like: Tensor, k: int, count: int, generation: int) -> Tensor:
         """Return the rows that shard k announced: a new tensor, or a view of a shared buffer."""
         if generation == _BY_GLOO:
-            rows = torch.empty((count, *x.shape[1:]), dtype=x.dtype)
+            rows = torch.empty((count, *like.shape[1:]), dtype=like.dtype)
             if rows.numel():
-                self._wait(self._group.receive(rows, k, _ROWS))
+                self._wait(self._begin(self._group.receive, rows, k, _ROWS))
             return rows
         buffer = self._received.get(k)
         if buffer is None or buffer.generation != generation:
             path = buffer_path(self._name, k, self._group.rank, generation)
             buffer = SharedBuffer.open(path, generation)
             self._received[k] = buffer
-        return buffer.rows(self._messages.get(k, 0), count, x)
+        return buffer.rows(self._messages.get(k, 0), count, like)
 
     def _buffer_for(self, k: int, size: int) -> SharedBuffer | None:
         """Return a shared buffer for a message to shard k, or None if gloo has to carry it."""

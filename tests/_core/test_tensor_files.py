@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load
 from torch import Tensor
 
-from gossamer.results import tensor_files
-from gossamer.results.tensor_files import byte_blocks, write_tensors
+from gossamer._core import tensor_files
+from gossamer._core.tensor_files import byte_blocks, write_tensors
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8, torch.bool]
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8)
