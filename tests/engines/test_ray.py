@@ -211,6 +211,19 @@ def test_killed_shards_and_a_killed_driver(fleet: Path) -> None:
         assert all((models[k] == x).all() for k, x in whole.items()), name
 
 
+def test_a_killed_control_process(fleet: Path) -> None:
+    """Ray would end the driver after a minute, whatever it does; the command says why before."""
+    arguments = command("run", "fleet.toml", "--out", "run", "--engine", "ray", *LONG)
+    with Script([*arguments, "--set", "rounds=10000000"], fleet) as script:
+        wait_until(lambda: (fleet / "run" / "live.jsonl").exists(), "the run has begun")
+        kill_one(script, "gcs/gcs_server", 1)
+        exit_code, _, err = script.wait()
+        assert exit_code == 4, err
+        assert "Ray's control process (the GCS) at 127.0.0.1:" in err
+        assert "the cluster is gone; --resume continues the run" in err
+        script.assert_no_processes(except_for="Agent")
+
+
 def test_ctrl_c_saves_and_stops(fleet: Path) -> None:
     arguments = ["run", "fleet.toml", "--out", "out", "--engine", "ray"]
     arguments += ["--set", "rounds=100000", "--set", "engine.shards=2"]

@@ -204,3 +204,72 @@ connection.close()
     same, texts = found["stopped"]
     assert same, texts
     assert any("no sign of life from shard" in text for text in texts), texts
+
+
+def test_a_full_object_store(tmp_path: Path) -> None:
+    """States that do not fit into Ray's memory are restored all the same."""
+    code = """
+import os
+import signal
+import numpy as np
+import ray
+import torch
+import gossamer as gs
+from gossamer.engines.observer import Observer
+
+class Messages(Observer):
+    def __init__(self):
+        self.texts = []
+
+    def message(self, text):
+        self.texts.append(text)
+
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+ray.init(
+    num_cpus=2,
+    include_dashboard=False,
+    log_to_driver=False,
+    object_store_memory=80_000_000,
+    _node_ip_address="127.0.0.1",
+)
+full = ray.put(np.ones(60_000_000, dtype=np.uint8))
+study = gs.Study(
+    gs.DPSGD(0.1), gs.Ring(8000), gs.Digits(), gs.Drawn(2), batch=1, rounds=24, dtype="float64",
+    measure=gs.Measure(every=0, test=1),
+)
+plan = study.plan()
+settings = gs.Ray(shards=2, wait=60)
+whole = settings.start(plan)
+whole.advance(24)
+expected = whole.models()
+whole.close()
+
+def shards():
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            line = open(f"/proc/{pid}/cmdline").read()
+            own = given["mark"] in open(f"/proc/{pid}/environ").read()
+        except OSError:
+            continue
+        if own and line.startswith("ray::ShardActor"):
+            found.add(int(pid))
+    return found
+
+messages = Messages()
+before = shards()  # of the first run, which may not have ended
+engine = settings.start(plan, observer=messages)
+for goal in (8, 16):
+    engine.advance(goal)
+    engine._take_checkpoint()
+os.kill(min(shards() - before), signal.SIGKILL)
+engine.advance(24)
+result = [bool(torch.equal(engine.models(), expected)), messages.texts]
+result.append(int(ray.get(full).sum()))
+engine.close()
+ray.shutdown()
+"""
+    same, texts, total = python(code, tmp_path, seconds=4 * DEADLINE, mark="GOSSAMER_TEST")
+    assert same, texts
+    assert any("all shards restarted from round 16" in text for text in texts), texts
+    assert total == 60_000_000

@@ -25,6 +25,7 @@ from gossamer.study.study import Study, load
 # How often Ray starts a task again whose process died.
 _RETRIES = 3
 _POLL_SECONDS = 1.0
+_SAME_COMMAND = "what is done is kept, and the same command runs what is missing"
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,13 @@ class RayTasks:
 
         Raises:
             InputError: If the cluster has no room for a run.
-            Lost: If all machines with room for a run leave.
+            Lost: If all machines with room for a run leave, or the cluster is gone.
         """
         check_ray()
         import ray
 
         from gossamer.engines.ray.cluster import connect
+        from gossamer.engines.ray.heartbeat import ControlProcess
         from gossamer.engines.ray.placement import Request, wait_for_place
 
         messages: queue.SimpleQueue[str] = queue.SimpleQueue()  # filled by any thread
@@ -77,10 +79,12 @@ class RayTasks:
             wait_for_place(request, self.settings.wait, _warn)
             running = self._submit(studies, keep_models, request)
             watch = _Room(request, self.settings.wait)
+            control = ControlProcess(_SAME_COMMAND)
             while running:
                 for done in ray.wait(list(running), timeout=_POLL_SECONDS)[0]:
                     yield _finish(done, running.pop(done))
-                watch.check()
+                if control.check():  # else the question would wait for it
+                    watch.check()
                 while not messages.empty():
                     _warn(f"Ray: {messages.get()}")
 
@@ -128,7 +132,7 @@ class _Room:
         if now - self._seen > self._wait:
             raise Lost(
                 f"no machine of the Ray cluster has had room for a run for {self._wait:g} s "
-                "(engine.wait); what is done is kept, and the same command runs what is missing"
+                f"(engine.wait); {_SAME_COMMAND}"
             )
 
 

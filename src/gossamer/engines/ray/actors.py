@@ -28,7 +28,7 @@ from gossamer.engines.ray import adapter, shared_memory
 from gossamer.engines.ray.actor import HEARTBEAT, Host, Rendezvous, ShardActor, versions
 from gossamer.engines.ray.cluster import Report
 from gossamer.engines.ray.exchange import Disconnected
-from gossamer.engines.ray.heartbeat import Heartbeats, Silent
+from gossamer.engines.ray.heartbeat import ControlProcess, Heartbeats, Silent
 from gossamer.engines.ray.placement import Request, reserve
 from gossamer.engines.ray.state import KeptState
 from gossamer.errors import Diverged, GossamerError, Lost
@@ -102,6 +102,7 @@ class ShardActors:
     _handles: list[Any] = field(default_factory=list)
     _placement: Any = None
     _hosts: list[Host] = field(default_factory=list)
+    _control: ControlProcess = field(default_factory=ControlProcess)
     _name: str = "gossamer-none"
 
     @property
@@ -195,6 +196,9 @@ class ShardActors:
     def stop(self) -> None:
         """Stop the actors, whatever they are doing."""
         with suppress(RayError, ValueError, RuntimeError):
+            if self._control.gone:  # Ray would wait for it, and end this process
+                self._handles = []
+                self._placement = None
             for handle in self._handles:
                 ray.kill(handle)
             if self._placement is not None:
@@ -280,6 +284,7 @@ class ShardActors:
                         notice = time.monotonic() + _NOTICE_SECONDS
             if disconnected is not None and not done and time.monotonic() >= notice:
                 break
+            self._control.check_sometimes()
             working = [numbers[call] for call in pending]
             try:
                 if start is not None:

@@ -2,14 +2,76 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
 import ray
 
+from gossamer.errors import Lost
+
 _EVERY = 1.0  # seconds between two questions to a shard
 _LONGEST_STEP = 2.0  # seconds that count between two checks: this process may have been stopped
+
+
+# Ray ends a process that has not reached the control process of its cluster for 60 s, whatever it
+# does at that moment, with exit code 1.
+_CONTROL_SECONDS = 30.0
+_CONTROL_EVERY = 2.0  # seconds between two attempts to reach it
+_CONNECT_SECONDS = 1.0  # timeout of one attempt
+
+
+class ControlProcess:
+    """Watches Ray's control process (the GCS), without which this process would be ended.
+
+    A cluster whose control process is restarted in time goes on.
+
+    Args:
+        advice: What the message says at its end.
+    """
+
+    def __init__(self, advice: str = "--resume continues the run") -> None:
+        self._address = str(ray.get_runtime_context().gcs_address)
+        self._advice = advice
+        self._checked = time.monotonic()
+        self._away = 0.0  # seconds since it was reached
+        self.gone = False
+
+    def check_sometimes(self) -> None:
+        """Call `check`, unless that was done a moment ago."""
+        if time.monotonic() - self._checked > _CONTROL_EVERY:
+            self.check()
+
+    def check(self) -> bool:
+        """Try to reach it. Return True if it has been reached.
+
+        Raises:
+            Lost: If it has not been reached for too long.
+        """
+        reached = self._is_reachable()
+        now = time.monotonic()
+        # This process may have been stopped in between.
+        self._away += min(now - self._checked, _CONTROL_EVERY + _LONGEST_STEP)
+        self._checked = now
+        if reached:
+            self._away = 0.0
+        if self._away > _CONTROL_SECONDS:
+            self.gone = True
+            raise Lost(
+                f"Ray's control process (the GCS) at {self._address} cannot be reached for "
+                f"{_CONTROL_SECONDS:g} s: the cluster is gone; {self._advice}"
+            )
+        return reached
+
+    def _is_reachable(self) -> bool:
+        host, _, port = self._address.rpartition(":")
+        try:
+            address = (host.strip("[]"), int(port))
+            socket.create_connection(address, timeout=_CONNECT_SECONDS).close()
+        except OSError:
+            return False
+        return True
 
 
 class Silent(Exception):
