@@ -123,3 +123,27 @@ def test_scripts_start() -> None:
     assert list(found) == [str(path) for path in SCRIPTS]
     for path, text in found.items():
         assert text.startswith("usage: "), path
+
+
+def test_the_manifest_for_kubernetes_fits_the_schema_of_the_operator() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((ROOT / "tests" / "support" / "rayjob_schema.json").read_text())
+    manifest = load(ROOT / "deploy" / "kuberay.yaml")
+    jsonschema.validate(manifest, schema)
+    assert manifest["spec"]["rayClusterSpec"]["authOptions"] == {"mode": "token"}
+
+    (workers,) = manifest["spec"]["rayClusterSpec"]["workerGroupSpecs"]
+    (container,) = workers["template"]["spec"]["containers"]
+    container["resource"] = container.pop("resources")
+    with pytest.raises(jsonschema.ValidationError, match="'resource' was unexpected"):
+        jsonschema.validate(manifest, schema)
+
+
+def test_the_file_of_the_launcher_fits_the_schema_of_ray() -> None:
+    util = pytest.importorskip("ray.autoscaler._private.util")
+    config = load(ROOT / "deploy" / "ray-cluster.yaml")
+    util.validate_config(util.prepare_config(config))
+    workers = config["provider"]["worker_ips"]
+    assert config["min_workers"] == config["max_workers"] == len(workers)
+    with pytest.raises(Exception, match="worker_ip"):
+        util.validate_config(config | {"provider": {"type": "local", "worker_ip": workers}})
