@@ -49,6 +49,7 @@ def test_the_page_needs_no_other_file(
         "Result",
         "Curves",
         "The network and its devices",
+        "Weights",
         "Runs, data, and how to repeat them",
         "Settings",
     ]

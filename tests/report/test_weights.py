@@ -83,7 +83,7 @@ def test_the_section_of_the_weights(report: Path, open_page: Opened) -> None:
     picture = section.get_by_role("img")
     assert section.locator(".met").count() > 2
     before = section.locator(".median").get_attribute("d")
-    section.get_by_role("combobox", name="Run").select_option(index=1)
+    section.get_by_role("combobox", name="Weights of").select_option(index=1)
     assert section.locator(".median").get_attribute("d") != before
     assert "weights=" in watched.page.evaluate("location.hash")
     picture.hover(position={"x": 60, "y": 100})

@@ -81,7 +81,7 @@ def _comparison(best: _Measured, second: _Measured, metric: Column) -> str:
         return f"{name} has the same"
     text = f"{ahead} {'above' if metric.rising else 'below'} {name}, the second"
     if difference.half is None:
-        return f"{text}, on one seed, which does not show how much chance there is in it"
+        return f"{text}; one seed cannot show whether that is chance"
     if difference.half >= abs(difference.mean):
         return f"{text}, which {_seeds(difference.count)} cannot tell from chance"
     return f"{text} (95 % interval over {_seeds(difference.count)}, paired)"

@@ -160,7 +160,7 @@ export function weightsSection(content) {
       "Histograms of the weights of all devices: the stronger the colour, the more of them. " +
         "Lines: their median, and the quantiles of 5 % and 95 %.",
     ),
-    el("div", { class: "controls" }, menu("Run", options, String(run), choose)),
+    el("div", { class: "controls" }, menu("Weights of", options, String(run), choose)),
     figure,
   );
 }
