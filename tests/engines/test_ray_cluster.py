@@ -104,23 +104,6 @@ def test_the_commands_of_the_page(cluster: list[Machine]) -> None:
     assert all(json.loads(path.read_text())["finished"] for path in summaries)
 
 
-def test_the_job_of_the_page(cluster: list[Machine]) -> None:
-    """`ray job submit` runs the spec of a folder, with the code and the log beside it."""
-    first = cluster[0]
-    (submit,) = lines_of("as a job")
-    folder = first.folder / "job"
-    folder.mkdir()
-    for file in ("fleet.toml", "own_method.py", "log.csv"):
-        (folder / file).write_bytes((first.folder / file).read_bytes())
-    line = submit.replace("FIRST", "127.0.0.1")
-    text = first.shell(f"cd job && {line} --allow-code -q --out {first.folder}/submitted")
-    assert "succeeded" in text
-    first.shell("gossamer run fleet.toml --allow-code -q --out alone")
-    expected = models(first, "alone")
-    for name, x in models(first, "submitted").items():
-        assert abs(x - expected[name]).max() < 1e-11
-
-
 def test_without_the_token(cluster: list[Machine]) -> None:
     """The message says at once what is missing, and on which side."""
     first = cluster[0]
