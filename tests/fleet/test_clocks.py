@@ -103,8 +103,81 @@ def test_a_device_that_boots_beyond_the_end_says_so_and_is_to_try_again(tmp_path
     again = NodeFleet(STUDY, tmp_path, FLEET, nodes=M, offsets={2: lambda now: HOUR})
     again.run()
     assert isinstance(again.results[2], Unavailable)
-    assert re.search(r"not in the last 2\d of 30", str(again.results[2]))
+    assert re.search(r"missed 2\d of 30 rounds", str(again.results[2]))
     assert again.results[0] is True
+
+
+@pytest.mark.parametrize("ahead", [18.0, 26.0], ids=["in the last rounds", "just after the end"])
+def test_a_device_that_restarts_ahead_is_not_done(tmp_path: Path, ahead: float) -> None:
+    """It was in 6 rounds with others, and then at most in six alone: it tries again."""
+    stops = dict.fromkeys(range(M), START + 6)
+    NodeFleet(STUDY, tmp_path, FLEET, nodes=M, stops=stops).run()
+    now = {i: (lambda now: 8.0) for i in range(M)}  # the others go on where they were
+    again = NodeFleet(STUDY, tmp_path, FLEET, nodes=M, offsets={**now, 2: lambda now: 8.0 + ahead})
+    again.run()
+    assert isinstance(again.results[2], Unavailable)
+    assert again.results[0] is True
+
+
+def test_restarts_with_a_wrong_clock_use_up_no_round(tmp_path: Path) -> None:
+    """A service manager restarts a device whose clock is beyond the end again and again."""
+    stops = dict.fromkeys(range(M), START + 6)
+    NodeFleet(STUDY, tmp_path, FLEET, nodes=M, stops=stops).run()
+    before = NodeFleet(STUDY, tmp_path, FLEET, nodes=M).checkpoint(2).round
+    for _ in range(5):
+        again = NodeFleet(STUDY, tmp_path, FLEET, nodes=M, offsets={2: lambda now: HOUR})
+        again.stops = dict.fromkeys(range(M), 0.5)
+        again.run()
+        assert isinstance(again.results[2], Unavailable)
+    assert again.checkpoint(2).round == before
+
+
+def test_starts_without_a_round_use_up_no_round(tmp_path: Path) -> None:
+    """A device is started and stopped again before its next round, by a clock that is ahead."""
+    stops = dict.fromkeys(range(M), START + 6)
+    NodeFleet(STUDY, tmp_path, FLEET, nodes=M, stops=stops).run()
+    for _ in range(5):
+        again = NodeFleet(STUDY, tmp_path, FLEET, nodes=M, offsets={2: lambda now: 20.0})
+        again.stops = dict.fromkeys(range(M), 0.5)
+        again.run()
+    checkpoint = again.checkpoint(2)
+    assert (checkpoint.round, checkpoint.shared, checkpoint.alone) == (7, 6, ((6, 7),))
+    run(tmp_path, dict.fromkeys(range(M), lambda now: 9.0))
+    assert rounds_with_exchanges(tmp_path, 2) == set(range(ROUNDS)) - {6, 7}
+
+
+def test_a_jump_while_a_device_waits_for_its_round_does_not_move_its_deadline(
+    tmp_path: Path,
+) -> None:
+    """The clock goes back by an hour between the choice of a round and its begin."""
+    began = START + 6.95
+    offsets = {
+        1: lambda now: -HOUR if began < now < began + 2.3 else 0.0,
+        2: lambda now: -HOUR if START + 4.2 < now < START + 15 else 0.0,  # sends nothing meanwhile
+    }
+    run(tmp_path, offsets)
+    assert set(range(11, ROUNDS)) <= rounds_with_exchanges(tmp_path, 1)
+
+
+def test_a_device_away_for_the_last_two_rounds_is_done(tmp_path: Path) -> None:
+    stops = dict.fromkeys(range(M), START + ROUNDS - 2.5)
+    NodeFleet(STUDY, tmp_path, FLEET, nodes=M, stops=stops).run()
+    later = NodeFleet(STUDY, tmp_path, FLEET, nodes=M, offsets={2: lambda now: ROUNDS + 3.0})
+    later.run()
+    assert later.results[2] is True
+
+
+def test_a_jump_and_a_missed_last_round_do_not_keep_a_device_for_ever(tmp_path: Path) -> None:
+    """It boots an hour behind and is corrected; then it is late for the last round."""
+    late = START + ROUNDS - 2.5
+
+    def offset(now: float) -> float:
+        return -HOUR if now < START + 3.3 else (1.95 if now > late else 0.0)
+
+    nodes = NodeFleet(STUDY, tmp_path, FLEET, nodes=M, offsets={2: offset})
+    nodes.run()
+    assert nodes.results == dict.fromkeys(range(M), True)
+    assert nodes.ended[2] < START + ROUNDS + 5
 
 
 def test_spans_of_rounds_alone() -> None:

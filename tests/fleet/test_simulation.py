@@ -85,7 +85,7 @@ def test_scenarios_cover_both_paces_and_all_methods() -> None:
 # what seeds stand for needs new seeds: `test_a_planted_bug_is_found` finds them.
 FOUND = {
     "a new write-ahead log is not synced in its folder": 0,
-    "an error of the disk ends the node with a traceback": 7,
+    "an error of the disk ends the node with a traceback": 5,
 }
 
 

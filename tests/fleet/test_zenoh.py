@@ -489,3 +489,33 @@ except GossamerError as error:
 """
     process = network.run(0, [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert "device 3 cannot listen on 0.0.0.0:7447" in process.communicate(timeout=DEADLINE)[0]
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_a_gate_needs_no_privilege_and_a_system_without_one_says_so(
+    network: VirtualNetwork, folder: Path, missing: bool
+) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+from gossamer.fleet.notices import Notices
+from gossamer.fleet.transport import zenoh
+from gossamer.fleet.transport.configuration import LinkSettings
+
+def no_gate(*args):
+    raise OSError
+
+if {missing}:
+    zenoh.Gate = no_gate
+notices = Notices()
+settings = LinkSettings("r", {NAMES!r}, Path({str(folder / "n3")!r}), multicast=False)
+device = zenoh.Zenoh(3, settings, notices)
+[privileges] = [line for line in open("/proc/self/status") if line.startswith("CapEff")]
+print(int(privileges.split()[1], 16), [one["kind"] for one in notices.entries()])
+device.close()
+"""
+    without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+    words = [*without, sys.executable, "-c", script]
+    process = network.run(3, words, stdout=subprocess.PIPE, text=True)
+    expected = ["no gate"] if missing else []
+    assert process.communicate(timeout=DEADLINE)[0] == f"0 {expected}\n"

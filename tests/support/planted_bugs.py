@@ -282,6 +282,11 @@ def _goes_back_too_far(patch: Patch) -> None:
     patch.setattr(AloneRounds, "_may_go_back", to_any)
 
 
+@bug("a device whose clock is beyond the last round says that it is done")
+def _done_by_a_wrong_clock(patch: Patch) -> None:
+    patch.setattr(AloneRounds, "missed", lambda self, rounds: 0)
+
+
 @bug("a vector that the guard refuses is acknowledged")
 def _refused_and_acknowledged(patch: Patch) -> None:
     is_refused = Mailbox.is_refused

@@ -33,13 +33,20 @@ class _Stop(threading.Event):
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[threading.Event]:
+def stop_on_signal(
+    grace: float = _GRACE_SECONDS, last: float = _LAST_SECONDS
+) -> Iterator[threading.Event]:
     """Let Ctrl-C, SIGTERM and SIGHUP ask the block to stop.
 
     A second Ctrl-C raises KeyboardInterrupt. So do SIGTERM and SIGHUP after a few seconds in which
     the block does not look at the event; whoever sends them does not wait for long. A signal that
     is ignored, as SIGHUP is under `nohup`, stays so. Outside the main thread, which alone receives
     signals, nothing is changed.
+
+    Args:
+        grace: Seconds after which SIGTERM and SIGHUP raise KeyboardInterrupt in a block that has
+            not looked at the event.
+        last: Seconds after that until they end the process.
 
     Yields:
         An event that is set from the first signal on.
@@ -60,7 +67,8 @@ def stop_on_signal() -> Iterator[threading.Event]:
     def terminate(number: int, frame: FrameType | None) -> None:
         if not was_set():
             stopped.set()
-            threading.Thread(target=_insist, args=(stopped, ended), daemon=True).start()
+            given = (stopped, ended, grace, last)
+            threading.Thread(target=_insist, args=given, daemon=True).start()
 
     handlers = {signal.SIGINT: interrupt, signal.SIGTERM: terminate}
     if hasattr(signal, "SIGHUP"):
@@ -107,13 +115,13 @@ def interrupt_once() -> Iterator[None]:
             signal.signal(number, old)
 
 
-def _insist(stopped: _Stop, ended: threading.Event) -> None:
+def _insist(stopped: _Stop, ended: threading.Event, grace: float, last: float) -> None:
     """Interrupt a block that does not see that it is to stop; in the end, exit."""
-    if ended.wait(_GRACE_SECONDS) or stopped.seen:
+    if ended.wait(grace) or stopped.seen:
         return
     # A second signal, which raises KeyboardInterrupt in the main thread.
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-    if not ended.wait(_LAST_SECONDS) and not stopped.seen:
+    if not ended.wait(last) and not stopped.seen:
         os._exit(_EXIT_CODE)
 
 

@@ -25,6 +25,10 @@ from gossamer.results.tables import Method
 from gossamer.study import Study
 
 _UNTIL_START = timedelta(minutes=10)  # default time from `init` to round 0
+# A node ends within two seconds of SIGTERM: a long step is interrupted between two operations, and
+# the node resumes from its journal. A single operation that takes longer delays this.
+_STOP_SECONDS = 1.25
+_EXIT_SECONDS = 0.5
 _INSECURE = (
     "--insecure: no certificates, no encryption;"
     " anybody on this network can read and forge what devices send"
@@ -164,7 +168,7 @@ def node(
     loud: NodeLog = JsonLog(device) if log == "json" else TextLog(device)
     lines = NodeLog() if quiet else loud
     try:
-        with stop_on_signal() as stopped:
+        with stop_on_signal(_STOP_SECONDS, _EXIT_SECONDS) as stopped:
             done = run_device(
                 device,
                 stopped,

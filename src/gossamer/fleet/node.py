@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gossamer._core.disk import Disk
 from gossamer._core.files import (
@@ -51,6 +54,7 @@ from gossamer.fleet.transport.stoppable import StoppableTransport, Stopped
 from gossamer.tasks import Worker
 
 _REST_SECONDS = 1.0  # period of checking whether a resting device may continue
+_LONG_SECONDS = 0.5  # duration of a gradient that is not begun once the node is to stop
 _REFUSALS: dict[str, tuple[Kind, str]] = {
     "run": ("other study", "runs another study: its messages are refused"),
     "guard": ("too large", "sends vectors much longer than the own: they are refused"),
@@ -150,6 +154,8 @@ class Node:
         self._why_rest = why_rest
         self._rests = False
         self._step_seconds = step_seconds
+        self._stopped: StopSignal = threading.Event()
+        self._gradient_seconds = 0.0  # duration of the last gradient
 
     def run(self, stopped: StopSignal) -> bool:
         """Take part until the rounds are done or the node is stopped. Resumes from disk.
@@ -165,11 +171,14 @@ class Node:
         """
         self._report("waiting")
         self._transport.watch(stopped)
+        self._stopped = stopped
         try:
             with torch.no_grad():
                 done = self._run_rounds(stopped)
-        except Stopped:
-            # In the middle of an exchange, as if it were killed: it resumes from its journal.
+        except (Stopped, KeyboardInterrupt):
+            if not stopped.is_set():
+                raise
+            # In the middle of a round, as if it were killed: it resumes from its journal.
             self._write_model_of_journal()
             self._report("stopped")
             return False
@@ -200,7 +209,7 @@ class Node:
             if not self._rests:
                 self.edges.leave()
             # In slots the round passes; at the pace of contacts it is the device's own.
-            self.edges.round = t
+            self.edges.skip(t)
             self._report("resting", why=why)
             stopped.wait(min(_REST_SECONDS, self._fleet.slot))
         self._rests = bool(why)
@@ -214,7 +223,7 @@ class Node:
             self._worker = worker
         algorithm = self.plan.algorithm
         neighbours = self.edges.neighbours(t)
-        gradient = BatchGradient(self._worker, t)
+        gradient = _NodeGradient(self._worker, t, around=self._step)
         state = algorithm.next_state(state, gradient, self.pace.mix(t), t)
         state = self._good_state(state, t)
         committed_with = self.edges.committed_with
@@ -224,8 +233,22 @@ class Node:
         self._log(t + 1, state, neighbours, committed_with)
         return state
 
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        """Compute a gradient in this block; a long one is not begun once the node is to stop.
+
+        Raises:
+            Stopped: If the node is to stop, and the last gradient took long.
+        """
+        if self._gradient_seconds > _LONG_SECONDS and self._stopped.is_set():
+            raise Stopped
+        begin = self._clock.monotonic()
+        yield
+        self._gradient_seconds = self._clock.monotonic() - begin
+
     def _first_state(self, stopped: StopSignal) -> State:
         """Return the state to resume from: that on disk, or that of a new device."""
+        self.pace.check_clock(self._journal.read())
         if not self._transport.neighbours():
             stopped.wait(min(1.0, self._fleet.slot))  # time to find the first neighbours
         state = self.edges.start(self._new_state, self.pace.first_round())
@@ -356,6 +379,21 @@ class Node:
         data = json.dumps(status).encode()
         write_atomically(self._folder / files.STATUS, data, sync=False, disk=self._disk)
         self._on_status(status)
+
+
+@dataclass(frozen=True)
+class _NodeGradient(BatchGradient):
+    """The gradients of a round of a node.
+
+    Args:
+        around: Returns the block in which each is computed.
+    """
+
+    around: Callable[[], AbstractContextManager[None]] = nullcontext
+
+    def __call__(self, w: Tensor, step: int = 0, rows: Tensor | None = None) -> Tensor:
+        with self.around():
+            return super().__call__(w, step, rows)
 
 
 class _History:

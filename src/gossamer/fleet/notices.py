@@ -18,6 +18,7 @@ Kind = Literal[
     "certificate",  # the certificate has expired or expires soon
     "clock",  # the clock has jumped
     "strangers",  # connections without a certificate
+    "no gate",  # this system cannot keep such connections away from the transport
     "diverged",  # the model was not finite and went back to an earlier one
     "error",  # an error was logged and skipped
 ]

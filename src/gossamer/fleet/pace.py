@@ -11,8 +11,8 @@ from gossamer.errors import Unavailable
 from gossamer.fleet.machine import SYSTEM_CLOCK, Clock, StopSignal
 from gossamer.fleet.methods import scheduled_neighbours
 from gossamer.fleet.mix import DeviceMix, MeetingMix, PeerMix
-from gossamer.fleet.protocol.edges import Edges
-from gossamer.fleet.protocol.journal import Journal
+from gossamer.fleet.protocol.edges import Edges, alone_rounds
+from gossamer.fleet.protocol.journal import Checkpoint, Journal
 from gossamer.fleet.protocol.meetings import Meetings
 from gossamer.fleet.protocol.wire import Expected
 from gossamer.fleet.schedule import EXCHANGE_SHARE, RoundClock, Schedule
@@ -20,8 +20,9 @@ from gossamer.fleet.settings import Fleet
 from gossamer.fleet.transport.base import Transport
 
 _WAIT_SECONDS = 1.0  # period of reading the clock
-# Slots after the end of the run for which a device that was away counts as done.
-_END_SLOTS = 30
+# Missed rounds at the end of a run up to which a device is done at once: it was just away. After
+# more the likely reason is a clock that is ahead.
+_FEW_MISSED = 2
 # Time after the end of the run for which a wrong clock is the likely reason of starting too late.
 END_SECONDS = 86400.0
 # Slots in which a late device asks for a model: neighbours respond at the end of a round.
@@ -37,6 +38,16 @@ class Pace(Protocol):
 
     def now(self) -> float:
         """Return the time in seconds, by the clock of the edges."""
+
+    def check_clock(self, checkpoint: Checkpoint | None) -> None:
+        """Raise an error if the clock is likely to be wrong, before the device starts.
+
+        Args:
+            checkpoint: What the device resumes from; None: it is new.
+
+        Raises:
+            Unavailable: If so.
+        """
 
     def first_round(self) -> int:
         """Return the first round that a device can take part in if it starts now."""
@@ -76,6 +87,21 @@ class Slots:
     def now(self) -> float:
         return self.clock()
 
+    def check_clock(self, checkpoint: Checkpoint | None) -> None:
+        """Raise an error if the last round seems to be over and the device has missed many.
+
+        Args:
+            checkpoint: What the device resumes from; None: it is new.
+
+        Raises:
+            Unavailable: If so. The clock may be wrong, as on a board that has just booted.
+        """
+        missed = self.plan.rounds
+        if checkpoint is not None:
+            missed = alone_rounds(checkpoint).missed(self.plan.rounds)
+        if missed > _FEW_MISSED:
+            self._check_not_over(missed)
+
     def first_round(self) -> int:
         t = max(0, self.schedule.round_at(self.now()) + 1)
         return t if t < self.plan.rounds else 0
@@ -105,42 +131,52 @@ class Slots:
         A device that was ahead of all others goes back.
 
         Raises:
-            Unavailable: If the last round seems to be over and the device was in few: then the
-                clock may be wrong, as on a board that has just booted.
+            Unavailable: If the last round is over by the clock, and since the device last met
+                another one it has missed more rounds than it has run: the clock may be wrong.
         """
-        self._check_not_over()
         schedule = self.schedule
         ahead = self._ahead_of_monotonic()
+        beyond = False  # True if a jump has brought the clock beyond the last round
         while not stopped.is_set():
             now = schedule.now()
+            before = ahead
+            ahead = self._ahead_of_monotonic()
+            jumped = abs(ahead - before) > schedule.slot
+            beyond = self._seconds_over() >= 0 and (beyond or jumped)
             t = self.edges.next_round(schedule.round_at(now))
             if now >= schedule.deadline((t, 0)):
                 t = self.edges.next_round(t + 1)
             if t >= self.plan.rounds:
-                jumped = abs(self._ahead_of_monotonic() - ahead) > schedule.slot
-                if jumped and self.edges.round < self.plan.rounds:
+                missed = self.edges.alone.missed(self.plan.rounds)
+                doubtful = missed > max(_FEW_MISSED, self.edges.alone.ran)
+                by_jump = beyond and missed > _FEW_MISSED
+                if by_jump or (doubtful and self._seconds_over() < 0):
                     stopped.wait(_WAIT_SECONDS)
                     continue
+                if doubtful:
+                    self._check_not_over(missed)
                 self.edges.round = max(self.edges.round, self.plan.rounds)
                 return
             left = schedule.begin(t) - now
             if left > _WAIT_SECONDS:
                 stopped.wait(_WAIT_SECONDS)
                 continue
+            # Before the wait, in which the clock may jump: deadlines are by that which chose t.
+            self.clock.set()
             if not stopped.wait(max(0.0, left)):
-                self.clock.set()
                 self.edges.counts["missed"] += max(0, t - self.edges.round)
                 yield t
 
-    def _check_not_over(self) -> None:
-        schedule = self.schedule
-        end = schedule.begin(self.plan.rounds)
-        over = schedule.now() - end
-        away = self.plan.rounds - self.edges.round
-        if away > 0 and _END_SLOTS * schedule.slot <= over < END_SECONDS:
+    def _seconds_over(self) -> float:
+        """Return for how long the last round has been over by the clock."""
+        return self.schedule.now() - self.schedule.begin(self.plan.rounds)
+
+    def _check_not_over(self, missed: int) -> None:
+        over = self._seconds_over()
+        if 0 <= over < END_SECONDS:
             raise Unavailable(
-                f"by the clock of this device the last round ended {over:,.0f} s ago, and it was"
-                f" not in the last {away:,} of {self.plan.rounds:,}: if the clock is wrong,"
+                f"by the clock of this device the last round ended {over:,.0f} s ago, and it has"
+                f" missed {missed:,} of {self.plan.rounds:,} rounds: if the clock is wrong,"
                 " correct it and start the device again"
             )
 
@@ -175,6 +211,13 @@ class Contacts:
 
     def now(self) -> float:
         return self.clock.monotonic()
+
+    def check_clock(self, checkpoint: Checkpoint | None) -> None:
+        """No clock is needed.
+
+        Args:
+            checkpoint: What the device resumes from.
+        """
 
     def first_round(self) -> int:
         return 0

@@ -27,6 +27,7 @@ class AloneRounds:
     Args:
         shared: The round after the last one in which another device was as well.
         spans: The rounds since in which this device has sent a vector, ascending.
+        ran: Number of rounds since that this device has run, whether or not it sent a vector.
 
     Example:
         >>> alone = AloneRounds(shared=6)
@@ -39,6 +40,7 @@ class AloneRounds:
 
     shared: int = 0
     spans: list[Span] = field(default_factory=list)
+    ran: int = 0
 
     def add(self, t: int, sent: bool, shared: bool) -> None:
         """Note a round that is over.
@@ -51,8 +53,27 @@ class AloneRounds:
         if shared:
             self.shared = max(self.shared, t + 1)
             self.spans = [span for span in self.spans if span[1] > self.shared]
-        elif sent:
+            self.ran = 0
+            return
+        self.ran += 1
+        if sent:
             self._add_span(t)
+
+    def go_back(self, t: int) -> None:
+        """Note that the device goes back.
+
+        Args:
+            t: The round to which it goes back.
+        """
+        self.ran = min(self.ran, max(0, t - self.shared))
+
+    def missed(self, rounds: int) -> int:
+        """Return how many of the first `rounds` rounds this device has not run since `shared`.
+
+        Args:
+            rounds: Number of rounds.
+        """
+        return max(0, rounds - self.shared - self.ran)
 
     def next_round(self, t: int, shown: int) -> int:
         """Return the next round to take part in.

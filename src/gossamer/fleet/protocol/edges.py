@@ -88,6 +88,7 @@ class Edges:
         self._alone = AloneRounds()
         self._sent = False  # True if a vector was sent in this round
         self._shared = False  # True if another device is in this round as well
+        self._in_journal = False  # True if the journal says that `self.round` may have begun
         self._transport = transport
         self._journal = journal
         self._dtype = expected.dtype
@@ -106,21 +107,23 @@ class Edges:
         """
         checkpoint = self._journal.read()
         if checkpoint is None:
-            checkpoint = Checkpoint(round, new())
+            checkpoint = Checkpoint(0, new())
         else:
-            # The device may have been killed in that very round, after it had sent its vector.
-            killed_in = checkpoint.round
-            shared = any(transfer.exchange[0] >= killed_in for transfer in checkpoint.pending)
-            self._alone = AloneRounds(checkpoint.shared, list(checkpoint.alone))
-            self._alone.add(killed_in, sent=killed_in >= 0, shared=shared)
+            self._alone = alone_rounds(checkpoint)
+            next_round = checkpoint.round
+            if checkpoint.begun:
+                # It may have been killed in that very round, after it had sent its vector.
+                next_round += 1
             checkpoint = replace(
                 checkpoint,
-                round=max(round, killed_in + 1),
+                round=next_round,
                 shared=self._alone.shared,
                 alone=tuple(self._alone.spans),
+                ran_alone=self._alone.ran,
             )
-        self._journal.write_checkpoint(checkpoint)
-        self.round = checkpoint.round
+        self._journal.write_checkpoint(replace(checkpoint, begun=False))
+        self._in_journal = False
+        self.round = max(round, checkpoint.round)
         self._ledger.restore(checkpoint)
         return checkpoint.state
 
@@ -139,11 +142,28 @@ class Edges:
             t: The round: that after the last one, or a later one if rounds were missed, or an
                 earlier one by `next_round`.
         """
-        if t != self.round:
+        if t != self.round or not self._in_journal:
             self._journal.log_round(t)
+            self._in_journal = True
         if t < self.round:
             self._mailbox.go_back(t)
+            self._alone.go_back(t)
         self.round = t
+
+    def skip(self, t: int) -> None:
+        """Note that the device takes no part in round t on purpose.
+
+        Args:
+            t: The round.
+        """
+        if t > self.round:
+            self._alone.ran += 1
+        self.round = t
+
+    @property
+    def alone(self) -> AloneRounds:
+        """The rounds since another device was in one as well."""
+        return self._alone
 
     def finish(self, t: int, state: State) -> None:
         """End round t: write its state to disk, with the exchanges applied to it.
@@ -156,6 +176,7 @@ class Edges:
         self._alone.add(t, self._sent, self._shared)
         self._sent = False
         self._shared = False
+        self._in_journal = True
         self.round = t + 1
         ledger = self._ledger
         alone = self._alone
@@ -168,6 +189,7 @@ class Edges:
                 ledger.numbers,
                 alone.shared,
                 tuple(alone.spans),
+                alone.ran,
             )
         )
 
@@ -339,6 +361,20 @@ class Edges:
                 Kind.READY, transfer.exchange, checksum=transfer.checksums[1]
             )
             self._mailbox.send(transfer.neighbour, ready)
+
+
+def alone_rounds(checkpoint: Checkpoint) -> AloneRounds:
+    """Return what a checkpoint has of the rounds that a device was in alone.
+
+    Args:
+        checkpoint: The checkpoint.
+    """
+    alone = AloneRounds(checkpoint.shared, list(checkpoint.alone), checkpoint.ran_alone)
+    t = checkpoint.round
+    if checkpoint.begun and t >= 0:  # it may have sent a vector in this round
+        shared = any(transfer.exchange[0] >= t for transfer in checkpoint.pending)
+        alone.add(t, sent=True, shared=shared)
+    return alone
 
 
 def make_transfer(sent: Message, received: Message, weight: float, p: float) -> Transfer:

@@ -72,6 +72,8 @@ class Checkpoint:
         numbers: The last number used on each link, in meetings of two.
         shared: The round after the last one in which another device was as well.
         alone: The rounds since in which the device has sent a vector; see `protocol.alone`.
+        ran_alone: Number of rounds since that the device has run.
+        begun: False if the device has surely not begun the next round, nor sent a vector in it.
     """
 
     round: int
@@ -81,6 +83,8 @@ class Checkpoint:
     numbers: dict[int, int] = field(default_factory=dict)
     shared: int = 0
     alone: tuple[Span, ...] = ()
+    ran_alone: int = 0
+    begun: bool = True
 
 
 class Journal:
@@ -149,8 +153,11 @@ class Journal:
         pending = _transfers(header, tensors)
         numbers = _numbers(header)
         round: int = header["round"]
-        # Versions before 0.3 wrote neither of these two: then the device does not go back.
+        # Versions before 0.3 wrote none of these: then the device does not go back, and counts as
+        # having run all rounds.
         shared: int = header.get("shared", round)
+        ran_alone: int = header.get("ran_alone", max(0, round - shared))
+        begun: bool = header.get("begun", True)
         for entry, more in read_records(self._log, self._disk):
             if entry["round"] != header["round"]:
                 break  # left from another round
@@ -159,8 +166,11 @@ class Journal:
             numbers |= _numbers(entry)
             if "began" in entry:
                 round = entry["began"]
+                begun = True
         alone = tuple((first, end) for first, end in header.get("alone", ()))
-        return Checkpoint(round, state, applied, tuple(pending), numbers, shared, alone)
+        return Checkpoint(
+            round, state, applied, tuple(pending), numbers, shared, alone, ran_alone, begun
+        )
 
     def written_by(self) -> tuple[str, int] | None:
         """Return the digest of the study of the checkpoint, and its round; None if there is none.
@@ -238,6 +248,8 @@ class Journal:
             "numbers": checkpoint.numbers,
             "shared": checkpoint.shared,
             "alone": checkpoint.alone,
+            "ran_alone": checkpoint.ran_alone,
+            "begun": checkpoint.begun,
             "study": self._study,
         }
         for name, x in checkpoint.state.items():

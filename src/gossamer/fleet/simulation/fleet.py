@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from gossamer.errors import DataError
+from gossamer.errors import DataError, Unavailable
 from gossamer.fleet.machine import Machine
 from gossamer.fleet.node import Node
 from gossamer.fleet.protocol.journal import CHECKPOINT_FILE, Transfer
@@ -21,7 +21,13 @@ from gossamer.fleet.simulation.disk import SimulatedDisk
 from gossamer.fleet.simulation.mix import ObservedPace
 from gossamer.fleet.simulation.network import SimulatedNetwork
 from gossamer.fleet.simulation.oracle import Oracle
-from gossamer.fleet.simulation.scenario import Scenario, draw_scenario, plan_of, worker_of
+from gossamer.fleet.simulation.scenario import (
+    QUIET_ROUNDS,
+    Scenario,
+    draw_scenario,
+    plan_of,
+    worker_of,
+)
 from gossamer.fleet.simulation.scheduler import Killed, Process, Scheduler, Violation
 
 _RUN = bytes(range(16))
@@ -184,6 +190,8 @@ class SimulatedFleet:
         except DataError as error:
             self._note(device, f"gives up: {error}")
             self.counts["gave up"] += 1
+            # It does so for a day if it is not sure that its clock is right, which it now is.
+            device.done = isinstance(error, Unavailable) and self._is_over()
             self._end(device)
         except (Violation, Killed):
             raise
@@ -296,6 +304,12 @@ class SimulatedFleet:
             device.full_until = 0.0
             self._start(device)  # those that are away miss none of the rounds without faults
 
+    def _is_over(self) -> bool:
+        """Return True if the last round is over and there are no faults any more."""
+        fleet = self.scenario.fleet
+        end = (1 + self.scenario.rounds) * fleet.slot
+        return self._quiet and fleet.pace == "slots" and self.scheduler.now >= end
+
     def _note_round(self, device: SimulatedDevice) -> None:
         """Note the round that a device runs."""
         assert device.node is not None
@@ -343,7 +357,9 @@ class SimulatedFleet:
         whose clock was ahead may have taken part in the last rounds before, and never does again.
         """
         settled = self.scenario.rounds - _UNSETTLED_ROUNDS
-        ahead = {device.number for device in self.devices if device.latest_round >= settled - 1}
+        # By a clock that was right no device was in one of the rounds without faults before.
+        first = self.scenario.rounds - QUIET_ROUNDS
+        ahead = {device.number for device in self.devices if device.latest_round >= first}
         for device in self.devices:
             if device.number in ahead:
                 continue

@@ -11,6 +11,7 @@ from gossamer.fleet.machine import StopSignal
 from gossamer.fleet.mix import DeviceMix
 from gossamer.fleet.pace import Pace
 from gossamer.fleet.protocol.edges import Edges
+from gossamer.fleet.protocol.journal import Checkpoint
 from gossamer.fleet.protocol.ledger import Exchanged
 from gossamer.fleet.simulation.oracle import Oracle
 from gossamer.mirror import MirrorMap
@@ -81,6 +82,9 @@ class ObservedPace:
 
     def now(self) -> float:
         return self.inner.now()
+
+    def check_clock(self, checkpoint: Checkpoint | None) -> None:
+        self.inner.check_clock(checkpoint)
 
     def first_round(self) -> int:
         return self.inner.first_round()

@@ -23,7 +23,7 @@ METHODS: dict[str, Algorithm] = {
     "quasi-global": QuasiGlobal(eta=0.05),
 }
 _PARAMETERS = 4
-_QUIET_ROUNDS = 4  # rounds without faults at the end, which settle all exchanges
+QUIET_ROUNDS = 4  # rounds without faults at the end, which settle all exchanges
 _MAX_DEVICES = 5
 _HOUR = 3600.0
 _WRONG_CLOCKS = 0.3  # share of scenarios in slots with clocks that are far off
@@ -180,7 +180,7 @@ def draw_scenario(seed: int) -> Scenario:
             off = slot * random.uniform(12.0, 20.0)
             rounds = random.randrange(24, 31)
         machine = replace(machine, jump=sometimes(0.1), jump_seconds=off, boot_seconds=off)
-    faulty = (rounds - _QUIET_ROUNDS) * slot
+    faulty = (rounds - QUIET_ROUNDS) * slot
     # A device that starts late or is slow still has all its rounds before it.
     seconds = rounds * (fleet.patience + 2 * fleet.timeout + slot)
     return Scenario(

@@ -51,6 +51,10 @@ _MAX_THREADS = 32
 _MANY_STRANGERS = 20  # connections without a certificate until there is a notice
 _TWIN_LEASES = 5  # duration of two sessions of a name after which it is no restart
 _HANDSHAKE_LEASES = 4  # timeout of a handshake; that of zenoh is half as long
+_NO_GATE = (
+    "this system cannot keep connections without a certificate away from the transport, as Linux"
+    " 5.7 and newer can: somebody who opens ten a second keeps other devices from linking"
+)
 
 
 class Zenoh:
@@ -112,6 +116,8 @@ class Zenoh:
             ) from None
         self._strangers = 0  # number of strangers in the last notice
         self._gates = tuple(_open_gates(settings))
+        if not (self._gates or settings.insecure):
+            self._notices.add("no gate", None, _NO_GATE)
         self._declared = tuple(self._declare())
 
     def _declare(self) -> Iterator[object]:
