@@ -622,7 +622,7 @@ def test_no_seeds() -> None:
     refused(
         "--seeds",
         "0",
-        parts=("seeds = 0 is not accepted: give a whole number of at least 1",),
+        parts=("seeds = 0 is not accepted: give a whole number from 1 to 100000",),
         command="compare",
     )
 
@@ -716,6 +716,16 @@ def damaged(path: Path, at: int) -> bytes:
     return bytes(content)
 
 
+def end_of_first_values(path: Path) -> int:
+    """Where the values of the column `round` of a Parquet file end."""
+    columns = pq.read_metadata(path).row_group(0)
+    for i in range(columns.num_columns):
+        column = columns.column(i)
+        if column.path_in_schema == "round":
+            return int(column.data_page_offset + column.total_compressed_size - 1)
+    raise AssertionError("there is no column of rounds")
+
+
 DAMAGE = [
     ("checkpoint.safetensors", lambda path: path.read_bytes()[:-10], "is not a whole checkpoint"),
     ("checkpoint.safetensors", lambda path: b"", "is not a whole checkpoint"),
@@ -732,7 +742,7 @@ DAMAGE = [
     ),
     (
         "metrics.parquet",
-        lambda path: damaged(path, path.stat().st_size // 3),
+        lambda path: damaged(path, end_of_first_values(path)),
         "metrics.parquet is not a whole Parquet file",
     ),
     ("metrics.parquet", lambda path: None, "metrics.parquet is missing"),

@@ -620,7 +620,8 @@ def test_a_terminal_has_bars() -> None:
     assert re.search(r"WPM p=3 ━+ +24/24 +\d+\.\d%", plain)
     assert re.search(r"D-PSGD  ━+ +24/24 +\d+\.\d%", plain)
     assert "2 seeds" in plain
-    assert "…" not in plain  # 80 columns are enough for every heading
+    after = plain.replace("loading …", "")
+    assert "…" not in after  # 80 columns are enough for every heading
     assert max(len(line) for line in plain.splitlines()) <= 80
 
 

@@ -395,5 +395,5 @@ def test_a_command_that_loads_torch_says_so(
     Path("mine.toml").write_text(SPEC)
     assert "loading …\r\x1b[K" in in_a_terminal("run", "mine.toml", "--out", "a")
     assert "loading" not in in_a_terminal("run", "mine.toml", "--out", "b", "--quiet")
-    assert "loading" not in in_a_terminal("runs")
+    assert "loading" not in in_a_terminal("runs", ".")
     assert "loading" not in in_a_terminal("run", "mine.toml", "--out", "c", TERM="dumb")

@@ -6,10 +6,13 @@ zero is in the bin in the middle, what is farther away in the last one of its si
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _PER_DECADE = 16
 _LOWEST = -6  # exponents of ten
@@ -38,10 +41,13 @@ def histogram(w: Tensor) -> NDArray[np.int64]:
         w: Weights of any shape.
 
     Example:
+        >>> import torch
         >>> counts = histogram(torch.tensor([-0.5, 0.0, 0.5, 0.5]))
         >>> counts[counts > 0].tolist(), len(counts)
         ([1, 1, 2], 257)
     """
+    import torch  # here: what reads histograms does without torch
+
     exponent = w.detach().abs().float().log10()
     level = ((exponent - _LOWEST) * _PER_DECADE).floor().clamp(-1, _SIDE - 1)
     signed = torch.where(w < 0, -1 - level, level + 1).nan_to_num(0.0)

@@ -12,12 +12,14 @@ No file is ever unpickled.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import json
 import os
 import sys
 import tomllib
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from gossamer.engines.plan import Parts
 
 _WEIGHTS = "gossamer.weights"  # key of the metadata of metrics.parquet
+_MAX_WEIGHTS_BYTES = 16 << 20  # unpacked; a run keeps 256 histograms of 257 counts
 # Columns of metrics.parquet that tell the rows of several files apart; folders of earlier versions
 # do not have them.
 _IDENTITY = ("method", "seed")
@@ -193,7 +196,9 @@ class RunFolder:
         made = pa.table(table)
         if weights:
             kept = {t: list(map(int, counts)) for t, counts in weights.items()}
-            made = made.replace_schema_metadata({_WEIGHTS: json.dumps(kept)})
+            # zlib has a checksum, which the metadata of Parquet files lack.
+            packed = base64.b64encode(zlib.compress(json.dumps(kept).encode()))
+            made = made.replace_schema_metadata({_WEIGHTS: packed})
         sink = pa.BufferOutputStream()
         pq.write_table(made, sink, write_page_checksum=True)
         write_atomically(self.path / "metrics.parquet", sink.getvalue().to_pybytes())
@@ -250,9 +255,14 @@ class RunFolder:
 
         found = {}
         wrong = (pa.ArrowException, OSError, ValueError, TypeError, AttributeError, RecursionError)
-        with contextlib.suppress(*wrong):
+        with contextlib.suppress(*wrong, zlib.error):
             metadata = pq.read_schema(self.path / "metrics.parquet").metadata or {}
-            for t, counts in json.loads(metadata.get(_WEIGHTS.encode(), b"{}")).items():
+            packed = base64.b64decode(metadata.get(_WEIGHTS.encode(), b""), validate=True)
+            unpacking = zlib.decompressobj()
+            text = unpacking.decompress(packed, _MAX_WEIGHTS_BYTES)
+            if not unpacking.eof:
+                return {}
+            for t, counts in json.loads(text).items():
                 whole = [int(count) for count in counts]
                 if len(whole) == BINS and min(whole) >= 0:
                     found[int(t)] = whole
