@@ -159,7 +159,8 @@ def make(scale: Scale, results: Results, out: Path) -> list[Path]:
     measured = load(out)
     path = out / "overview.png"
     columns = _columns(measured)
-    size = {"figsize": (1.5 + 1.35 * len(columns), 2.5 * (1 + len(_PANELS))), "squeeze": False}
+    width = 1.5 + 1.35 * max(3, len(columns))
+    size = {"figsize": (width, 2.5 * (1 + len(_PANELS))), "squeeze": False}
     with saved_figure(path, 1 + len(_PANELS), 1, **size) as (figure, axes):
         _draw_summary(axes[0, 0], measured)
         for axis, quantity in zip(axes[1:, 0], _PANELS, strict=True):

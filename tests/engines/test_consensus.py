@@ -41,9 +41,9 @@ def scattered(algorithm: Algorithm, network: Network, rounds: int) -> Simulator:
     """Return a simulator whose devices start from different models, of both signs."""
     plan = plan_of(algorithm, network, rounds)
     w = torch.from_numpy(draws.normal(0, "scattered", np.arange(M)[:, None], np.arange(5)))
-    return Simulator(
-        plan, Snapshot(0, 0, 0, {"w": w, "start": torch.zeros(1, 5, dtype=torch.float64)})
-    )
+    zero = torch.zeros(1, 5, dtype=torch.float64)
+    state = {name: w if name == "w" else zero for name in algorithm.first_state(w)}
+    return Simulator(plan, Snapshot(0, 0, 0, state))
 
 
 PAIRS = Cycle(

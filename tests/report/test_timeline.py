@@ -82,5 +82,5 @@ def test_steps_and_staleness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_run_with_common_rounds_has_no_lanes(report: Path, open_page: Opened) -> None:
     watched = open_page((report / "rounds.html").as_uri(), "desktop", "light")
     assert watched.page.locator("#activity").count() == 0
-    assert watched.page.locator("nav a").count() == 5
+    assert watched.page.locator("nav a").count() == 6
     watched.check()

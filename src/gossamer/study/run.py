@@ -268,8 +268,8 @@ class _Session:
 
     def finish(self, keep_models: bool) -> Run:
         """Write the results of a run that has come to its end, and return it."""
+        self._write_metrics()  # first: they are small, and a full disk then loses the models only
         models = self._write_models(keep_models)
-        self._write_metrics()
         summary = self._end()
         if self._folder:
             self._folder.drop_snapshot()
