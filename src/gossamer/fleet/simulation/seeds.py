@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection, wait
 import torch
 
 from gossamer._core import checks
-from gossamer._core.interrupts import STOP_SIGNALS
+from gossamer._core.interrupts import STOP_SIGNALS, defer_interrupts
 from gossamer._core.process import configure_own_process
 from gossamer.errors import Lost
 from gossamer.fleet.simulation.fleet import Result, simulate
@@ -94,7 +94,8 @@ def _simulate_in_processes(
         for _ in range(jobs):
             here, there = context.Pipe()
             process = context.Process(target=_serve, args=(there,), daemon=True)
-            process.start()
+            with defer_interrupts():  # inherited: Ctrl-C while it loads torch prints no traceback
+                process.start()
             there.close()
             processes.append(process)
             give(here)
